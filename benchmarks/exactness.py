@@ -5,7 +5,7 @@
 For every budget (5 %, 25 % and all of the data), back end (uring, threads, mmap) and number of
 threads (1, 2, 4) an epoch is delivered and trained on; every tensor of every batch and the loss
 after the epoch must be equal to the last bit. The batches must also be those of
-`outercore.loading.reference`, the definition of the sampler in plain Python, with rows taken from
+`tests/python/reference.py`, the definition of the sampler in plain Python, with rows taken from
 the array by NumPy. On large graphs the first `--batches` batches stand for the epoch, and the
 reference, which takes seconds a batch, checks the first few of them.
 """
@@ -29,13 +29,15 @@ import torch
 from torch_geometric.nn.models import GraphSAGE
 
 import outercore as oc
-from outercore.loading import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 import adapters
 from accuracy import RECIPES, data_set
 from limits import parse_bytes
 from measure import REPOSITORY, say
+
+import reference
 
 SHARES = (0.05, 0.25, 1.0)
 BACKENDS = ("uring", "threads", "mmap")

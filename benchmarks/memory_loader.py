@@ -2,7 +2,7 @@
 
 It is the yardstick the out-of-core runs are held against: uniform sampling without
 replacement, duplicates removed, batches in PyG's layout. Its random numbers are NumPy's, so
-its batches equal nobody else's; for bit-exact comparison there is `outercore.loading.reference`.
+its batches equal nobody else's; for bit-exact comparison there is `tests/python/reference.py`.
 """
 
 from __future__ import annotations

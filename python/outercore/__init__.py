@@ -1,6 +1,7 @@
 """Outercore: graph learning for graphs that do not fit in memory, on one machine.
 
-``import outercore`` needs NumPy alone; what needs PyTorch is imported when it is first used.
+``import outercore`` reads the core alone. The rest is imported when it is first used: NumPy with
+``oc.open``, PyTorch with a training.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from outercore._core import __version__
 from outercore.base.lazy import attribute
 from outercore.base.other_libraries import FUNCTIONS
-from outercore.data.graph import Graph, open
 from outercore.errors import (
     BudgetError,
     CorruptError,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from outercore.analytics.edge_stream import EdgeStream
     from outercore.data import far
+    from outercore.data.graph import Graph, open
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
@@ -130,6 +131,7 @@ _LAZY = {
     # What no other module has is in `analytics`.
     **dict.fromkeys(__all__, "outercore.analytics"),
     "Client": "outercore.serving.client",
+    **dict.fromkeys(("Graph", "open"), "outercore.data.graph"),
     "EdgeStream": "outercore.analytics.edge_stream",
     "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from outercore.base.sizes import parse_size
+from outercore.data.schema import Schema
 from outercore.errors import BudgetError
 
 
@@ -177,6 +178,8 @@ class FakeGraph:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         self.manifest: dict[str, Any] = json.loads((self.root / "graph.json").read_text())
+        self.schema = Schema(self.manifest)
+        self.arrays = self.schema.arrays
         self.num_nodes: int = self.manifest["node_types"]["node"]["count"]
         self.num_edges: int = self.manifest["edge_types"]["edge"]["count"]
         self.node_types = {"node": self.num_nodes}

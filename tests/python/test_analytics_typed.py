@@ -20,8 +20,7 @@ import naive
 import outercore as oc
 from outercore import analytics
 from outercore.cli import app
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from typed_fakes import COUNTS, EDGES, planted_types, write_typed

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 import outercore as oc
 from fakes import planted
 from multigraph import imported
+from outercore.base import native
 from outercore.runs.progress import Observer
 from outercore.training.config import (
     BudgetConfig,
@@ -213,7 +214,7 @@ def test_two_arrays_of_one_name_are_refused_unless_one_is_chosen(tmp_path: Path)
 def test_an_edge_array_with_another_number_of_rows_is_refused(tmp_path: Path) -> None:
     """As a loop has that an import adds: its row is its own."""
     graph = imported(tmp_path / "graph", self_loops="add")
-    oc._native.add_array(graph.root, "edges/edge/short", np.ones(7), "")
+    native.add_array(graph.root, "edges/edge/short", np.ones(7), "")
     graph.reload()
     with pytest.raises(oc.InvalidError, match=r"`edges/edge/short`: 7 rows, expected one for each"):
         oc.NeighborLoader(graph, [2])
@@ -223,7 +224,7 @@ def test_an_edge_array_with_another_number_of_rows_is_refused(tmp_path: Path) ->
 def test_an_edge_id_without_a_row_ends_in_an_error_that_names_it(tmp_path: Path) -> None:
     """Where the manifest does not say how many edges were imported."""
     root = planted(tmp_path / "graph", nodes=100, degree=5)
-    oc._native.add_array(root, "edges/edge/short", np.ones(7), "")
+    native.add_array(root, "edges/edge/short", np.ones(7), "")
     for kind in (oc.NeighborLoader, oc.NeighborSampler):
         batches = kind(root, [3], batch_size=100, arrays=["edge_short"])
         with pytest.raises(oc.CorruptError, match=r"`edges/edge/short`: no row for edge id \d+"):

@@ -368,13 +368,14 @@ def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path
         from outercore import training
         from outercore.training.run import train
         from outercore.cli import run, watch
+        import outercore.cli.train
 
         class Watch(watch.Watch):
             def batch_done(self, *arguments):
                 super().batch_done(*arguments)
                 os.kill(os.getpid(), signal.SIGINT)
 
-        sys.modules["outercore.cli.train"].Watch = Watch
+        outercore.cli.train.Watch = Watch
         training.train = functools.partial(
             train, open_graph=FakeGraph, open_loader=FakeLoader
         )
@@ -467,3 +468,19 @@ def test_json_has_null_for_a_number_that_is_not_finite(capsys: pytest.CaptureFix
         console.json_data(value, indent=indent)
         printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
         assert printed == {"top": [[3, None], [1, 0.5]], "mean": None, "least": None}
+
+
+def test_the_list_of_commands_says_what_the_commands_say() -> None:
+    for name, command in typer.main.get_command(cli.app).commands.items():
+        about, _, _ = command.help.partition("\n\n")
+        assert (name, cli.COMMANDS[name].summary) == (name, about.replace("\n", " "))
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_imports_no_command_and_no_numpy(option: str) -> None:
+    script = f"import sys; from outercore.cli import run; run([{option!r}]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert modules & {"outercore.cli.import_", "outercore.analytics", "numpy", "pyarrow"} == set()

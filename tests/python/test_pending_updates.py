@@ -28,7 +28,7 @@ CONSTANT = 48 * MIB
 CHILD = """
 import sys
 import outercore as oc
-from outercore.data.stored_graph import StoredGraph
+from outercore.data.graph import StoredGraph
 
 def status(field):
     with open("/proc/self/status") as lines:

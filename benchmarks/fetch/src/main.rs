@@ -1,14 +1,14 @@
-//! Fetches given rows of an array through the read planner and the engine, and prints what it
-//! took as one JSON line.
+//! Benchmark: reads given rows of an array through the read planner and the engine, and prints the
+//! cost as one line of JSON.
 //!
 //! ```text
 //! fetch ARRAY ROWS --base 4096 --stride 512 [--backend uring] [--depth 128] [--group N]
 //!       [--profile DIR] [--trace FILE]
 //! ```
 //!
-//! `ROWS` holds little-endian u64 row numbers, sorted. They are planned and fetched in groups of
-//! `--group` rows (all at once without it) and copied into one destination buffer, as the
-//! pipeline does. `--trace` writes the same reads, as the device sees them, as an fio log.
+//! `ROWS` holds sorted little-endian u64 row numbers. They are planned and read in groups of
+//! `--group` rows (all at once without it), and copied into one buffer, as the pipeline does.
+//! `--trace` writes the reads that the device receives as an fio log.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -85,13 +85,14 @@ fn read_rows(path: &Path) -> Result<Vec<u64>> {
     Ok(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// The reads of all groups in fio's log format, widened to whole granules as the engine does.
+/// The reads of all groups in fio's log format, widened to whole granules as in the engine.
 fn trace(array: &Path, groups: &[Vec<PlannedRead>], granule: u64, file_len: u64) -> String {
     let name = array.display();
     let mut log = format!("fio version 2 iolog\n{name} add\n{name} open\n");
     for read in groups.iter().flatten() {
         let start = read.offset / granule * granule;
-        // fio refuses what is no multiple of the block; the last, cut read is left a block short.
+        // fio refuses lengths that are not a multiple of the block, so the last read is shortened
+        // by one block.
         let end = read.end().next_multiple_of(granule).min(file_len / granule * granule);
         if end > start {
             let _ = writeln!(log, "{name} read {start} {}", end - start);

@@ -1,4 +1,4 @@
-//! Runs an algorithm on a data set and prints what it has cost.
+//! Runs an algorithm on a data set and prints its cost.
 //!
 //! `cargo run --release -p outercore-analytics --example run_bench -- DATASET REQUEST [MEMORY]
 //! [THREADS] [BACKEND]`, with a request such as `{"algorithm":"wcc"}`.
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The most memory that the process has had, in the kernel's words.
+/// The peak memory of the process, as reported by the kernel.
 fn peak() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())

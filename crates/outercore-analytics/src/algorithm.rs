@@ -1,4 +1,4 @@
-//! What every algorithm says of itself, and options that several have.
+//! The trait of all algorithms, and options that several of them share.
 
 use outercore_core::{Error, Result};
 use outercore_grid::{Grid, GridShape};
@@ -9,8 +9,8 @@ use crate::program::{Flow, Passes};
 use crate::result::AnyRaw;
 use crate::teleport::Teleport;
 
-/// An algorithm by its options, which are the fields: what it takes, and how it runs. The defaults
-/// are those of the functions of `outercore.analytics`, with which a test compares them.
+/// An algorithm with its options as fields: its memory needs, and how it runs. The defaults equal
+/// those of the functions of `outercore.analytics`; a test compares them.
 pub(crate) trait GraphAlgorithm {
     /// Checks options against a graph of `nodes` nodes.
     ///
@@ -25,57 +25,58 @@ pub(crate) trait GraphAlgorithm {
         None
     }
 
-    /// Whether a run of it can leave checkpoints.
+    /// Whether a run of it writes checkpoints.
     fn leaves_checkpoints(&self) -> Leaves {
         Leaves::Never
     }
 
-    /// What it takes.
+    /// The memory that it needs.
     fn need(&self, scale: &Scale<'_>) -> Need;
 
     /// Runs it.
     ///
     /// # Errors
-    /// Those of the algorithm and of the passes.
+    /// Errors of the algorithm and of the passes.
     fn run<R: Passes>(&self, run: &mut R, teleport: &Teleport) -> Result<AnyRaw>;
 
-    /// Nodes whose value is 0 also where they have no arcs, and so no place in the grid.
+    /// Nodes with value 0 even if they have no arcs, and therefore no place in the grid.
     ///
     /// # Errors
-    /// Those of looking up places.
+    /// Errors of looking up places.
     fn zeros<R: Passes>(&self, _run: &mut R) -> Result<Vec<u64>> {
         Ok(Vec::new())
     }
 }
 
-/// When a run leaves checkpoints.
+/// When a run writes checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// It has too few passes, or nothing that could be gone on with.
+    /// It has too few passes, or no state that a run could resume from.
     Never,
-    /// Where its state exceeds memory; else it has a single pass.
+    /// Only if its state exceeds memory; otherwise it has a single pass.
     WhereSpilled,
-    /// Whenever it is asked to.
+    /// Whenever the caller requests it.
     Always,
 }
 
-/// What the memory of a run depends on beside its options.
+/// Inputs for the memory of a run, in addition to its options.
 pub(crate) struct Scale<'a> {
     /// Sizes of the grid.
     pub(crate) shape: &'a GridShape,
-    /// Arcs at the nodes of a partition, at most.
+    /// Most arcs at the nodes of one partition.
     pub(crate) largest: u64,
-    /// Entries of the teleport vector.
+    /// Number of entries of the teleport vector.
     pub(crate) personalized: u64,
 }
 
 impl<'a> Scale<'a> {
-    /// That of a grid, with `personalized` entries in the teleport vector.
+    /// The scale of a grid, with `personalized` entries in the teleport vector.
     pub(crate) fn of(grid: &'a Grid, personalized: u64) -> Self {
         let shape = grid.shape();
         let mut arcs = vec![0u64; shape.partitions()];
         for piece in grid.pieces() {
-            // At its row and at its column, which for a symmetric grid's edge are both its sources.
+            // Counted at its row and at its column, because both are sources of a symmetric grid's
+            // edge.
             arcs[piece.row_part as usize] += u64::from(piece.edges);
             arcs[piece.col_part as usize] += u64::from(piece.edges);
         }
@@ -83,17 +84,17 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// Checks nodes that an option names.
+/// Checks nodes given in an option.
 ///
 /// # Errors
-/// `Invalid`: none at all, or one that is none of `nodes`.
+/// `Invalid`: no nodes, or an id that is not below `nodes`.
 pub(crate) fn require_nodes(name: &str, option: &str, given: &[u64], nodes: u64) -> Result<()> {
     if given.is_empty() {
         return Err(Error::invalid(format!(
             "{name}: `{option}` is empty, expected at least one node"
         )));
     }
-    // An empty graph has an empty result and no node to begin with.
+    // An empty graph has an empty result, and no start node.
     match given.iter().find(|&&node| nodes > 0 && node >= nodes) {
         Some(source) => Err(Error::invalid(format!(
             "{name}: source {source}, the graph has {nodes} nodes (0 to {})",
@@ -103,7 +104,7 @@ pub(crate) fn require_nodes(name: &str, option: &str, given: &[u64], nodes: u64)
     }
 }
 
-/// Which way to follow arcs.
+/// The direction in which to follow arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowName {
@@ -112,7 +113,7 @@ pub enum FlowName {
     Out,
     /// From target to source.
     In,
-    /// Both ways.
+    /// In both directions.
     Both,
 }
 
@@ -130,14 +131,14 @@ impl From<FlowName> for Flow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a node or a list of nodes")]
 pub enum Source {
-    /// One.
+    /// One node.
     Node(u64),
-    /// The nearest of several counts.
+    /// Several nodes; the nearest one counts.
     Nodes(Vec<u64>),
 }
 
 impl Source {
-    /// Their ids.
+    /// The ids of the source nodes.
     pub fn nodes(&self) -> &[u64] {
         match self {
             Self::Node(node) => std::slice::from_ref(node),
@@ -146,19 +147,19 @@ impl Source {
     }
 }
 
-/// What a search gives for each node.
+/// The result of a search for each node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathResult {
-    /// How far it is.
+    /// The distance from the source.
     #[default]
     Distances,
-    /// The node before it on a shortest path.
+    /// The previous node on a shortest path.
     Predecessors,
 }
 
 impl PathResult {
-    /// Whether it is [`PathResult::Predecessors`].
+    /// Whether this is [`PathResult::Predecessors`].
     pub(crate) fn is_before(self) -> bool {
         self == Self::Predecessors
     }

@@ -1,7 +1,7 @@
-//! Checkpoints: the state of the nodes between two passes, so that a long run can go on later.
+//! Checkpoints: the state of the nodes between two passes, so that a long run can resume later.
 //!
-//! A checkpoint does not know of budgets, threads or scratch files: the state is written in the
-//! order of the partitions, wherever it lies, and a run that goes on may have another budget.
+//! A checkpoint is independent of budgets, threads and scratch files. The state is written in the
+//! order of the partitions, wherever it is stored, and a resumed run may have another budget.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,37 +19,36 @@ use xxhash_rust::xxh3::Xxh3Default;
 /// The version that this build writes and reads.
 const VERSION: u32 = 1;
 
-/// What says which state counts; replaced atomically.
+/// Names the valid state; replaced atomically.
 const RECORD: &str = "checkpoint.json";
 
-/// The record while it is written.
+/// The record during writing.
 const UNFINISHED: &str = "checkpoint.tmp";
 
-/// Held by the run that leaves checkpoints.
+/// Locked by the run that writes checkpoints.
 const LOCK: &str = "checkpoint.lock";
 
 const STATES: [&str; 2] = ["state-0.bin", "state-1.bin"];
 
-/// Of an algorithm's options the one that its state does not depend on. Earlier builds wrote it
-/// down, as 0.
+/// The algorithm option on which the state does not depend. Earlier builds stored it as 0.
 pub(crate) const WHEN_TO_END: &str = "max_iterations";
 
-/// Written at a time.
+/// Bytes written at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Memory for writing one.
+/// Memory for writing a checkpoint.
 pub(crate) const MEMORY: Bytes = Bytes(CHUNK as u64);
 
-/// Of a run's time at most this share goes into checkpoints, however short the interval.
+/// Checkpoints take at most one part in this many of a run's time, even with a short interval.
 const SHARE: u32 = 10;
 
-/// Between two checkpoints where there is no room for more.
+/// Interval after a checkpoint failed for lack of space.
 const NEVER: Duration = Duration::MAX;
 
-/// Takes the next bytes of a state.
+/// Receives the next bytes of a state.
 pub(crate) type WriteTo<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// `checkpoint.json`: a record, and what it is checked against.
+/// `checkpoint.json`: a record, and its checksum.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -62,40 +61,40 @@ struct Sealed {
 #[serde(deny_unknown_fields)]
 struct Record {
     generation: u64,
-    /// What was run on what, as far as results depend on it.
+    /// Description of the algorithm and its input, as far as results depend on them.
     fingerprint: Value,
-    /// Where the algorithm's loop was.
+    /// State of the algorithm's loop.
     at: Value,
     bytes: u64,
     checksum: String,
 }
 
-/// When to leave checkpoints, and where; holds the directory against other runs.
+/// When and where to write checkpoints; locks the directory against other runs.
 pub struct Checkpoints {
     held: Held,
     fingerprint: Value,
     interval: Duration,
     generation: u64,
-    /// When the last checkpoint was complete, and how long it took.
+    /// Completion time of the last checkpoint, and its duration.
     last: Instant,
     took: Duration,
     written: u64,
     bytes: u64,
     saved: Option<(Saved, Value)>,
-    /// Whether the algorithm leaves checkpoints: from its first pass on.
+    /// Whether the algorithm writes checkpoints; true after its state exists.
     begun: bool,
-    /// The wish to stop, until there is a checkpoint.
+    /// A stop request that waits for a checkpoint.
     stopping: Option<Error>,
 }
 
 impl Checkpoints {
-    /// Checkpoints in `directory`, of a run that `fingerprint` describes, `interval` apart (zero:
-    /// after every pass). With `resume` the run goes on from the one that is there. Dropped before
-    /// there is one, it leaves no trace.
+    /// Opens checkpoints in `directory` for a run described by `fingerprint`, `interval` apart
+    /// (zero: after every pass). With `resume`, the run continues from the existing checkpoint. If
+    /// dropped before the first checkpoint, it leaves no files.
     ///
     /// # Errors
-    /// `NotFound`: nothing to go on from. `Invalid`: there is a checkpoint, and it is not to be
-    /// gone on from; or it is one of another run. `Version`, `Corrupt`.
+    /// `NotFound`: no checkpoint to resume from. `Invalid`: a checkpoint exists, but `resume` is
+    /// not set, or it belongs to another run. `Version`, `Corrupt`.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -141,34 +140,35 @@ impl Checkpoints {
         })
     }
 
-    /// Whether there is one to go on from.
+    /// Whether a checkpoint exists.
     pub(crate) fn is_there(&self) -> bool {
         self.generation > 0
     }
 
-    /// How many have been left.
+    /// Number of checkpoints written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Bytes of state that they have had, all together.
+    /// Bytes of state in all checkpoints written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The state to go on from and where the loop was; once.
+    /// The state and the loop to resume from; returned once.
     pub(crate) fn resume(&mut self) -> Option<(Saved, Value)> {
         self.saved.take()
     }
 
-    /// From here on the algorithm asks after every pass whether a checkpoint is due.
+    /// Marks the point from which the algorithm checks after every pass whether a checkpoint is
+    /// due.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
         self.last = Instant::now();
     }
 
-    /// Takes the wish to stop, to be granted once there is a checkpoint; gives it back where none
-    /// will come or where it is the second.
+    /// Accepts a stop request, to be fulfilled after the next checkpoint. Returns the error if no
+    /// checkpoint will follow, or if it is the second request.
     pub(crate) fn wait_for_pass(&mut self, error: Error) -> Result<()> {
         if !self.begun || self.stopping.is_some() || error.kind() != ErrorKind::Interrupted {
             return Err(error);
@@ -179,18 +179,18 @@ impl Checkpoints {
 
     pub(crate) fn is_due(&self) -> bool {
         let wait = match self.interval {
-            // After every pass, whatever it costs.
+            // After every pass, at any cost.
             Duration::ZERO => Duration::ZERO,
             interval => interval.max(self.took.saturating_mul(SHARE)),
         };
         self.stopping.is_some() || self.last.elapsed() >= wait
     }
 
-    /// Writes a checkpoint: `state` writes its bytes, in pieces, to what it is given. Up to the
-    /// last rename the one before counts.
+    /// Writes a checkpoint; `state` writes its bytes, in pieces, to the given function. Until the
+    /// last rename, the previous checkpoint stays valid.
     ///
     /// # Errors
-    /// A failed write; the wish to stop, afterwards.
+    /// A failed write; the stop request, after the checkpoint.
     pub(crate) fn write(
         &mut self,
         at: Value,
@@ -221,7 +221,7 @@ impl Checkpoints {
                 self.generation += 1;
                 self.written += 1;
             }
-            // A full disk ends the checkpoints, not the run; the last whole one stays.
+            // A full disk ends the checkpoints, not the run; the last complete one stays.
             Err(error) if error.kind() == ErrorKind::NoSpace => self.interval = NEVER,
             Err(error) => {
                 let shown = self.held.directory.display();
@@ -237,15 +237,15 @@ impl Checkpoints {
     }
 }
 
-/// The directory of checkpoints, held against other runs. As long as there is no record in it, it is
-/// left as it was found.
+/// The directory of checkpoints, locked against other runs. As long as it has no record, it is
+/// restored to the state in which it was found.
 struct Held {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    /// Directories that were not there before, from the deepest one up.
+    /// Directories that did not exist before, starting with the deepest.
     made: Vec<PathBuf>,
     lock: Option<FileLock>,
-    /// Whether this run has begun to write.
+    /// Whether this run has started to write.
     written: bool,
 }
 
@@ -265,14 +265,14 @@ impl Held {
         self.directory.join(RECORD).exists()
     }
 
-    /// Removes what a run without a checkpoint has left, and nothing else.
+    /// Removes only the files of a run that has no checkpoint.
     fn clear(&self) -> Result<()> {
         let unfinished = STATES.into_iter().chain([UNFINISHED]).filter(|_| self.written);
         for name in unfinished.chain([LOCK]).filter(|_| self.lock.is_some()) {
             self.disk.remove_file(&self.directory.join(name))?;
         }
         for directory in &self.made {
-            // One that is not empty stays.
+            // A directory with other content stays.
             std::fs::remove_dir(directory)?;
         }
         Ok(())
@@ -282,7 +282,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.has_record() {
-            // What cannot be removed stays: how the run ended matters more.
+            // If this fails, files remain; the result of the run is more important.
             let _ = self.clear();
         }
     }
@@ -325,7 +325,7 @@ impl Record {
         serde_json::to_vec_pretty(&Sealed { version: VERSION, record, checksum })
     }
 
-    /// Whether it is one of the run that `expected` describes.
+    /// Checks that the record belongs to the run that `expected` describes.
     fn check(&self, expected: &Value) -> Result<()> {
         let (Value::Object(found), Value::Object(expected)) = (&self.fingerprint, expected) else {
             return Err(Error::corrupt("it does not say what was run"));
@@ -342,7 +342,7 @@ impl Record {
     }
 }
 
-/// What of a part of a fingerprint counts.
+/// The relevant part of a fingerprint.
 fn counting(described: &Value) -> Value {
     let mut counting = described.clone();
     if let Value::Object(options) = &mut counting {
@@ -351,7 +351,7 @@ fn counting(described: &Value) -> Value {
     counting
 }
 
-/// The state of a checkpoint, to be read from its beginning to its end.
+/// The state of a checkpoint, read once from start to end.
 pub(crate) struct Saved {
     file: File,
     path: PathBuf,
@@ -368,7 +368,7 @@ impl Saved {
         Ok(Self { file, path, left: record.bytes, sum: Xxh3Default::new(), checksum })
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<()> {
         if (into.len() as u64) > self.left {
             return Err(self.damaged("too short"));
@@ -380,7 +380,7 @@ impl Saved {
         Ok(())
     }
 
-    /// All has been read: checks it.
+    /// Checks the state after all of it has been read.
     pub(crate) fn end(self) -> Result<()> {
         if self.left > 0 {
             return Err(self.damaged(&format!("{} bytes too long", self.left)));
@@ -426,7 +426,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes it durable; its length and checksum.
+    /// Makes the file durable; returns its length and checksum.
     fn end(mut self) -> Result<(u64, String)> {
         if !self.chunk.is_empty() {
             self.file.write_all(&self.chunk)?;
@@ -436,7 +436,7 @@ impl Sink {
     }
 }
 
-/// A number of a loop as its bits: JSON rounds, and knows no infinity.
+/// A float of a loop, stored as its bits: JSON rounds numbers and has no infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct FloatBits(u64);

@@ -1,4 +1,4 @@
-//! What a run may use.
+//! Configuration of a run.
 
 use std::path::PathBuf;
 
@@ -10,48 +10,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::FarShare;
 
-/// What a run may use.
+/// Configuration of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunConfig {
-    /// Everything that is kept in memory, the result included.
+    /// Memory budget, including the result.
     pub memory: Bytes,
-    /// The edge type that counts, by its name in keys; by default all of them.
+    /// The edge type to use, by its name in keys; by default all of them.
     pub relation: Option<String>,
-    /// Threads that compute; by default one per core.
+    /// Number of computing threads; by default one per core.
     pub threads: Option<usize>,
-    /// How to read.
+    /// Read back end.
     pub backend: Backend,
-    /// Whether to build a grid that is missing, stale or without the weights asked for.
+    /// Whether to build a grid that is missing, stale or without the requested weights.
     pub build: bool,
-    /// Far memory for the blocks that do not stay in memory, where there is any.
+    /// Far memory for the blocks that do not stay in memory, if available.
     pub far: Option<FarOptions>,
-    /// Share of the blocks' bytes that goes to far memory, even where the budget would keep more;
-    /// by default what the budget does not keep.
+    /// Share of the blocks' bytes in far memory, even if the budget would keep more in memory; by
+    /// default the bytes that the budget does not keep.
     pub far_ratio: Option<f64>,
-    /// Whether to read while others compute, within a pass and from one to the next; without, a
-    /// segment is read, then computed (the baseline of Fargraph+ 6.2).
+    /// Whether to read while other threads compute, within a pass and across passes. Without
+    /// buffering, each segment is read, then computed (the baseline of Fargraph+ 6.2).
     pub buffering: bool,
-    /// Whether to count what passes want of each segment: [`Outcome::profile`](crate::Outcome::profile).
+    /// Whether to count how often passes need each segment:
+    /// [`Outcome::profile`](crate::Outcome::profile).
     pub profile: bool,
-    /// The profile of an earlier run on the same grid, by which to choose what stays in memory.
+    /// The profile of an earlier run on the same grid, for choosing the segments that stay in
+    /// memory.
     pub reads_by_segment: Option<Vec<u32>>,
-    /// Directory of scratch files: state and results that memory has no room for. By default that
-    /// of the data set.
+    /// Directory of scratch files for state and results that do not fit into memory. By default the
+    /// directory of the data set.
     pub scratch: Option<PathBuf>,
-    /// Whether to leave checkpoints.
+    /// Checkpoints, if they are to be written.
     pub checkpoint: Option<CheckpointConfig>,
 }
 
-/// Where and when to leave checkpoints.
+/// Where and when to write checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// A directory of its own.
+    /// A separate directory.
     pub directory: PathBuf,
-    /// Seconds from one to the next; more where they would take a tenth of the time.
+    /// Seconds between checkpoints; more if checkpoints would take over a tenth of the time.
     pub seconds: f64,
-    /// Whether to go on from the one that is there.
+    /// Whether to resume from the existing checkpoint.
     pub resume: bool,
 }
 
@@ -75,10 +77,10 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// Threads to start.
+    /// Number of threads to start.
     ///
     /// # Errors
-    /// `Invalid`: none.
+    /// `Invalid`: no threads.
     pub fn effective_threads(&self) -> Result<usize> {
         match self.threads {
             Some(0) => Err(Error::invalid("threads is 0, expected at least 1")),
@@ -87,16 +89,16 @@ impl RunConfig {
         }
     }
 
-    /// How much goes to far memory.
+    /// The amount of data for far memory.
     ///
     /// # Errors
-    /// `Invalid`: options out of range, a share of what is not there.
+    /// `Invalid`: options out of range, or a share without far memory.
     pub fn far_share(&self) -> Result<Option<FarShare>> {
         self.far.as_ref().map_or(Ok(()), |far| far.validate().context("far memory"))?;
         self.share_of(self.far.is_some())
     }
 
-    /// The same, where it is known whether there is far memory.
+    /// The same, given whether there is far memory.
     pub(crate) fn share_of(&self, far: bool) -> Result<Option<FarShare>> {
         let Some(ratio) = self.far_ratio else { return Ok(far.then_some(FarShare::Rest)) };
         check_ratio(ratio)?;

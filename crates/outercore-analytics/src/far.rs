@@ -1,4 +1,4 @@
-//! Brings the blocks of a grid that do not stay in memory to far memory.
+//! Copies the blocks of a grid that do not stay in memory to far memory.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::plan::RunPlan;
 use crate::segments::segments;
 use crate::stream_run::OnProgress;
 
-/// Looks on the server for whole files of the grid, and copies to it what of the others `plan` does
-/// not keep; `reads_by_segment` as the run will have it. What the server has no room for stays on
-/// disk. `engine` reads without the tier.
+/// Looks up whole files of the grid on the server, and copies the parts of other files that `plan`
+/// does not keep. `reads_by_segment` must equal that of the run. Parts for which the server has no
+/// room stay on disk. `engine` reads without the tier.
 ///
-/// **Cost** a control message for each file that is there; what is not there is read and sent once.
+/// **Cost** one control message for each file on the server; missing data is read and sent once.
 ///
 /// # Errors
-/// A failed read; `Io`: the server is gone, without fallback; what `on_progress` returns.
+/// A failed read; `Io`: the server was lost and there is no fallback; an error of `on_progress`.
 pub fn bring(
     tier: &FarTier,
     grid: &Grid,

@@ -1,7 +1,7 @@
-//! The values of all neighbours of a node at once, for as many partitions as memory has room for.
+//! Gathers the values of all neighbours of a node, for as many partitions as fit into memory.
 //!
-//! Sums and minima are taken arc by arc. What is a function of all neighbours together (the h-index
-//! of a k-core, the most frequent label) needs them side by side: a slot for each arc.
+//! Sums and minima can be computed arc by arc. Functions of all neighbours together (the h-index of
+//! a k-core, the most frequent label) need the values side by side, in one slot per arc.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result, mix};
 use outercore_grid::{Arcs, GridShape, Order};
@@ -12,21 +12,21 @@ use crate::partitions::{add_degrees, all, degrees_table};
 use crate::program::{Degree, EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, Parts, PerNode, Step, Stored, Table, Tables, Traffic};
 
-/// Bytes beside the slots for each node of a group: where its slots begin and how many are filled.
+/// Bytes per node of a group, without its slots: start and number of filled slots.
 const PER_NODE: u64 = 12;
 
-/// A step in which every node of the selected partitions hears the values of all its neighbours at
-/// once: `each(its value, values of its neighbours)` is its new value, and whether the node waits.
-/// One that waits wants to be asked again, even if no neighbour changes.
+/// A step in which every node of the selected partitions receives the values of all its neighbours.
+/// `each(its value, values of its neighbours)` returns its new value, and whether the node waits. A
+/// waiting node is processed again even if no neighbour changes.
 ///
-/// Neighbours come in no order that means anything, parallel arcs as often as they are there.
-/// Without `loops` a node is no neighbour of itself; with them a loop counts as
-/// [`Flow`] says: twice for `Both` on a directed grid, otherwise once.
+/// Neighbours have no meaningful order; parallel arcs are repeated. Without `loops`, a node is not
+/// its own neighbour. With `loops`, a loop counts according to [`Flow`]: twice for `Both` on a
+/// directed grid, otherwise once.
 ///
 /// # Cost
-/// The partitions go in groups, each as large as [`Passes::working`] has room for but at least one
-/// partition. A group takes one pass over the blocks of its partitions, 4 bytes for each arc that
-/// reaches it and 12 for each node. The result does not depend on the groups.
+/// The partitions are processed in groups. A group has at least one partition, and as many as
+/// [`Passes::working`] has room for. It takes one pass over the blocks of its partitions, 4 bytes
+/// per arc into the group and 12 per node. The result does not depend on the groups.
 pub(crate) struct Gathered<F> {
     program: Gather,
     each: F,
@@ -38,19 +38,19 @@ impl<F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync> Gathered<F> {
     }
 }
 
-/// What a step has done with a partition.
+/// Result of a step for a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Nodes whose value is another one now.
+    /// Number of nodes whose value has changed.
     changed: u64,
     /// Whether a node waits.
     waits: bool,
-    /// Fingerprints of the new values less those of the old ones. Two steps that add up to 0 lead
-    /// back to the same values.
+    /// Fingerprints of the new values minus those of the old values. If those of two steps sum to
+    /// 0, the second has restored the values before the first.
     moved: u64,
 }
 
-/// Of a value at a place of the grid.
+/// Fingerprint of a value at a place of the grid.
 fn fingerprint(place: u64, value: u32) -> u64 {
     mix(mix(place) ^ u64::from(value))
 }
@@ -83,7 +83,7 @@ impl Stored for Numbers {
 impl<F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync> Step for Gathered<F> {
     type Program = Gather;
     type Shown = Numbers;
-    /// How many neighbours each node has, loops included.
+    /// Number of neighbours of each node, including loops.
     type Fixed = Vec<u32>;
     type Own = ();
     type Target = Slots;
@@ -132,7 +132,7 @@ impl<F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync> Step for Gathered<F> {
     }
 }
 
-/// What a gather takes where its state is in scratch files.
+/// Memory of a gather with state in scratch files.
 pub(crate) const SPILL: SpillNeed = SpillNeed {
     shown: PerNode::new(4, 0),
     fixed: PerNode::new(4, 0),
@@ -153,7 +153,7 @@ const TRAFFIC: Traffic = Traffic {
     close_fixed: false,
 };
 
-/// The tables of a gather, and where its loop is in the checkpoint that the run goes on from.
+/// The tables of a gather, and the state of its loop from the checkpoint to resume from.
 pub(crate) fn tables_of<R: Passes, F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync>(
     _step: &Gathered<F>,
     run: &mut R,
@@ -163,27 +163,28 @@ pub(crate) fn tables_of<R: Passes, F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync>
     Tables::begin(run, counts, begin, |_, _| Ok(()))
 }
 
-/// Where the loop of a gather is, between two iterations.
+/// State of a gather's loop between two iterations.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct At {
     pub(crate) iterations: u64,
-    /// Partitions in which something may change.
+    /// Partitions in which values may change.
     pub(crate) wanted: Vec<bool>,
-    /// See [`Outcome::moved`]; of the last iteration.
+    /// [`Outcome::moved`] of the last iteration.
     #[serde(default)]
     moved: u64,
-    /// Nodes that the last iteration changed, if it led back to the values before the last but one.
+    /// Number of nodes that the last iteration changed, if it restored the values before the
+    /// previous iteration; otherwise 0.
     #[serde(default)]
     pub(crate) alternating: u64,
 }
 
 impl At {
-    /// Before the first iteration.
+    /// State before the first iteration.
     pub(crate) fn first(partitions: usize) -> Self {
         Self { iterations: 0, wanted: all(partitions), moved: 0, alternating: 0 }
     }
 
-    /// One iteration; `again`: another may follow.
+    /// Executes one iteration; `again` means that another may follow.
     pub(crate) fn next<R: Passes, F: Fn(u32, &mut [u32]) -> (u32, bool) + Sync>(
         &mut self,
         run: &mut R,
@@ -219,10 +220,10 @@ pub(crate) fn results(values: Table<Numbers>) -> Parts<i64> {
     values.into_parts(|shown| shown.values.into_iter().map(i64::from).collect())
 }
 
-/// By partition, how many neighbours each node has, loops included.
+/// By partition, the number of neighbours of each node, including loops.
 ///
-/// One kind of degrees after the other: hubs are dealt to all partitions, so a run reads the degrees
-/// of many partitions at once and would read them again after the other kind.
+/// One kind of degrees after the other: hubs are spread over all partitions, so a run reads the
+/// degrees of many partitions at once. Alternating between the kinds would read them again.
 pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Table<Vec<u32>>> {
     let (first, second) = match flow {
         _ if run.shape().symmetric => (Degree::Out, None),
@@ -244,8 +245,8 @@ pub(crate) fn neighbour_counts<R: Passes>(run: &mut R, flow: Flow) -> Result<Tab
     Ok(counts)
 }
 
-/// The memory that groups of a gather over [`Flow::Both`] can use, where the partition with the
-/// most arcs has `largest` of them, both directions taken together.
+/// Useful working memory of a gather over [`Flow::Both`]; `largest` is the number of arcs of the
+/// largest partition, with both directions counted.
 pub fn working(shape: &GridShape, largest: u64) -> Working {
     let slots = if shape.symmetric { shape.arcs } else { 2 * shape.arcs };
     let nodes = shape.connected.min(1 << shape.partition_log2);
@@ -255,7 +256,7 @@ pub fn working(shape: &GridShape, largest: u64) -> Working {
     }
 }
 
-/// Puts the source's value into the next slot of the target.
+/// Stores the source's value in the next slot of the target.
 pub(crate) struct Gather {
     loops: bool,
 }
@@ -277,7 +278,7 @@ impl EdgeProgram for Gather {
     }
 }
 
-/// Room for the neighbours' values of a partition's nodes.
+/// Memory for the neighbours' values of a partition's nodes.
 #[derive(Default)]
 pub(crate) struct Slots {
     partition: usize,
@@ -303,12 +304,12 @@ impl Slots {
     }
 }
 
-/// Which partitions have arcs between them, so that what did not change need not be looked at.
+/// Which partitions have arcs between them, for skipping partitions without changed neighbours.
 pub(crate) struct Adjacency(Option<Vec<Vec<bool>>>);
 
 impl Adjacency {
-    /// One pass where the numbering is local; none where hubs are dealt to all partitions and
-    /// every partition is taken to be next to every other.
+    /// Makes one pass if the numbering is local. If hubs are spread over all partitions, makes none
+    /// and treats every partition as adjacent to all others.
     pub(crate) fn of<R: Passes>(run: &mut R) -> Result<Self> {
         if run.shape().order == Order::Degree {
             return Ok(Self(None));
@@ -334,7 +335,7 @@ impl Adjacency {
     }
 }
 
-/// Notes from which partitions arcs come.
+/// Records the partitions from which arcs come.
 struct Seen;
 
 impl EdgeProgram for Seen {

@@ -1,8 +1,8 @@
-//! Graph algorithms over the grid of a data set: vertex state in memory, edges streamed.
+//! Graph algorithms over the grid of a data set, with vertex state in memory and edges streamed.
 //!
-//! Layer 5. [`run`] goes from a data set and a budget to a result; below it, an [`EdgeProgram`]
-//! says what happens along an arc, and [`Passes`] bring the arcs: [`StreamRun`] from disk within a
-//! [`RunPlan`], [`MemoryRun`] from memory, as the definition.
+//! Layer 5. [`run`] computes a result from a data set and a budget. Below it, an [`EdgeProgram`]
+//! defines the work per arc, and [`Passes`] deliver the arcs: [`StreamRun`] from disk according to
+//! a [`RunPlan`], [`MemoryRun`] from memory as the reference.
 #![forbid(unsafe_code)]
 
 mod algorithm;

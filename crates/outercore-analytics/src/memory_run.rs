@@ -1,4 +1,4 @@
-//! Passes over a grid in memory: the definition that every other way is compared with.
+//! Passes over a grid in memory: the reference for all other implementations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::schedule::sides;
 use crate::state::Spill;
 use crate::task::Task;
 
-/// A grid in memory and passes on the calling thread, piece after piece in file order.
+/// A grid in memory, with passes on the calling thread, piece after piece in file order.
 pub struct MemoryRun {
     shape: GridShape,
     pieces: Vec<Piece>,
-    /// Node id of each rank; those without arcs last, ascending.
+    /// Node id of each rank; nodes without arcs last, ascending.
     order: Vec<u32>,
     /// By node id.
     in_degrees: Vec<u32>,
@@ -42,7 +42,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Of ascending edges.
+    /// A piece from ascending edges.
     fn new(row_part: usize, col_part: usize, is_loop: bool, edges: &[LocalEdge]) -> Self {
         let mut piece = Self {
             row_part,
@@ -76,11 +76,11 @@ impl Piece {
 }
 
 impl MemoryRun {
-    /// The grid of `arcs` (source, target, weight) between `nodes` nodes; with `symmetric` each
-    /// listed edge stands for both directions (a loop for one arc).
+    /// The grid of `arcs` (source, target, weight) between `nodes` nodes. With `symmetric`, each
+    /// listed edge represents both directions (a loop represents one arc).
     ///
     /// # Panics
-    /// If an end is no node, or `partition_log2` is above 16.
+    /// If an end is not a node, or `partition_log2` is above 16.
     pub fn new(
         nodes: u64,
         arcs: &[(u64, u64, f64)],
@@ -137,7 +137,8 @@ impl MemoryRun {
 
     fn fill(&mut self, arcs: &[(u64, u64, f64)], rank: &[u64]) {
         let partitions = self.shape.partitions();
-        // In file order: by diagonal, then by row partition; loops of a symmetric grid apart.
+        // In file order: by diagonal, then by row partition; loops of a symmetric grid are
+        // separate.
         let mut dealt: BTreeMap<(usize, usize, bool), Vec<LocalEdge>> = BTreeMap::new();
         for &(source, target, weight) in arcs {
             let mut row = self.shape.place(rank[target as usize]);
@@ -161,19 +162,19 @@ impl MemoryRun {
         }
     }
 
-    /// Keeps state in scratch files.
+    /// Stores state in scratch files.
     pub fn with_spill(mut self, spill: Spill) -> Self {
         self.spill = Some(Arc::new(spill));
         self
     }
 
-    /// Leaves checkpoints.
+    /// Writes checkpoints.
     pub fn with_checkpoints(mut self, checkpoints: Checkpoints) -> Self {
         self.checkpoints = Some(checkpoints);
         self
     }
 
-    /// Gives algorithms that trade memory for passes so much of it.
+    /// Sets the memory of algorithms that need fewer passes with more memory.
     pub fn with_working(mut self, working: Bytes) -> Self {
         self.working = working;
         self
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
     use crate::program::Flow;
 
-    /// Sums source values into targets.
+    /// Sums source values in targets.
     struct Sum;
 
     impl EdgeProgram for Sum {
@@ -349,7 +350,8 @@ mod tests {
                         found[id as usize] = sum;
                     }
                 }
-                // Against: node 0 hears of 1 (weight 2, value 2) and of 5 (weight 7, value 6).
+                // Against the arcs, node 0 receives from node 1 (weight 2, value 2) and from node 5
+                // (weight 7, value 6).
                 assert_eq!(found, expected, "{order:?} {symmetric} {flow:?}");
             }
         }

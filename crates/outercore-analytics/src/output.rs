@@ -1,4 +1,4 @@
-//! What algorithms need and return.
+//! Memory needs and results of algorithms.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ pub enum Values {
     I64(Vec<i64>),
     /// Ranks and distances.
     F64(Vec<f64>),
-    /// Any of these, in a file: where memory has no room for a result.
+    /// Any of these types, in a file: for results that do not fit into memory.
     File(ResultFile),
 }
 
 impl Values {
-    /// The values as a file in `directory`, which needs no memory.
+    /// Moves the values to a file in `directory`, which needs no memory.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
@@ -46,19 +46,19 @@ impl Values {
     }
 }
 
-/// A result as an `.npy` that has no name and is gone when nobody has it open.
+/// A result as an `.npy` file without a name; it disappears when it is closed everywhere.
 #[derive(Clone, Debug)]
 pub struct ResultFile {
     /// The file, open for reading.
     pub file: Arc<File>,
-    /// What a value is.
+    /// Type of the values.
     pub dtype: DType,
-    /// How many there are.
+    /// Number of values.
     pub len: u64,
 }
 
 impl ResultFile {
-    /// A path by which this process can open it, as long as this value is there.
+    /// A path by which this process can open the file while this value exists.
     pub fn path(&self) -> PathBuf {
         path_of(&self.file)
     }
@@ -71,70 +71,70 @@ impl PartialEq for ResultFile {
     }
 }
 
-/// What an algorithm takes; pure, beside each algorithm.
+/// Memory needs of an algorithm; pure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes of state for each connected node.
+    /// Bytes of state per connected node.
     pub state_per_node: u64,
-    /// Bytes whatever the graph.
+    /// Bytes that do not depend on the nodes and arcs.
     pub fixed: Bytes,
     /// Bytes of the result.
     pub output: Bytes,
-    /// Memory in which more saves passes, where there is any.
+    /// Additional memory that saves passes, if the algorithm can use any.
     pub working: Option<Working>,
-    /// Passes over the grid, where they are known beforehand.
+    /// Number of passes over the grid, if known in advance.
     pub passes: Option<u64>,
-    /// What it takes where its state is in scratch files; `None` where that cannot be.
+    /// Needs with state in scratch files; `None` if that is not supported.
     pub spill: Option<SpillNeed>,
 }
 
-/// What an algorithm takes where its state is in scratch files.
+/// Needs of an algorithm with state in scratch files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpillNeed {
-    /// What others read, for each node.
+    /// State that other partitions read, per node.
     pub shown: PerNode,
-    /// What never changes.
+    /// State that never changes.
     pub fixed: PerNode,
-    /// What nobody else reads.
+    /// State that other partitions do not read.
     pub own: PerNode,
     /// Memory of a target partition.
     pub target: PerNode,
-    /// What is read when.
+    /// Which state is read, and when.
     pub traffic: Traffic,
-    /// Whether every pass but the last writes what is its own.
+    /// Whether every pass except the last writes the own state.
     pub writes_own: bool,
-    /// Whether a target may hear its sources in any order.
+    /// Whether a target may receive its sources in any order.
     pub any_order: bool,
-    /// Which way values flow.
+    /// The direction in which values flow.
     pub flow: Flow,
-    /// Which table the result is in.
+    /// The table with the result.
     pub result: ResultTable,
 }
 
-/// A table that a result is delivered from.
+/// A table from which a result is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultTable {
-    /// What others read.
+    /// State that other partitions read.
     Shown,
-    /// What nobody else reads.
+    /// State that other partitions do not read.
     Own,
 }
 
-/// Working memory: from what works at all to where more does not help.
+/// Working memory: from the required minimum to the largest useful amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Working {
-    /// The least that works.
+    /// The least sufficient memory.
     pub least: Bytes,
-    /// More than this does not help.
+    /// More memory than this has no effect.
     pub most: Bytes,
 }
 
 /// The values of the nodes without arcs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Isolated<T> {
-    /// The same for all.
+    /// The same value for all.
     Same(T),
-    /// Its own id.
+    /// The id of the node.
     Itself,
     /// `scale` times the teleport vector's entry of the node.
     Teleport(T),
@@ -143,55 +143,55 @@ pub enum Isolated<T> {
 /// A result in the numbering of the grid.
 #[derive(Debug)]
 pub struct Raw<T> {
-    /// By partition, by local id.
+    /// Values by partition and local id.
     pub by_partition: Parts<T>,
-    /// The nodes without arcs.
+    /// Values of the nodes without arcs.
     pub isolated: Isolated<T>,
-    /// What is worth saying beside the values.
+    /// Additional facts about the result.
     pub facts: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What a run has cost.
+/// Cost of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counters {
-    /// Passes over blocks.
+    /// Number of passes over blocks.
     pub passes: u64,
-    /// All reads: blocks, weights, node arrays.
+    /// All reads: of blocks, weights and node arrays.
     pub reads: ReadCounters,
-    /// Bytes of blocks and weights that passes found in memory.
+    /// Bytes of blocks and weights that were in memory when passes needed them.
     pub pinned_bytes: u64,
-    /// Stored edges applied; an edge that is applied both ways counts twice.
+    /// Stored edges applied; an edge applied in both directions counts twice.
     pub arcs: u64,
     /// Wall-clock seconds from the first pass to the result.
     pub seconds: f64,
-    /// The reading thread: `busy` copies, `starved` waits for the device, `blocked` for room.
+    /// The reading thread: `busy` copies, `starved` waits for the device, `blocked` waits for room.
     pub io: StageCounters,
-    /// The computing threads together: `busy` computes, `starved` waits for bytes.
+    /// All computing threads together: `busy` computes, `starved` waits for bytes.
     pub compute: StageCounters,
-    /// Iterations of the algorithm, where it has any.
+    /// Iterations of the algorithm, if it has any.
     pub iterations: u64,
     /// Memory of the algorithm's state.
     pub peak_state: Bytes,
-    /// Seconds before the first pass in which far memory was filled and pins were read; not part of
+    /// Seconds before the first pass for filling far memory and reading pins; not included in
     /// `seconds`.
     pub prepare_seconds: f64,
-    /// What far memory has served, where there is any.
+    /// Reads from far memory, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarCounters>,
     /// Seconds within passes.
     pub pass_seconds: f64,
-    /// Of those, seconds in which reads were in flight.
+    /// Seconds within passes in which reads were in flight.
     pub device_seconds: f64,
-    /// Seconds in which threads computed within passes, all together.
+    /// Seconds within passes in which threads computed, summed over threads.
     pub compute_seconds: f64,
-    /// Of the seconds within passes, the share in which reads were in flight.
+    /// Share of the seconds within passes in which reads were in flight.
     pub device_busy: f64,
-    /// Of the threads' seconds within passes, the share in which they computed.
+    /// Share of the threads' seconds within passes in which they computed.
     pub cores_busy: f64,
-    /// What was moved to scratch files and back, where there are any.
+    /// Transfers to and from scratch files, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill: Option<SpillCounters>,
-    /// Checkpoints that were left.
+    /// Number of checkpoints written.
     pub checkpoints: u64,
     /// Bytes of state written to them.
     pub checkpoint_bytes: u64,
@@ -199,32 +199,33 @@ pub struct Counters {
     pub by_pass: Vec<PassCounters>,
 }
 
-/// What a pass has cost.
+/// Cost of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PassCounters {
     /// Wall-clock seconds.
     pub seconds: f64,
-    /// Bytes of blocks and weights that have arrived since the pass before, those for the next pass
-    /// included.
+    /// Bytes of blocks and weights that have arrived since the previous pass, including those for
+    /// the next pass.
     pub bytes: u64,
     /// Bytes of blocks and weights that pins served.
     pub pinned_bytes: u64,
-    /// Bytes of blocks and weights that had been read, or asked for, before the pass began.
+    /// Bytes of blocks and weights that had been read or requested before the pass began.
     pub ahead_bytes: u64,
     /// Stored edges applied.
     pub arcs: u64,
     /// Seconds in which reads were in flight.
     pub device_seconds: f64,
-    /// Seconds in which the reading thread waited for room: the threads are behind.
+    /// Seconds in which the reading thread waited for room because the computing threads were
+    /// behind.
     pub blocked_seconds: f64,
-    /// Seconds in which threads computed, all together.
+    /// Seconds in which threads computed, summed over threads.
     pub compute_seconds: f64,
-    /// Threads that computed.
+    /// Number of computing threads.
     pub threads: u64,
     /// Bytes of state read from scratch files.
     #[serde(skip_serializing_if = "is_zero")]
     pub spill_read: u64,
-    /// Bytes of state written to them.
+    /// Bytes of state written to scratch files.
     #[serde(skip_serializing_if = "is_zero")]
     pub spill_written: u64,
 }
@@ -250,15 +251,15 @@ impl std::ops::AddAssign for PassCounters {
     }
 }
 
-/// What the values of nodes can be.
+/// Possible types of node values.
 pub trait NodeValue: Copy + Default + Send + bytemuck::Pod {
-    /// What it is in a file.
+    /// Type in the file.
     const DTYPE: DType;
-    /// A node's own id as a value.
+    /// The id of a node as a value.
     fn of_node(node: u32) -> Self;
     /// The value times a share of the teleport vector.
     fn scaled(self, share: f64) -> Self;
-    /// Values of one type as values of any.
+    /// Wraps values of this type.
     fn wrap(values: Vec<Self>) -> Values;
 }
 
@@ -301,11 +302,11 @@ impl NodeValue for f64 {
     }
 }
 
-/// Brings a result into the order of node ids; `teleport(node)` is the node's share of the teleport
-/// vector, asked for where the result is in those terms.
+/// Converts a result to the order of node ids. `teleport(node)` is the node's share of the teleport
+/// vector; it is called if the result refers to the vector.
 ///
-/// **Cost**: 8 bytes a node beside the result, which is freed partition by partition; reads the
-/// grid's order.
+/// **Cost**: 8 bytes per node in addition to the result, which is freed partition by partition;
+/// reads the grid's order.
 ///
 /// # Errors
 /// A failed read.
@@ -319,12 +320,13 @@ pub fn deliver<T: NodeValue, R: Passes>(
     Ok(values)
 }
 
-/// The same into an `.npy`, `window` bytes at a time; the value of the nodes `known` is given.
+/// Like [`deliver`], but into an `.npy` file, `window` bytes at a time. The values of the nodes
+/// `known` are given.
 ///
-/// **Cost**: reads the result and the grid's order once for each window.
+/// **Cost**: reads the result and the grid's order once per window.
 ///
 /// # Errors
-/// A failed read or write; the wish to stop.
+/// A failed read or write; a stop request.
 pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
     run: &mut R,
     mut raw: Raw<T>,
@@ -343,7 +345,8 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
             spill.hold(header.len() as u64 + nodes * size_of::<T>() as u64);
         }
         file.write_all(&header)?;
-        // The order lies by rank: with scratch files it is dealt to the partitions once.
+        // The order is stored by rank; with scratch files, it is distributed to the partitions
+        // once.
         let mut ids = match run.spill() {
             Some(_) if step < nodes => Some(Table::build(run, 1, |run, part| run.nodes(part))?),
             _ => None,
@@ -385,8 +388,8 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
     Ok(ResultFile { file: Arc::new(unnamed.into_handle()), dtype: T::DTYPE, len: nodes })
 }
 
-/// Puts the values of the nodes from `first` on into `values`; `last`: the result is not wanted
-/// again.
+/// Writes the values of nodes starting with `first` into `values`. `last` means that the result is
+/// not needed again.
 fn fill<T: NodeValue, R: Passes>(
     run: &mut R,
     raw: &mut Raw<T>,
@@ -412,7 +415,7 @@ fn fill<T: NodeValue, R: Passes>(
             }
         }
     } else {
-        // One scan of the order, instead of one for each few partitions.
+        // One scan of the order, instead of one per few partitions.
         run.scan_nodes(&mut |part, local, node| put(node, here[part][local]))?;
     }
     if last {

@@ -1,4 +1,4 @@
-//! What many algorithms do with all partitions.
+//! Operations on all partitions, shared by several algorithms.
 
 use std::sync::Mutex;
 
@@ -24,7 +24,7 @@ pub(crate) fn degrees_here<R: Passes, T: Clone + Default + From<u32>>(
     Ok(degrees)
 }
 
-/// The degrees in all partitions: one scan where they have room, else by partition.
+/// The degrees in all partitions: one scan if they fit into memory, otherwise by partition.
 pub(crate) fn degrees_table<R: Passes, T: Clone + Default + From<u32>>(
     run: &mut R,
     which: Degree,
@@ -40,7 +40,8 @@ where
     })
 }
 
-/// Calls `add(its value, its degree)` for every node, in the same way.
+/// Calls `add(its value, its degree)` for every node: one scan if the values are in memory,
+/// otherwise by partition.
 pub(crate) fn add_degrees<R: Passes, T>(
     run: &mut R,
     which: Degree,
@@ -62,13 +63,14 @@ where
     }
 }
 
-/// Whether a search is in every partition by now: the next step will probably be in all of them
+/// Whether a search has reached every partition, so the next step will probably need all of them
 /// too.
 pub(crate) fn is_everywhere(select: &Selection<'_>) -> bool {
     !select.sources.contains(&false) && !select.targets.contains(&false)
 }
 
-/// Calls `each(partition, its state)` for all partitions in parallel; results by partition.
+/// Calls `each(partition, its state)` for all partitions in parallel; returns the results by
+/// partition.
 pub(crate) fn each_partition<R: Passes, S: Send, T: Send>(
     run: &mut R,
     states: &mut [S],

@@ -1,16 +1,16 @@
-//! Which segments stay in memory. Pure.
+//! Chooses the segments that stay in memory. Pure.
 
 use outercore_core::Bytes;
 use outercore_far::segments::{FarSegment, SegmentGroup, keep_evenly, keep_within};
 
 /// The segments to keep within `room` bytes.
 ///
-/// Without a profile all count alike and are spread evenly over the file, so that the device is
-/// busy while those in memory are computed. With `reads`, how many passes wanted each segment in an
-/// earlier run, those wanted most often stay (Fargraph+ 5.2); what the profile does not know counts
-/// as never wanted.
+/// Without a profile, all segments are equal and are spread evenly over the file, so that the
+/// device is busy while segments in memory are computed. `reads` is the number of passes of an
+/// earlier run that needed each segment. With it, the most needed segments stay (Fargraph+ 5.2);
+/// segments missing in it count as not needed.
 ///
-/// **Cost**: linear in the segments, with a profile a sort of them.
+/// **Cost**: linear in the number of segments; with a profile, one sort.
 pub fn choose(segments: &[u64], room: u64, reads: Option<&[u32]>) -> Vec<bool> {
     let Some(reads) = reads else { return keep_evenly(segments, room) };
     let mut ranked: Vec<FarSegment> = (0..)

@@ -1,4 +1,4 @@
-//! What a run needs before its first pass: plan, checkpoints, engine, far memory, scratch files.
+//! Prepares a run before its first pass: plan, checkpoints, engine, far memory, scratch files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::state::Spill;
 use crate::stream_run::{OnProgress, StreamOptions, StreamRun};
 use crate::teleport::Teleport;
 
-/// Reads in flight at most; segments are long, so that staging sets the limit.
+/// Most reads in flight; segments are long, so staging is the limit.
 const DEPTH: usize = 64;
 
-/// What an algorithm takes, checkpoints included.
+/// Needs of an algorithm, including checkpoints.
 pub(crate) fn need(
     algorithm: &Algorithm,
     grid: &Grid,
@@ -41,12 +41,12 @@ pub(crate) fn need(
     need
 }
 
-/// Where scratch files of a run go, and a result that memory has no room for.
+/// Directory for scratch files of a run, and for a result that does not fit into memory.
 pub(crate) fn scratch<'c>(data_set: &'c DataSet, config: &'c RunConfig) -> &'c Path {
     config.scratch.as_deref().unwrap_or(data_set.root())
 }
 
-/// The checkpoints that are wanted of an algorithm that leaves any.
+/// The requested checkpoints, if the algorithm writes any.
 fn wanted_of<'c>(
     algorithm: &Algorithm,
     config: &'c RunConfig,
@@ -63,7 +63,7 @@ fn wanted_of<'c>(
     Ok(Some(wanted))
 }
 
-/// An algorithm without what only says when to end: its state does not depend on that.
+/// An algorithm without the option that only limits iterations: its state does not depend on it.
 fn described(algorithm: &Algorithm) -> Value {
     let mut described = serde_json::json!(algorithm);
     if let Value::Object(options) = &mut described {
@@ -72,8 +72,8 @@ fn described(algorithm: &Algorithm) -> Value {
     described
 }
 
-/// What a checkpoint and a run that goes on from it have in common. The grid's version decides the
-/// order in which numbers are added, and so their last bits.
+/// The properties that a checkpoint and a resumed run must share. The grid's version decides the
+/// order of sums, and therefore their last bits.
 fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) -> Value {
     let mut fingerprint = serde_json::json!({
         "algorithm": described(algorithm),
@@ -93,7 +93,7 @@ fn fingerprint(algorithm: &Algorithm, teleport: &Teleport, grid: &GridHeader) ->
     fingerprint
 }
 
-/// The checkpoints that a run leaves, where it is to leave any.
+/// The checkpoints of a run, if it is to write any.
 pub(crate) fn checkpoints(
     data_set: &DataSet,
     grid: &Grid,
@@ -111,9 +111,9 @@ pub(crate) fn checkpoints(
         .map(Some)
 }
 
-/// What is to run, as far as memory goes.
+/// Description of a run for the division of memory.
 pub(crate) struct Purpose<'a> {
-    /// None where passes are somebody's own.
+    /// `None` if the caller makes the passes.
     pub(crate) algorithm: Option<&'a Algorithm>,
     pub(crate) need: Need,
     pub(crate) weighted: bool,
@@ -124,7 +124,7 @@ impl<'a> Purpose<'a> {
         Self { algorithm: Some(algorithm), need, weighted: algorithm.weights().is_some() }
     }
 
-    /// What checkpoints take, where a run that follows `plan` leaves any.
+    /// Cost of checkpoints, if a run that follows `plan` writes any.
     fn checkpoints(
         &self,
         plan: &RunPlan,
@@ -177,7 +177,8 @@ pub(crate) fn divide(
     Ok(plan)
 }
 
-/// The plan of a run, for which there is room; `tier`: far memory is there already.
+/// The plan of a run, after checking that scratch files have room. `tier` means that far memory is
+/// already open.
 pub(crate) fn planned(
     tier: bool,
     data_set: &DataSet,
@@ -191,7 +192,7 @@ pub(crate) fn planned(
     Ok(plan)
 }
 
-/// Opens everything that passes need, and fills far memory where there is any.
+/// Opens everything that passes need, and fills far memory if there is any.
 pub(crate) fn open<'a>(
     far: Option<Arc<FarTier>>,
     data_set: &DataSet,
@@ -209,7 +210,7 @@ pub(crate) fn open<'a>(
         (far, _) => far,
     };
     let engine = |tier: Option<Arc<dyn Tier>>| {
-        // Segments are read ahead in staging, where they then stay.
+        // Segments that are read ahead stay in staging.
         let (backend, staging) = (config.backend, Bytes(plan.staging.0 + plan.window.0));
         Engine::open(EngineConfig { backend, staging, depth: DEPTH, tier })
     };
@@ -242,8 +243,8 @@ pub(crate) fn open<'a>(
     Ok(run)
 }
 
-/// Whether the scratch directory has room for all that a run may write there; `free` says how much
-/// there is.
+/// Checks that the scratch directory has room for all files of a run; `free` returns the free
+/// space.
 fn check_room(
     wanted: Bytes,
     directory: &Path,

@@ -1,4 +1,5 @@
-//! What a run held, in the four groups of data segments, and how often each was wanted. Pure.
+//! The memory of a run, in the four groups of data segments, and how often passes needed each
+//! segment. Pure.
 
 use outercore_core::Bytes;
 use outercore_far::SegmentGroup;
@@ -9,10 +10,11 @@ use crate::plan::RunPlan;
 /// A profile of a run (Fargraph+ 5.1).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What was held, group by group.
+    /// The data of the run, group by group.
     pub classes: Vec<SegmentClass>,
-    /// By segment of the grid: how many passes wanted it. Given to a later run as
-    /// [`RunConfig::reads_by_segment`](crate::RunConfig::reads_by_segment), it says what stays.
+    /// By segment of the grid: the number of passes that needed it. A later run can use it as
+    /// [`RunConfig::reads_by_segment`](crate::RunConfig::reads_by_segment) to choose the segments
+    /// that stay.
     pub reads_by_segment: Vec<u32>,
 }
 
@@ -21,21 +23,21 @@ pub struct Profile {
 pub struct SegmentClass {
     /// Its group.
     pub group: SegmentGroup,
-    /// What it is.
+    /// Name of the data.
     pub what: String,
-    /// Its length, at its largest.
+    /// Its largest length.
     pub bytes: Bytes,
-    /// Of that, what stayed in memory.
+    /// Bytes of it that stayed in memory.
     pub local: Bytes,
-    /// How many segments it was counted in; 1 where it was not counted in any.
+    /// Number of segments in which it was counted; 1 if it was not counted by segment.
     pub segments: u64,
-    /// How often a segment of it was wanted by a pass; for what is not counted, nothing.
+    /// How often passes needed its segments; `None` if not counted.
     pub reads: Option<u64>,
 }
 
 impl Profile {
-    /// Sums up a run that followed `plan`: by segment its bytes, whether it stayed, and how many
-    /// passes wanted it.
+    /// Summarises a run that followed `plan`: the bytes of each segment, whether it stayed, and how
+    /// many passes needed it.
     pub fn new(plan: &RunPlan, sizes: &[u64], pins: &[bool], reads: Vec<u32>) -> Self {
         let held = |group, what: &str, bytes: Bytes| SegmentClass {
             group,

@@ -1,4 +1,4 @@
-//! From a data set and a wish to a result: checks, grid, plan, run, delivery.
+//! Computes a result from a data set and a request: checks, grid, plan, run, delivery.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::source::{check_grid, open_grid};
 use crate::stream_run::{OnProgress, StreamRun};
 use crate::teleport::Teleport;
 
-/// Dense inputs that JSON is no place for.
+/// Dense inputs that do not fit into JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inputs {
     /// Node ids and weights of PageRank's teleport vector.
@@ -26,7 +26,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Entries of the teleport vector.
+    /// Number of entries of the teleport vector.
     fn entries(&self) -> u64 {
         self.personalization.as_ref().map_or(0, |given| given.0.len() as u64)
     }
@@ -40,26 +40,26 @@ impl Inputs {
     }
 }
 
-/// A result and how it came about.
+/// A result, with the plan and the cost of its run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// By node id; of a graph with several types, by the numbers of the grid.
+    /// By node id; for a graph with several types, by the grid's node numbers.
     pub values: Values,
-    /// The plan that was followed.
+    /// The plan of the run.
     pub plan: RunPlan,
-    /// What it has cost.
+    /// Cost of the run.
     pub counters: Counters,
-    /// What is worth saying beside the values.
+    /// Additional facts about the result.
     pub facts: serde_json::Map<String, serde_json::Value>,
-    /// What was held and how often it was wanted, where [`RunConfig::profile`] asked for it.
+    /// Profile of the run, if [`RunConfig::profile`] is set.
     pub profile: Option<Profile>,
 }
 
-/// Divides the budget as [`run`] would with the same arguments; builds nothing.
+/// Divides the budget like [`run`] with the same arguments; builds nothing.
 ///
 /// # Errors
-/// `NotFound`: no grid. `Budget`, with the least that works. `Invalid` options. `Unsupported`:
-/// checkpoints of an algorithm that leaves none.
+/// `NotFound`: no grid. `Budget`, with the least sufficient budget. `Invalid` options.
+/// `Unsupported`: checkpoints of an algorithm that writes none.
 pub fn plan(
     data_set: &DataSet,
     algorithm: &Algorithm,
@@ -77,14 +77,14 @@ pub fn plan(
     divide(data_set, &grid, &purpose, config, config.far_share()?)
 }
 
-/// Runs an algorithm on a data set, building its grid first where `config` says so.
+/// Runs an algorithm on a data set; first builds its grid if `config` allows it.
 ///
-/// **Cost**: memory within the budget of `config`, 48 MiB more at most.
+/// **Cost**: memory within the budget of `config`, plus at most 48 MiB.
 ///
 /// # Errors
-/// `Invalid`: options, weights, a stale grid that is not to be built. `NotFound`: no grid, no such
-/// weights. `Budget`, with the least that works. `Corrupt` and `Io` of the reads. What
-/// `on_progress` returns.
+/// `Invalid`: options, weights, a stale grid that must not be built. `NotFound`: no grid, no such
+/// weights. `Budget`, with the least sufficient budget. `Corrupt` and `Io` of the reads. Errors of
+/// `on_progress`.
 pub fn run(
     data_set: &DataSet,
     algorithm: &Algorithm,
@@ -95,7 +95,7 @@ pub fn run(
     run_through(None, data_set, algorithm, inputs, config, on_progress)
 }
 
-/// [`run`] through a tier that is there already, whatever `config` says of far memory.
+/// [`run`] through an open tier, regardless of the far-memory options in `config`.
 ///
 /// # Errors
 /// As [`run`].
@@ -116,7 +116,8 @@ pub fn run_through(
     let need = need(algorithm, &grid, personalized, config);
     let purpose = Purpose::of(algorithm, need);
     let plan = planned(far.is_some(), &data_set, &grid, &purpose, config)?;
-    // A run that is refused for want of room leaves nothing in their directory.
+    // Opened after the plan: a run that is rejected for lack of memory must not touch their
+    // directory.
     let checkpoints = checkpoints(&data_set, &grid, algorithm, &teleport, config)?;
     let mut run = open(far, &data_set, grid, plan.clone(), config, on_progress)?;
     if let Some(checkpoints) = checkpoints {
@@ -134,9 +135,9 @@ pub fn run_through(
     Ok(Outcome { values, plan, counters, facts, profile })
 }
 
-/// Opens a grid for a caller that makes its own passes; builds it first where `config` says so.
+/// Opens a grid for a caller that makes its own passes; first builds it if `config` allows it.
 ///
-/// `held` bytes of the budget are the caller's, for state and results.
+/// The caller uses `held` bytes of the budget for state and results.
 ///
 /// # Errors
 /// As [`run`].
@@ -150,7 +151,7 @@ pub fn stream<'a>(
     stream_through(None, data_set, weights, held, config, on_progress)
 }
 
-/// [`stream`] through a tier that is there already, whatever `config` says of far memory.
+/// [`stream`] through an open tier, regardless of the far-memory options in `config`.
 ///
 /// # Errors
 /// As [`run`].

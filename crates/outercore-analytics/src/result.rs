@@ -1,4 +1,4 @@
-//! A result of any type, brought into the order of node ids.
+//! A result of any type, converted to the order of node ids.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl From<Raw<f64>> for AnyRaw {
     }
 }
 
-/// A result by node id, and what is worth saying beside it.
+/// A result by node id, and additional facts about it.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) values: Values,
@@ -42,11 +42,11 @@ pub(crate) struct Found {
 }
 
 impl AnyRaw {
-    /// Brings the result into the order of node ids; into a file in a directory, some bytes at a
-    /// time, if asked. The value of the nodes `zeros` is 0.
+    /// Converts the result to the order of node ids, into memory or, if requested, into a file in a
+    /// directory, some bytes at a time. The nodes `zeros` get the value 0.
     ///
     /// # Errors
-    /// Those of reading the result and the grid's order, and of writing the file.
+    /// Errors of reading the result and the grid's order, and of writing the file.
     pub(crate) fn deliver<R: Passes>(
         self,
         run: &mut R,

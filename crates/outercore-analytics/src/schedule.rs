@@ -1,7 +1,8 @@
-//! Who does what next in a pass: a state machine without threads or bytes.
+//! Decides the next task of each thread in a pass: a state machine without threads or bytes.
 //!
-//! A task is a piece seen from one side. The tasks of a target partition are done one after the
-//! other in file order, whatever arrives first; tasks of different partitions side by side.
+//! A task is a piece with a direction. The tasks of a target partition are executed one after the
+//! other in file order, in whatever order their bytes arrive. Tasks of different partitions run in
+//! parallel.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +13,7 @@ use outercore_grid::{Piece, Side};
 use crate::program::{Flow, Selection};
 use crate::task::Task;
 
-/// The directions in which a piece is visited, in their order.
+/// The directions in which a piece is visited, in order.
 pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
     const BOTH: &[Side] = &[Side::ToRows, Side::ToColumns];
     match flow {
@@ -25,7 +26,7 @@ pub fn sides(symmetric: bool, is_loop: bool, flow: Flow) -> &'static [Side] {
     }
 }
 
-/// Source and target partition of a piece seen from a side.
+/// Source and target partition of a piece for a direction.
 pub fn ends(piece: &Piece, side: Side) -> (usize, usize) {
     let (row, column) = (piece.row_part as usize, piece.col_part as usize);
     side.ends(row, column)
@@ -45,25 +46,25 @@ pub fn tasks(pieces: &[Piece], symmetric: bool, select: &Selection<'_>) -> Vec<V
     tasks
 }
 
-/// What is done, what can be done and what waits for bytes.
+/// The state of all tasks: finished, executable, or waiting for bytes.
 #[derive(Debug, Default)]
 pub struct Schedule {
     tasks: Vec<Vec<Task>>,
-    /// Of each list: how many are done.
+    /// By list: number of finished tasks.
     done: Vec<usize>,
     segment_of: Arc<[u32]>,
-    /// Of each segment: tasks that are not done.
+    /// By segment: number of unfinished tasks.
     left: Vec<u32>,
     ready: Vec<bool>,
-    /// Of each segment: the lists that wait for it.
+    /// By segment: the lists that wait for it.
     waiting: Vec<Vec<u32>>,
-    /// Lists whose next task can be done, the first in the file first.
+    /// Lists whose next task is executable, ordered by file position.
     claimable: BinaryHeap<Reverse<(Task, u32)>>,
     total: usize,
 }
 
 impl Schedule {
-    /// Begins with the segments that `ready` says are in memory; `segment_of` is by piece.
+    /// Starts with the segments marked in `ready` in memory; `segment_of` is by piece.
     pub fn new(tasks: Vec<Vec<Task>>, segment_of: Arc<[u32]>, ready: Vec<bool>) -> Self {
         let mut left = vec![0; ready.len()];
         for task in tasks.iter().flatten() {
@@ -85,23 +86,23 @@ impl Schedule {
         schedule
     }
 
-    /// Tasks that are not done.
+    /// Number of unfinished tasks.
     pub fn tasks_left(&self) -> usize {
         self.total
     }
 
-    /// Takes a task, and its list with it until [`Schedule::finish`]; the first in the file of
-    /// those that can be done, so that segments are done in the order in which they are read.
+    /// Claims a task, and its list until [`Schedule::finish`]. This is the executable task that
+    /// comes first in the file, so segments are processed in the order in which they are read.
     pub fn claim(&mut self) -> Option<(usize, Task)> {
         self.claimable.pop().map(|Reverse((task, list))| (list as usize, task))
     }
 
-    /// Whether there is something to claim.
+    /// Whether a task can be claimed.
     pub fn has_work(&self) -> bool {
         !self.claimable.is_empty()
     }
 
-    /// A claimed task is done. Returns its segment if that was the segment's last task.
+    /// Marks a claimed task as finished. Returns its segment if this was the segment's last task.
     pub fn finish(&mut self, list: usize, task: Task) -> Option<usize> {
         self.done[list] += 1;
         self.total -= 1;
@@ -111,7 +112,7 @@ impl Schedule {
         (self.left[segment] == 0).then_some(segment)
     }
 
-    /// A segment is in memory. Returns how many tasks that made claimable.
+    /// Marks a segment as in memory. Returns the number of tasks that became claimable.
     pub fn arrived(&mut self, segment: usize) -> usize {
         self.ready[segment] = true;
         let lists = std::mem::take(&mut self.waiting[segment]);

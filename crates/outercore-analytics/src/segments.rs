@@ -1,4 +1,4 @@
-//! Segments: pieces one after another that one request reads. Pure.
+//! Segments: consecutive pieces that one request reads. Pure.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use outercore_io::Engine;
 
 use crate::task::Task;
 
-/// A segment is closed before it passes this; a single longer piece is one on its own.
+/// A segment is closed before it exceeds this; a single longer piece is a separate segment.
 pub const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Consecutive pieces that are read, pinned and freed together.
@@ -16,9 +16,9 @@ pub const SEGMENT_BYTES: u64 = 256 << 10;
 pub struct Segment {
     /// Its pieces.
     pub pieces: Range<usize>,
-    /// Where their bodies lie in the data of the blocks.
+    /// Position of their bodies in the data of the blocks.
     pub blocks: Range<u64>,
-    /// Where their weights lie in the data of the weights.
+    /// Position of their weights in the data of the weights.
     pub weights: Range<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Segment {
         self.blocks.end - self.blocks.start + weights
     }
 
-    /// The segment of some of its pieces, whose weights have `weight_bytes` each.
+    /// The segment of a range of pieces, with `weight_bytes` per weight.
     fn of(pieces: &[Piece], range: Range<usize>, weight_bytes: u64) -> Self {
         let (first, last) = (&pieces[range.start], &pieces[range.end - 1]);
         let edges = first.first_edge..last.first_edge + u64::from(last.edges);
@@ -40,13 +40,13 @@ impl Segment {
         }
     }
 
-    /// The part of it between two pieces, both included.
+    /// The part of the segment from piece `first` to piece `last`, both included.
     pub fn between(pieces: &[Piece], first: usize, last: usize, weight_bytes: u64) -> Self {
         Self::of(pieces, first..last + 1, weight_bytes)
     }
 }
 
-/// Cuts pieces in file order into segments; the same for every run over a grid. A weight has
+/// Divides pieces in file order into segments; the same for every run over a grid. For
 /// `weight_bytes`, see [`Grid::weight_bytes`](outercore_grid::Grid::weight_bytes).
 pub fn segments(pieces: &[Piece], weight_bytes: u64) -> Vec<Segment> {
     let mut segments = Vec::new();
@@ -63,7 +63,7 @@ pub fn segments(pieces: &[Piece], weight_bytes: u64) -> Vec<Segment> {
     segments
 }
 
-/// The longest read of blocks, and of weights, that a segment takes.
+/// The longest reads of blocks and of weights for one segment.
 pub fn longest(segments: &[Segment], weighted: bool) -> [u64; 2] {
     let most = |bytes: fn(&Segment) -> &Range<u64>| {
         segments.iter().map(|segment| bytes(segment).end - bytes(segment).start).max().unwrap_or(0)
@@ -77,7 +77,7 @@ pub fn slot_bytes(segments: &[Segment], weighted: bool) -> Bytes {
     Bytes(if weighted { blocks + weights } else { blocks })
 }
 
-/// By piece: its segment.
+/// The segment of each piece.
 pub(crate) fn segment_of(segments: &[Segment], pieces: usize) -> Vec<u32> {
     let mut segment_of = vec![0; pieces];
     for (number, segment) in segments.iter().enumerate() {
@@ -86,7 +86,7 @@ pub(crate) fn segment_of(segments: &[Segment], pieces: usize) -> Vec<u32> {
     segment_of
 }
 
-/// The segments that tasks want, with the first and the last piece wanted of each, in file order.
+/// The segments that tasks need, each with the first and the last piece needed, in file order.
 pub(crate) fn wanted<'a>(
     tasks: impl Iterator<Item = &'a Task>,
     segment_of: &[u32],

@@ -1,4 +1,4 @@
-//! The grid of a data set, with the edge types and the weights asked for.
+//! The grid of a data set, with the requested edge types and weights.
 
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_grid::{BuildOptions, Grid, GridSource, rebuild_command};
@@ -9,8 +9,8 @@ use outercore_store::editor::is_served;
 use crate::config::RunConfig;
 use crate::stream_run::OnProgress;
 
-/// The grid of a data set with the arcs and the weights asked for, built if it may be; and the data
-/// set as it is then.
+/// The grid of a data set with the requested arcs and weights, built if allowed; and the data set
+/// in the state that the grid belongs to.
 pub(crate) fn open_grid(
     data_set: &DataSet,
     algorithm: &str,
@@ -27,7 +27,8 @@ pub(crate) fn open_grid(
     let refused = match Grid::open(data_set) {
         Ok(grid) => {
             let checked = check_grid(data_set, &grid, algorithm, weights, config);
-            // Weights that are negative stay so, however often the grid is built.
+            // Negative weights stay negative however often the grid is built, so building again
+            // does not help.
             let as_asked = grid.source().relation() == source.relation()
                 && (weights.is_none() || grid.header().weights.as_deref() == weights);
             match checked {
@@ -51,13 +52,13 @@ pub(crate) fn open_grid(
     };
     let now = match outercore_grid::build(&RealDisk, data_set, &options, on_progress) {
         Ok(_) => Some(data_set.reopen()?),
-        // It is the server's to change.
+        // Only the server may change the data set.
         Err(_) if is_served(data_set)? => None,
         Err(error) => return Err(error),
     };
     let data_set = match now {
         Some(now) if data_set.is_extended_by(&now) => now,
-        // What was opened is not the current state any more: its grid is built in a private copy.
+        // The opened data set is no longer the current state: build its grid in a private copy.
         _ => {
             let copy = data_set.linked()?;
             outercore_grid::build(&RealDisk, &copy, &options, on_progress)?;
@@ -69,7 +70,7 @@ pub(crate) fn open_grid(
     Ok((data_set, grid))
 }
 
-/// Whether the grid has the arcs and the weights asked for, and whether they can be used.
+/// Checks that the grid has the requested arcs and weights, and that they can be used.
 pub(crate) fn check_grid(
     data_set: &DataSet,
     grid: &Grid,
@@ -81,7 +82,7 @@ pub(crate) fn check_grid(
     check_weights(data_set, grid, algorithm, weights)
 }
 
-/// Whether the grid has the weights asked for, and whether they can be used.
+/// Checks that the grid has the requested weights, and that they can be used.
 fn check_weights(
     data_set: &DataSet,
     grid: &Grid,
@@ -108,7 +109,7 @@ fn check_weights(
     }
 }
 
-/// A weight for people.
+/// A weight as text for messages.
 fn shown(weight: f64) -> String {
     if weight.abs() < 1e-4 { format!("{weight:e}") } else { weight.to_string() }
 }

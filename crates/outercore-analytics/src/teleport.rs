@@ -1,30 +1,30 @@
-//! Where a walk begins anew.
+//! The restart distribution of a random walk.
 
 use outercore_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::program::Passes;
 
-/// Where a walk begins anew: a distribution over the nodes.
+/// The restart distribution of a random walk over the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Teleport {
-    /// Every node alike; its share.
+    /// All nodes are equal; the share of each node.
     Uniform(f64),
-    /// The nodes that have a share, ascending, and their shares, which sum to 1.
+    /// The nodes with a share, ascending, and their shares, which sum to 1.
     Given(Vec<u64>, Vec<f64>),
 }
 
 impl Teleport {
-    /// Every one of `nodes` alike.
+    /// Equal shares for `nodes` nodes.
     pub fn uniform(nodes: u64) -> Self {
         Self::Uniform(1.0 / nodes.max(1) as f64)
     }
 
-    /// In proportion to `weights` of `ids`, in any order; a node named twice gets both.
+    /// Shares in proportion to `weights` of `ids`, in any order; repeated ids are summed.
     ///
     /// # Errors
-    /// `Invalid`: a node that is none of `nodes`, a weight that is negative or not finite, nothing
-    /// but zeros.
+    /// `Invalid`: an id that is not below `nodes`, a weight that is negative or not finite, only
+    /// zero weights.
     pub fn given(nodes: u64, ids: Vec<u64>, weights: Vec<f64>) -> Result<Self> {
         if ids.len() != weights.len() {
             return Err(Error::invalid(format!(
@@ -59,7 +59,7 @@ impl Teleport {
             });
             pairs.into_iter().unzip()
         };
-        // By the greatest first: a sum of finite weights may not be finite.
+        // Divide by the largest weight first, because a sum of finite weights may not be finite.
         let most = weights.iter().copied().fold(0.0, f64::max);
         if most <= 0.0 {
             return Err(Error::invalid("pagerank: personalization is zero everywhere")
@@ -71,7 +71,7 @@ impl Teleport {
         Ok(Self::Given(ids, weights))
     }
 
-    /// What tells it from others: nothing where it is uniform.
+    /// A digest that identifies the distribution; `None` if it is uniform.
     pub(crate) fn digest(&self) -> Option<String> {
         let Self::Given(ids, shares) = self else { return None };
         let mut sum = Xxh3Default::new();
@@ -84,7 +84,7 @@ impl Teleport {
     pub fn of(&self, node: u64) -> f64 {
         match self {
             Self::Uniform(share) => *share,
-            // Where every node has an entry, its place is known.
+            // If every node has an entry, its index is the node id.
             Self::Given(ids, shares) if ids.get(node as usize) == Some(&node) => {
                 shares[node as usize]
             }
@@ -97,13 +97,13 @@ impl Teleport {
 pub(crate) struct IsolatedShares {
     nodes: u64,
     pub(crate) total: f64,
-    /// Those of a given vector that are not 0.
+    /// Non-zero shares of a given vector.
     given: Vec<f64>,
     uniform: f64,
 }
 
 impl IsolatedShares {
-    /// How far the first iteration takes them from `start`.
+    /// The change in the first iteration, from the rank `start`.
     pub(crate) fn first_change(&self, start: f64, scalar: f64) -> f64 {
         let given: f64 = self.given.iter().map(|share| (share * scalar - start).abs()).sum();
         let others = (self.nodes - self.given.len() as u64) as f64;

@@ -1,4 +1,5 @@
-//! What is read for a pass before it begins, and what is not read while others compute.
+//! Tests reads for a pass before it begins, and that unbuffered runs do not read while other
+//! threads compute.
 
 mod fixture;
 
@@ -16,7 +17,8 @@ use outercore_io::reader::{Completion, FileId, ReadRequest, Reader};
 use outercore_io::sim::{Fault, SimConfig, SimReader};
 use outercore_io::{Arena, Engine};
 
-/// Selections by number: everything, everything with weights, some partitions, the other way.
+/// Selections by number: everything, everything with weights, some partitions, the opposite
+/// direction.
 fn select<'a>(number: usize, all: &'a [bool], some: &'a [bool]) -> Selection<'a> {
     let (sources, targets, flow, weights) = match number {
         0 => (all, all, Flow::Along, false),
@@ -27,8 +29,8 @@ fn select<'a>(number: usize, all: &'a [bool], some: &'a [bool]) -> Selection<'a>
     Selection { sources, targets, flow, weights }
 }
 
-/// One pass for each selection, with the one after expected as said; `between` comes after every
-/// pass. The bits of all sums.
+/// Makes one pass per selection, announcing the following pass as given, and calls `between` after
+/// every pass. Returns the bits of all sums.
 fn chain<R: Passes>(
     run: &mut R,
     steps: &[(usize, Option<usize>)],
@@ -63,7 +65,7 @@ fn unannounced(order: &[usize]) -> Vec<(usize, Option<usize>)> {
     order.iter().map(|&now| (now, None)).collect()
 }
 
-/// Waits until nothing is being read: counting reads needs the engine.
+/// Waits until no reads are in flight, because counting reads needs the engine.
 fn settle(run: &mut StreamRun<'_>) {
     run.counters();
 }
@@ -137,7 +139,7 @@ fn node_arrays_and_the_end_of_a_run_make_an_end_of_reading_ahead() {
     let mut between = |run: &mut StreamRun<'_>| assert_eq!(run.nodes(1).unwrap(), nodes);
     assert!(chain(&mut run, &as_announced(&order), &mut between).unwrap() == expected);
     assert!(run.counters().by_pass.iter().all(|pass| pass.ahead_bytes == 0));
-    // Released, and gone, in the middle of reading ahead.
+    // Pins are released, and the run is dropped, while it reads ahead.
     assert!(chain(&mut run, &[(1, Some(1))], &mut |run| run.release()).is_ok());
     assert!(chain(&mut run, &as_announced(&order), &mut |_| ()).unwrap() == expected);
     assert!(chain(&mut run, &[(1, Some(1))], &mut |_| ()).is_ok());
@@ -211,7 +213,7 @@ fn what_stays_is_read_before_the_first_pass_where_that_is_wanted() {
     assert!(sums(&mut run).unwrap() == expected);
 }
 
-/// Tells others how many reads are in flight.
+/// Publishes the number of reads in flight.
 struct Watched {
     inner: SimReader,
     in_flight: Arc<AtomicUsize>,
@@ -259,7 +261,7 @@ impl Reader for Watched {
     }
 }
 
-/// Sums, and notes when it did so beside a read.
+/// Sums, and records whether it ran while a read was in flight.
 struct Alone {
     in_flight: Arc<AtomicUsize>,
     beside: AtomicUsize,

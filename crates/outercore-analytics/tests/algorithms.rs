@@ -1,4 +1,4 @@
-//! Every algorithm against its definition, on grids of every kind.
+//! Compares every algorithm with its definition, on grids of every kind.
 
 use outercore_analytics::algorithms::betweenness::Betweenness;
 use outercore_analytics::algorithms::betweenness::{self, Sources};
@@ -20,11 +20,11 @@ use outercore_testkit::naive::centrality::Follow;
 use outercore_testkit::{Csc, Width, naive, write_data_set};
 use proptest::prelude::*;
 
-/// A graph, with directions or without.
+/// A directed or undirected graph.
 #[derive(Clone, Debug)]
 struct Graph {
     nodes: u64,
-    /// Without directions: each edge once.
+    /// In an undirected graph, each edge once.
     edges: Vec<(u64, u64)>,
     symmetric: bool,
 }
@@ -39,7 +39,7 @@ impl Graph {
         Self { nodes: csc.num_nodes(), edges, symmetric }
     }
 
-    /// All arcs: without directions every edge as two, a loop as one.
+    /// All arcs: in an undirected graph each edge gives two, a loop one.
     fn csc(&self) -> Csc {
         let mut arcs = self.edges.clone();
         if self.symmetric {
@@ -74,7 +74,7 @@ impl Graph {
     fn runs(&self, logs: &[u32]) -> impl Iterator<Item = (String, MemoryRun)> {
         let arcs: Vec<_> = self.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
         let mut runs = Vec::new();
-        // So that both small and large partitions meet little and much memory.
+        // So that small and large partitions are both tested with little and much memory.
         for (order, workings) in
             [(Order::Degree, [0, 4_000, 1 << 30]), (Order::Natural, [1 << 30, 4_000, 0])]
         {
@@ -89,7 +89,7 @@ impl Graph {
     }
 }
 
-/// The graphs that every algorithm is tried on, with and without directions.
+/// The graphs on which every algorithm is tested, directed and undirected.
 fn zoo() -> Vec<(String, Graph)> {
     let mut graphs = Csc::zoo();
     graphs.push(("a small power-law graph", Csc::power_law(200, 1_500, 3)));
@@ -106,12 +106,12 @@ fn zoo() -> Vec<(String, Graph)> {
     all
 }
 
-/// `len` nodes from `first` on, each pointing at the next.
+/// `len` nodes starting with `first`, each with an arc to the next.
 fn cycle(first: u64, len: u64) -> Vec<(u64, u64)> {
     (0..len).map(|at| (first + at, first + (at + 1) % len)).collect()
 }
 
-/// Small graphs with everything: loops, parallel arcs, nodes without arcs, chains, hubs.
+/// Small graphs with all special cases: loops, parallel arcs, nodes without arcs, chains, hubs.
 fn graphs() -> impl Strategy<Value = Graph> {
     (1u64..40, any::<bool>()).prop_flat_map(|(nodes, symmetric)| {
         let edges = prop::collection::vec((0..nodes, 0..nodes), 0..100);
@@ -150,7 +150,7 @@ fn distinct(values: &[i64]) -> u64 {
     values.iter().collect::<std::collections::BTreeSet<_>>().len() as u64
 }
 
-/// Partition sizes: one that makes many, one that makes a few, one that makes one.
+/// Partition sizes that give many partitions, a few, and one.
 const LOGS: &[u32] = &[5, 8, 16];
 /// For graphs of a few nodes.
 const SMALL: &[u32] = &[1, 3, 2];
@@ -196,7 +196,7 @@ fn check_asynchronous_labels(name: &str, graph: &Graph, logs: &[u32], iterations
         let raw = label_propagation::label_propagation(&mut run, &options).unwrap();
         assert_eq!(ids(&mut run, &raw), expected, "{name}, {grid}, seed {seed}");
         assert_eq!(raw.facts["communities"], distinct(&expected), "{name}, {grid}, seed {seed}");
-        // What nobody wants to change any more is only known after an iteration without a change.
+        // It is only known after an iteration without changes that no node would change.
         let told = raw.facts["settled"].as_bool().unwrap();
         assert!(!told || settled, "{name}, {grid}, seed {seed}");
     }
@@ -231,7 +231,7 @@ fn check_radii(name: &str, graph: &Graph, logs: &[u32], sources: u32, seed: u64)
         for (grid, mut run) in graph.runs(logs) {
             let raw = radii::radii(&mut run, sources, seed, flow).unwrap();
             let mut found = by_node(&mut run, &raw, |_| unreachable!());
-            // A node without arcs is not drawn; by definition it reaches itself.
+            // A node without arcs is never drawn; by definition it reaches itself.
             for (found, &connected) in found.iter_mut().zip(&connected) {
                 assert!(connected || *found == -1, "{name}, {grid}, seed {seed}");
             }
@@ -304,7 +304,7 @@ fn labels_that_are_only_exchanged_are_counted_and_asynchronous_ones_settle() {
     let both_sides = |left: u64, right: u64| {
         (0..left).flat_map(move |u| (left..left + right).map(move |v| (u, v))).collect::<Vec<_>>()
     };
-    // A triangle settles; the pair beside it does not.
+    // A triangle settles; the separate pair does not.
     let pair_and_triangle = vec![(0, 1), (2, 3), (3, 4), (4, 2)];
     let cases = [
         ("star", 40, star, 40),
@@ -380,7 +380,7 @@ fn radii_are_as_defined() {
 
 #[test]
 fn betweenness_is_as_defined() {
-    // The definition takes cubic time.
+    // The definition needs cubic time.
     for (name, graph) in zoo().into_iter().filter(|(_, graph)| graph.nodes <= 400) {
         check_betweenness(&name, &graph, &[4, 16], 1.max(graph.nodes as u32 / 7), 5);
     }
@@ -403,7 +403,7 @@ fn sources_that_are_not_there_are_refused() {
     assert_eq!(error.to_string(), "radii: sources 0, expected 1 or more");
 }
 
-/// What the algorithms say when everything is in memory, one partition a group.
+/// The results of the algorithms with all data in memory and one partition per group.
 fn in_memory(graph: &Graph, order: Order, log2: u32) -> Vec<(Algorithm, Values)> {
     let arcs: Vec<_> = graph.edges.iter().map(|&(u, v)| (u, v, 1.0)).collect();
     let run = &mut MemoryRun::new(graph.nodes, &arcs, graph.symmetric, order, log2);

@@ -1,4 +1,4 @@
-//! PageRank, searches, components and degrees against their definitions.
+//! Compares PageRank, searches, components and degrees with their definitions.
 
 use outercore_analytics::algorithms::degrees::DegreeName;
 use outercore_analytics::algorithms::pagerank::{Pagerank, Teleport};
@@ -9,7 +9,7 @@ use outercore_testkit::Csc;
 use outercore_testkit::naive::{components, paths, ranks};
 use proptest::prelude::*;
 
-/// A weight that depends on the ends alone, so that parallel arcs do not care for order.
+/// A weight that depends only on the ends, so that the order of parallel arcs does not matter.
 fn weight(source: u64, target: u64) -> f64 {
     ((source.min(target) * 7 + source.max(target) * 3) % 11) as f64 * 0.5
 }
@@ -22,7 +22,7 @@ fn arcs(graph: &Csc) -> Vec<(u64, u64)> {
     targets.map(|(arc, target)| (graph.sources[arc as usize], target)).collect()
 }
 
-/// A run, and the arcs that it stands for.
+/// A run, and the arcs that it represents.
 fn both_ways(graph: &Csc, symmetric: bool, order: Order, log2: u32) -> (MemoryRun, Csc) {
     let listed = arcs(graph);
     let weighted: Vec<_> = listed.iter().map(|&(s, t)| (s, t, weight(s, t))).collect();

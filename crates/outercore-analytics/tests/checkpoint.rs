@@ -1,4 +1,4 @@
-//! Runs that are stopped, killed and refused, and go on from a checkpoint with the same bits.
+//! Runs that are stopped, killed and rejected, and resume from a checkpoint with the same bits.
 
 mod fixture;
 
@@ -19,7 +19,7 @@ use outercore_grid::Order;
 use outercore_io::{Backend, Disk, FaultDisk, FaultKind, FaultPlan, FileLock, RealDisk};
 use outercore_testkit::Csc;
 
-/// Everything that leaves checkpoints, on a grid in memory; values and facts as text.
+/// All algorithms that write checkpoints, on a grid in memory; values and facts as text.
 const KINDS: [&str; 7] = ["pagerank", "weighted", "bfs", "sssp", "kcore", "labels", "wcc"];
 
 fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
@@ -56,13 +56,13 @@ fn compute(kind: &str, run: &mut MemoryRun) -> Result<String> {
     }
 }
 
-/// A graph whose searches are deep.
+/// A graph with deep searches.
 fn graph() -> Vec<(u64, u64, f64)> {
     let ring = (0..300).map(|at| (at, (at + 1) % 290, 1.0 + at as f64 % 7.0));
     ring.chain((0..300).step_by(9).map(|at| (at, (at * at + 3) % 300, 4.5))).collect()
 }
 
-/// A run in memory, or (as far as memory goes) with its state in scratch files.
+/// A run in memory, or with its state in scratch files.
 fn grid(spilled: Option<&Path>) -> MemoryRun {
     let run = MemoryRun::new(300, &graph(), false, Order::Natural, 5);
     let Some(directory) = spilled else { return run };
@@ -75,13 +75,14 @@ fn open(disk: Arc<dyn Disk>, root: &Path, resume: bool) -> Result<Checkpoints> {
     Checkpoints::open(disk, &root.join("checkpoint"), fingerprint, Duration::ZERO, resume)
 }
 
-/// Runs until the planned fault, then goes on with state elsewhere than it was, at every operation.
+/// For every operation: runs until the planned fault, then resumes with state in the other kind of
+/// place.
 fn survives(kind: FaultKind, first_spilled: bool) {
     let elsewhere = tempfile::tempdir().unwrap();
     let spilled = |yes: bool| yes.then(|| elsewhere.path());
     for name in KINDS {
         if name == "wcc" && !first_spilled {
-            // A single pass: nothing to go on from.
+            // A single pass has no checkpoint to resume from.
             continue;
         }
         let expected = compute(name, &mut grid(spilled(name == "wcc"))).unwrap();
@@ -93,7 +94,7 @@ fn survives(kind: FaultKind, first_spilled: bool) {
         let operations = disk.operations();
         assert!(operations > 20, "{name}: {operations}");
         let mut resumed = 0;
-        // Every operation of the first three checkpoints, then some.
+        // Every operation of the first three checkpoints, then some later ones.
         for at in (0..operations.min(24)).chain((24..operations).step_by(29)) {
             let directory = tempfile::tempdir().unwrap();
             let root = directory.path();
@@ -158,7 +159,7 @@ fn a_fault_of_scratch_files_ends_a_run_with_a_clear_error() {
         for at in (0..operations).step_by(5) {
             let disk = Arc::new(FaultDisk::new(directory.path(), FaultPlan { at, kind }));
             let Err(error) = with(disk) else {
-                // A full disk has room enough for names to be removed.
+                // A full disk still has room for removing names.
                 continue;
             };
             let text = error.to_string();
@@ -211,7 +212,7 @@ fn the_wish_to_stop_leaves_a_checkpoint_that_other_budgets_go_on_from() {
         assert_eq!(found.plan.spill.is_some(), second == small, "{:?}", found.plan);
         assert!(found.values == expected.values);
         assert_eq!(found.facts, expected.facts);
-        // The pass that was on when the wish came has been done, and is not done again.
+        // The pass during which the request arrived was completed, and is not repeated.
         assert_eq!(found.counters.passes, 6);
         std::fs::remove_dir_all(pair.root().join("kept")).unwrap();
     }
@@ -231,7 +232,7 @@ fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
         let found = execute(&pair, request, &config(true), quiet).unwrap();
         assert!(found.values == expected.values, "{request}");
         assert_eq!(found.facts, expected.facts);
-        // The last checkpoint is the one before the last of the first run's iterations.
+        // The last checkpoint is before the last of the first run's iterations.
         let all = expected.counters.passes;
         assert_eq!(found.counters.passes, all - (few - 1), "{request}");
         let error = execute(&pair, &request.replace(":12", ":1"), &config(true), quiet);
@@ -239,7 +240,7 @@ fn a_run_goes_on_to_more_iterations_than_it_was_begun_with() {
         assert!(text.contains("max_iterations is 1"), "{text}");
         std::fs::remove_dir_all(pair.root().join("kept")).unwrap();
     }
-    // Where a run does not come to rest, its state is not lost.
+    // If a run does not converge, its state is not lost.
     let early = PAGERANK.replace("\"tolerance\":0", "\"tolerance\":1e-5");
     let config = |resume| config(&pair, Bytes::gib(1), resume, 0.0);
     let error = execute(&pair, &early.replace(":12", ":4"), &config(false), quiet).unwrap_err();
@@ -266,7 +267,7 @@ fn a_run_without_a_checkpoint_leaves_the_directory_as_it_was() {
         checkpoint: Some(CheckpointConfig { directory: directory.clone(), seconds: 1e6, resume }),
         ..config(&pair, memory, false, 1e6)
     };
-    // Refused by the plan, ended at once by the caller, or at its end before one was due.
+    // Rejected by the plan, stopped at once by the caller, or finished before a checkpoint was due.
     let wcc = r#"{"algorithm":"wcc"}"#;
     let mut ends = || {
         let error = execute(&pair, PAGERANK, &config(Bytes(1), false), quiet).unwrap_err();
@@ -297,7 +298,7 @@ fn a_first_checkpoint_that_fails_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     std::fs::create_dir(&root).unwrap();
-    // After the directory: the state, its length, and the record before it has its name.
+    // After the directory: the state, its length, and the record before it gets its name.
     for at in 1..6 {
         let disk = Arc::new(FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Eio }));
         let stopped = open(disk, &root, false).and_then(|checkpoints| {
@@ -316,7 +317,7 @@ fn a_second_wish_to_stop_is_granted_at_once() {
         calls += u32::from(what == "iteration");
         if calls > 2 { Err(Error::new(ErrorKind::Interrupted, "stopped")) } else { Ok(()) }
     };
-    // Without room for pins the pass takes long enough to be asked in.
+    // Without room for pins, the pass takes long enough to be interrupted.
     let config = config(&pair, Bytes::gib(1), false, 1e6);
     assert!(execute(&pair, PAGERANK, &config, &mut stop).is_err());
     assert!(pair.root().join("kept/checkpoint.json").exists());
@@ -368,7 +369,7 @@ fn checkpoints_of_something_else_are_refused() {
     }
     let error = execute(&pair, PAGERANK, &resumed, quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    // An algorithm that leaves no checkpoints looks at none.
+    // An algorithm without checkpoints ignores existing ones.
     let found = execute(&pair, r#"{"algorithm":"scc"}"#, &resumed, quiet).unwrap();
     assert_eq!(found.counters.checkpoints, 0);
 }

@@ -1,4 +1,4 @@
-//! Results do not depend on what is in far memory, nor on what becomes of its server.
+//! Results do not depend on the content of far memory, nor on failures of its server.
 
 mod fixture;
 
@@ -79,7 +79,7 @@ fn through(
     run_through(Some(tier), &pair.data_set, algorithm, Inputs::default(), config, &mut quiet)
 }
 
-/// Requests that far memory answered, and the disk.
+/// Number of requests answered by far memory, and by the disk.
 fn served(counters: &Counters) -> (u64, u64) {
     let far = counters.far.as_ref().unwrap();
     (far.far_requests, far.disk_requests)
@@ -110,7 +110,7 @@ fn results_are_the_same_for_every_far_ratio_and_with_and_without_buffering() {
                         assert!(plan.far_ratio >= ratio, "{what}: {}", plan.far_ratio);
                     }
                     assert!(outcome.counters.prepare_seconds > 0.0, "{what}");
-                    // Whoever is gone has given everything back.
+                    // A client that has ended has returned all memory.
                     assert_eq!(server.used(), Bytes(0), "{what}");
                 }
             }
@@ -159,7 +159,7 @@ fn state_goes_to_scratch_files_while_edges_are_far() {
     }
 }
 
-/// The values as bytes, wherever they are.
+/// The values as bytes, in memory or in a file.
 fn values(outcome: &Outcome) -> Vec<u8> {
     match &outcome.values {
         Values::I32(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
@@ -333,8 +333,8 @@ fn far_ratios_that_cannot_be_met_are_refused_with_what_would_work() {
 #[test]
 fn a_profile_says_what_was_wanted_and_what_stays_follows_it() {
     let pair = Pair::skewed(false);
-    // Distances along a graph whose far side is never reached: some segments are wanted often,
-    // some not at all.
+    // Distances in a graph whose far side is never reached: some segments are needed often, some
+    // never.
     let profiled = RunConfig { profile: true, ..config() };
     let outcome = near(&pair, &sssp(), &profiled).unwrap();
     let profile = outcome.profile.unwrap();
@@ -354,7 +354,7 @@ fn a_profile_says_what_was_wanted_and_what_stays_follows_it() {
         .sum();
     assert_eq!(edges, outcome.plan.bytes_first_pass.0);
 
-    // A profile that wants the last segments alone keeps them.
+    // A profile in which only the last segments are needed keeps these.
     let count = outcome.plan.segments as usize;
     let reads: Vec<u32> = (0..count).map(|segment| u32::from(segment + 3 > count)).collect();
     let server = HeapRemote::new(Bytes::mib(64));

@@ -1,4 +1,4 @@
-//! Peak memory of runs, of a process each.
+//! Peak memory of runs, each in a separate process.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 use outercore_testkit::{Csc, Width, write_data_set};
 
-/// What the program itself takes: its code, its stacks, the allocator's rounding.
+/// Memory of the program without data: its code, its stacks, the allocator's rounding.
 const PROGRAM: Bytes = Bytes::mib(16);
 
 #[test]
@@ -33,7 +33,7 @@ fn peak_memory_stays_within_the_budget() {
         (r#"{"algorithm":"bfs","source":1,"direction":"both"}"#, Bytes::mib(16), false),
         (r#"{"algorithm":"bfs","source":1,"direction":"both"}"#, Bytes::mib(16), true),
         (r#"{"algorithm":"wcc"}"#, Bytes::mib(20), false),
-        // Below the state: 12 MB of ranks, shares and degrees, and a result of 4.8 MB.
+        // Below the size of the state: 12 MB of ranks, shares and degrees, and a result of 4.8 MB.
         (
             r#"{"algorithm":"pagerank","damping":0.85,"max_iterations":4,"tolerance":0,"weights":null,"reverse":false}"#,
             Bytes::mib(8),
@@ -61,7 +61,7 @@ fn peak_memory_stays_within_the_budget() {
     }
 }
 
-/// Not a test of its own: the process that the test above measures.
+/// Not a separate test: the test above starts this as a process and measures it.
 #[test]
 #[ignore = "run by peak_memory_stays_within_the_budget"]
 fn run_in_a_process() {

@@ -1,4 +1,4 @@
-//! Clustering, closeness, hubs, communities, weighted paths: against their definitions.
+//! Compares clustering, closeness, hubs, communities and weighted paths with their definitions.
 
 use outercore_analytics::algorithms::betweenness::{self, Sources};
 use outercore_analytics::algorithms::hits::{self, Hits, Score};
@@ -10,7 +10,7 @@ use outercore_testkit::naive::centrality::Follow;
 use outercore_testkit::{Csc, naive};
 use proptest::prelude::*;
 
-/// Edges with small whole weights, so that sums are exact; loops and parallel ones among them.
+/// Edges with small integer weights, so that sums are exact; includes loops and parallel edges.
 #[derive(Clone, Debug)]
 struct Graph {
     nodes: u64,
@@ -24,7 +24,7 @@ impl Graph {
         Self { nodes, edges: edges.iter().enumerate().map(weigh).collect(), symmetric }
     }
 
-    /// All arcs, and their weights by place in the columns.
+    /// All arcs, and their weights by position in the columns.
     fn csc(&self) -> (Csc, Vec<f64>) {
         let mut arcs = self.edges.clone();
         if self.symmetric {
@@ -37,7 +37,7 @@ impl Graph {
         (csc, weights)
     }
 
-    /// As grids of several kinds, with little and much working memory.
+    /// The graph as grids of several kinds, with little and much working memory.
     fn runs(&self) -> Vec<(String, MemoryRun)> {
         let kinds = [(Order::Degree, 1, 0), (Order::Degree, 4, 1 << 30), (Order::Natural, 2, 500)];
         kinds
@@ -164,7 +164,8 @@ proptest! {
             prop_assert!(told >= modularity(&singles) - 1e-9, "{}", grid);
             results.push(labels);
         }
-        // Whole weights add up exactly in any order, so the numbering of the grid does not matter.
+        // Integer weights are summed exactly in any order, so the numbering of the grid does not
+        // matter.
         prop_assert!(results.iter().all(|labels| *labels == results[0]), "{:?}", graph);
     }
 
@@ -196,7 +197,7 @@ proptest! {
             prop_assert_eq!(&raw.facts["reached"], reached, "{}", grid);
             let mut found = by_node(&mut run, &raw, |_| 0.0);
             for &source in &sources {
-                // What the caller enters.
+                // The caller must enter this value.
                 if isolated(&mut run, source) {
                     found[source as usize] = 0.0;
                 }
@@ -254,8 +255,8 @@ proptest! {
 
 #[test]
 fn more_paths_than_a_double_counts_are_shared_exactly() {
-    // Each step along the path doubles the number of ways: 2^3000 at its end. A second branch of
-    // single arcs leaves node 1000 and joins at the end with no share to speak of.
+    // Each step along the path doubles the number of paths: 2^3000 at its end. A second branch of
+    // single arcs leaves node 1000 and joins at the end, with a negligible share.
     let last = 3000u64;
     let mut edges: Vec<(u64, u64, f64)> =
         (0..last).flat_map(|node| [(node, node + 1, 1.0), (node, node + 1, 1.0)]).collect();
@@ -268,7 +269,7 @@ fn more_paths_than_a_double_counts_are_shared_exactly() {
     let raw = betweenness::betweenness(&mut run, Sources::Given(&[0]), false, false).unwrap();
     let found = by_node(&mut run, &raw, |_| 0.0);
     for node in 1..last {
-        // All nodes behind it, and those of the branch where it leads there.
+        // All later nodes, and the nodes of the branch if it starts at this node or later.
         let behind = last - node + if node <= 1000 { 1999 } else { 0 };
         assert_eq!(found[node as usize], behind as f64, "node {node}");
     }
@@ -315,7 +316,7 @@ fn options_that_cannot_be_are_refused() {
 
 #[test]
 fn weights_lost_beside_distances_are_told_apart_from_paths() {
-    // 1 + 1e-20 is 1: nodes 1 and 2 are both before each other.
+    // 1 + 1e-20 rounds to 1, so nodes 1 and 2 are both predecessors of each other.
     let edges = [(0, 1, 1.0), (1, 2, 1e-20), (2, 1, 1e-20)];
     let mut run = MemoryRun::new(3, &edges, false, Order::Natural, 1);
     let error = betweenness::betweenness(&mut run, Sources::All, true, true).unwrap_err();

@@ -1,5 +1,5 @@
-//! Runs whose budget is below the state of the nodes: the bits of runs in memory, the bytes of the
-//! plan, and what goes wrong.
+//! Runs whose budget is smaller than the state of the nodes: they give the bits of runs in memory,
+//! move the planned bytes, and handle failures.
 
 mod fixture;
 
@@ -45,7 +45,7 @@ fn config(memory: Bytes, threads: usize) -> RunConfig {
     RunConfig { memory, threads: Some(threads), build: false, ..RunConfig::default() }
 }
 
-/// The least budget that works, by the message of one that does not.
+/// The least sufficient budget, from the message for an insufficient one.
 fn least(pair: &Pair, algorithm: &Algorithm, threads: usize) -> Bytes {
     let error =
         plan(&pair.data_set, algorithm, Inputs::default(), &config(Bytes(1), threads)).unwrap_err();
@@ -58,7 +58,7 @@ fn least_of(error: &Error) -> Bytes {
     text.split("works is ").nth(1).unwrap().lines().next().unwrap().parse().unwrap()
 }
 
-/// The least budget, which messages have rounded up to `told`: a byte less is refused.
+/// The exact least budget; messages round it up to `told`. One byte less is rejected.
 fn exactly(told: Bytes, plan: impl Fn(Bytes) -> Result<RunPlan>) -> Bytes {
     let least = plan(told).unwrap().least;
     assert!(least <= told && told.0 - least.0 < 110 << 10, "{least} {told}");
@@ -67,7 +67,7 @@ fn exactly(told: Bytes, plan: impl Fn(Bytes) -> Result<RunPlan>) -> Bytes {
     least
 }
 
-/// The values as bits, wherever they are.
+/// The values as bits, in memory or in a file.
 fn bits(values: &Values) -> Vec<u64> {
     match values {
         Values::I32(values) => values.iter().map(|&value| value as u64).collect(),
@@ -104,7 +104,7 @@ fn large(symmetric: bool, order: Order) -> Pair {
         fixture::edge_list(&Csc::power_law(300_000, 900_000, 5)).into_iter().enumerate()
     {
         edges.push(edge);
-        // Everybody has an edge.
+        // Every node has an edge.
         if at < 300_000 {
             edges.push((at as u64, (at as u64 * 7 + 1) % 300_000));
         }
@@ -116,7 +116,7 @@ fn large(symmetric: bool, order: Order) -> Pair {
 fn results_are_those_of_a_run_in_memory() {
     for (symmetric, order) in [(false, Order::Degree), (true, Order::Natural)] {
         let pair = large(symmetric, order);
-        // The others are tried on any graph below.
+        // The other algorithms are tested on any graph below.
         for text in ALL {
             let algorithm = request(text);
             let expected = execute(&pair, &algorithm, &config(Bytes::gib(1), 2)).unwrap();
@@ -140,7 +140,8 @@ fn results_are_those_of_a_run_in_memory() {
     }
 }
 
-/// Everything that can keep its state in scratch files, on a grid in memory; values and facts as text.
+/// All algorithms that can store their state in scratch files, on a grid in memory; values and
+/// facts as text.
 fn compute(kind: usize, run: &mut MemoryRun, source: u64) -> String {
     fn told<T: NodeValue + std::fmt::Debug>(run: &mut MemoryRun, raw: Raw<T>) -> String {
         let facts = serde_json::to_string(&raw.facts).unwrap();
@@ -197,7 +198,7 @@ proptest! {
             .into_iter()
             .map(|(from, to, weight)| {
                 let from = u64::from(from) % nodes;
-                // Chains hang together from partition to partition, random graphs do not.
+                // Chains connect neighbouring partitions, random graphs do not.
                 let to = if local { (from + u64::from(to % 3)) % nodes } else { u64::from(to) % nodes };
                 (from, to, f64::from(weight) / 3.0)
             })
@@ -323,10 +324,10 @@ fn the_plan_knows_of_personalization_and_checkpoints() {
                 }
             }
             if ranks {
-                // Divisors and the teleport vector are in memory, or are read once for each pass.
+                // Divisors and the teleport vector are in memory, or are read once per pass.
                 assert_eq!(planned.spill.is_some(), memory == Bytes(1));
                 for pass in &found.counters.by_pass {
-                    // Checkpoints read what is shown between passes.
+                    // Checkpoints read the shown state between passes.
                     let read = planned.spill.map_or(0, |spill| spill.read_per_pass.0);
                     assert_eq!(pass.spill_read, read, "{what}");
                 }

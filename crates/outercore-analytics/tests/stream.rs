@@ -1,5 +1,4 @@
-//! Passes from disk against the same passes from memory, bit for bit, and what goes wrong on the
-//! way.
+//! Compares passes from disk with the same passes from memory, bit for bit, and tests failures.
 
 mod fixture;
 
@@ -125,7 +124,7 @@ fn a_corrupt_piece_is_named() {
     }
 }
 
-/// Goes on only when somebody has looked around.
+/// Continues only after `look_around` was called.
 struct Patient<'a>(&'a AtomicBool);
 
 impl EdgeProgram for Patient<'_> {
@@ -174,7 +173,7 @@ fn the_wish_to_stop_and_a_panic_end_a_pass_and_the_run_works_on() {
     assert!(sums(&mut run).unwrap() == expected);
 }
 
-/// What a stream calls.
+/// The callback of a stream.
 type Each<'a> = dyn FnMut(usize, usize, &Arcs<'_>) -> Result<()> + 'a;
 
 #[test]
@@ -382,6 +381,6 @@ fn a_path_takes_a_pass_for_each_node_and_all_are_short() {
     let outcome = run(&pair.data_set, &algorithm, Inputs::default(), &config, &mut quiet).unwrap();
     assert_eq!(outcome.values, Values::I32((0..3_000).collect()));
     assert_eq!(outcome.counters.passes, 2_999);
-    // The grid once, the order to place the source and to deliver.
+    // One read of the grid, and one of the order each for placing the source and for delivery.
     assert!(outcome.counters.reads.requests <= 12, "{:?}", outcome.counters.reads);
 }

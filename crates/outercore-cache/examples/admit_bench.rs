@@ -1,8 +1,9 @@
-//! Time per group to announce and admit rows to a large dynamic part.
+//! Time per group to announce rows to a large dynamic part and to admit them.
 //!
-//! `cargo run --release -p outercore-cache --example admit_bench -- [SLOTS] [ROWS_A_GROUP]`
-//! admits 24 groups of distinct rows drawn from 20 * SLOTS with a skew (the cube of a uniform draw),
-//! 4 groups announced ahead, one pinned; the first half fills the cache and is not timed.
+//! `cargo run --release -p outercore-cache --example admit_bench -- [SLOTS] [ROWS_A_GROUP]` admits
+//! 24 groups. Each group has distinct rows drawn from 20 * SLOTS with a skew (the cube of a uniform
+//! draw). 4 groups are announced ahead and one is pinned. The first half of the groups fills the
+//! cache and is not timed.
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};

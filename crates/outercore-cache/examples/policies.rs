@@ -1,14 +1,14 @@
-//! Runs cache policies over a recorded trace and prints a line of JSON for each.
+//! Runs cache policies over a recorded trace and prints one line of JSON per policy.
 //!
 //! ```text
 //! policies TRACE CAPACITY HEAT POLICY...
 //! ```
 //!
-//! `TRACE` holds little-endian u64: the number of groups, the rows of each group, then the rows
-//! themselves, sorted and distinct within a group. `CAPACITY` is a number of rows. `HEAT` has a
-//! float32 for each row, as expected visits are. Policies:
-//! `belady`, `window-N` (N groups known ahead), `heated-N` (the same, with heat known),
-//! `super-batch-N` (N groups known at a time), `lru`, `sieve`, `s3-fifo`, `fifo`, `random`.
+//! `TRACE` holds little-endian u64: the number of groups, the row count of each group, then the
+//! rows, sorted and distinct within a group. `CAPACITY` is a number of rows. `HEAT` has a float32
+//! for each row, for example its expected visits. Policies: `belady`, `window-N` (N groups known
+//! ahead), `heated-N` (the same, with heat known), `super-batch-N` (N groups known at a time),
+//! `lru`, `sieve`, `s3-fifo`, `fifo`, `random`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -74,7 +74,7 @@ fn read_heat(path: &str) -> Result<Vec<f32>, Box<dyn Error>> {
     Ok(words.map(|word| f32::from_le_bytes(word.try_into().expect("chunks of four"))).collect())
 }
 
-/// The groups of a file, as the module's documentation says.
+/// Reads the groups from a file in the format above.
 fn read_trace(path: &str) -> Result<Vec<Vec<u64>>, Box<dyn Error>> {
     let bytes = std::fs::read(path).map_err(|error| format!("trace `{path}`: {error}"))?;
     let mut words = bytes

@@ -1,7 +1,8 @@
 use crate::merge::intersect;
 use crate::select::Smallest;
 
-/// The part of the cache that never changes: slot `i` holds the `i`-th smallest of its rows.
+/// The constant part of the cache: its rows never change, and slot `i` holds the `i`-th smallest
+/// row.
 ///
 /// # Example
 /// ```
@@ -18,7 +19,7 @@ pub struct ConstantPart {
 }
 
 impl ConstantPart {
-    /// A part that holds `rows`, in any order; duplicates count once.
+    /// Creates a part with `rows`, in any order; duplicates count once.
     ///
     /// # Panics
     /// With more than 2^32 rows.
@@ -31,7 +32,7 @@ impl ConstantPart {
         Self { rows }
     }
 
-    /// The rows, ascending; a row's place is its slot.
+    /// The rows, ascending; the index of a row is its slot.
     pub fn rows(&self) -> &[u64] {
         &self.rows
     }
@@ -41,18 +42,18 @@ impl ConstantPart {
         self.rows.len()
     }
 
-    /// Whether no row is held.
+    /// Whether the part holds no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Bytes of memory that the index takes.
+    /// Bytes of memory of the index.
     pub fn heap_bytes(&self) -> usize {
         self.rows.capacity() * size_of::<u64>()
     }
 
-    /// Calls `hits(index in rows, slot)` for the rows held, ascending, and appends the indices of
-    /// the others to `others`. `rows` is sorted and unique.
+    /// Calls `hits(index in rows, slot)` for the rows that the part holds, ascending. Appends the
+    /// indices of the other rows to `others`. `rows` must be sorted and unique.
     pub fn split(&self, rows: &[u64], mut hits: impl FnMut(usize, u32), others: &mut Vec<u32>) {
         let mut seen = 0;
         intersect(rows, &self.rows, |index, slot| {
@@ -64,7 +65,7 @@ impl ConstantPart {
     }
 }
 
-/// The `count` rows with the greatest heat, ascending; rows without heat never count, ties go to
+/// The `count` rows with the greatest heat, ascending. Rows with heat 0 are never taken; ties go to
 /// the smaller row.
 ///
 /// **Cost** one pass; `20 * count` bytes.
@@ -79,7 +80,7 @@ pub fn hottest(hotness: impl Iterator<Item = (u64, u64)>, count: usize) -> Vec<u
         return Vec::new();
     }
     let room = count + (count / 4).max(1024);
-    // Sorted ascending, the hottest row with the smallest id comes first.
+    // Sorted ascending, so the hottest row comes first, and among equals the smallest id.
     let mut best: Vec<(u64, u64)> = Vec::new();
     let mut worst_kept = (u64::MAX, u64::MAX);
     for (row, heat) in hotness {
@@ -102,9 +103,9 @@ pub fn hottest(hotness: impl Iterator<Item = (u64, u64)>, count: usize) -> Vec<u
     rows
 }
 
-/// As [`hottest`], where `heat[row]` lies in memory.
+/// Like [`hottest`], for `heat[row]` in memory.
 ///
-/// **Cost** a few passes over `heat`; no memory but the answer's.
+/// **Cost** a few passes over `heat`; no memory except for the result.
 ///
 /// # Example
 /// ```

@@ -9,16 +9,17 @@ use crate::select::Smallest;
 /// No announced group uses the row again.
 const NEVER: u32 = u32::MAX;
 
-/// A slot not yet decided.
+/// A slot that is not assigned yet.
 const UNDECIDED: u32 = u32::MAX;
 
-/// The part of the cache that changes: `capacity` slots, decided for a whole group of batches at a
-/// time, with the groups ahead known.
+/// The dynamic part of the cache: `capacity` slots. Each decision covers a whole group of batches
+/// and uses the announced groups ahead.
 ///
-/// A group goes through [`announce`](Self::announce), [`admit`](Self::admit) and
-/// [`release`](Self::release). Between the last two its rows are pinned.
+/// A group passes through [`announce`](Self::announce), [`admit`](Self::admit) and
+/// [`release`](Self::release). Between `admit` and `release` its rows are pinned.
 ///
-/// **Cost** per entry 21 bytes (16 for LRU); per announced row 12 (8); `admit` walks the index.
+/// **Cost** 21 bytes per entry (16 for LRU) and 12 per announced row (8 for LRU); `admit` walks the
+/// index.
 ///
 /// # Example
 /// ```
@@ -41,29 +42,29 @@ pub struct DynamicPart {
     /// How often batches need each row; see [`DynamicPart::know_heat`].
     heat: Option<Arc<[u8]>>,
     index: Index,
-    /// Announced, not yet admitted.
+    /// Groups announced but not admitted.
     pending: VecDeque<Pending>,
-    /// Admitted; the front one is not yet released.
+    /// Groups admitted; the first one is not released.
     active: VecDeque<Active>,
-    /// Groups announced so far: the next one's sequence number. Sequence numbers rather than the
-    /// caller's group numbers stand in the index, so that four bytes are enough.
+    /// Groups announced so far: the next sequence number. The index stores these numbers instead of
+    /// the caller's group numbers, so four bytes suffice.
     announced: u32,
     /// Groups admitted so far.
     admitted: u32,
 }
 
-/// The rows held, ascending, as a structure of arrays: every operation walks just what it needs.
-/// Slots `0..rows.len()` are in use.
+/// The rows held, ascending, as a structure of arrays, so each operation reads only the arrays it
+/// needs. Slots `0..rows.len()` are in use.
 #[derive(Debug, Default)]
 struct Index {
     rows: Vec<u64>,
     slots: Vec<u32>,
     /// The last group that used the row.
     last: Vec<u32>,
-    /// The next announced group that uses it, or [`NEVER`]. Stays empty under LRU.
+    /// The next announced group that uses the row, or [`NEVER`]. Empty under LRU.
     next: Vec<u32>,
-    /// Rank among rows that no announced group uses: their heat, or their uses since they were read.
-    /// Stays empty under LRU.
+    /// Rank among the rows that no announced group uses: the heat, or the uses since the row was
+    /// read. Empty under LRU.
     warmth: Vec<u8>,
 }
 
@@ -77,26 +78,26 @@ struct Pending {
 #[derive(Debug)]
 struct Active {
     group: u64,
-    /// Rows that no later group uses.
+    /// Number of rows that no later group uses.
     pinned: u32,
     released: bool,
 }
 
-/// Where the rows of a group are.
+/// The slots and misses of an admitted group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// Slot of every row of the group.
     pub slots: Vec<u32>,
-    /// Indices of the rows to be read into their slots, ascending.
+    /// Indices of the rows to read into their slots, ascending.
     pub misses: Vec<u32>,
 }
 
-/// A group does not fit beside the rows that are pinned.
+/// Error: the group does not fit in addition to the pinned rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// Slots that the group's misses need.
     pub needed: u32,
-    /// Slots that may be had for them: empty, or held by rows that nobody pins.
+    /// Available slots: empty, or with a row that is not pinned.
     pub free: u32,
 }
 
@@ -109,7 +110,7 @@ impl fmt::Display for NoRoom {
 impl std::error::Error for NoRoom {}
 
 impl DynamicPart {
-    /// An empty part of `capacity` slots.
+    /// Creates an empty part of `capacity` slots.
     pub fn new(capacity: u32, policy: Policy) -> Self {
         let entries = capacity as usize;
         let ahead = if policy == Policy::Window { entries } else { 0 };
@@ -132,23 +133,24 @@ impl DynamicPart {
         }
     }
 
-    /// Tells an empty part `heat[row]`, which grows with the number of batches that need the row.
-    /// Under [`Policy::Window`] it decides between rows that no announced group uses, instead of
+    /// Gives an empty part `heat[row]`, which grows with the number of batches that need the row.
+    /// Under [`Policy::Window`], heat then ranks the rows that no announced group uses, instead of
     /// their uses so far.
     pub fn know_heat(&mut self, heat: Arc<[u8]>) {
         debug_assert!(self.index.rows.is_empty(), "the rows held have no heat");
         self.heat = Some(heat);
     }
 
-    /// Announces the rows (sorted, unique) of a future group, in the order in which the groups will
-    /// be admitted.
+    /// Announces the rows (sorted, unique) of a future group. Groups must be announced in the order
+    /// in which they will be admitted.
     pub fn announce(&mut self, group: u64, rows: &[u64]) {
         debug_assert!(rows.is_sorted_by(|a, b| a < b), "rows of group {group} are not sorted");
         let sequence = self.announced;
         self.announced += 1;
         let mut next = Vec::new();
         if self.policy == Policy::Window {
-            // Only the last known use of a row may point here: the earlier ones have their next.
+            // Only the last known use of a row points to this group: each earlier use already has
+            // its next use.
             let first_known_use = |next: &mut u32| {
                 if *next == NEVER {
                     *next = sequence;
@@ -164,9 +166,9 @@ impl DynamicPart {
         self.pending.push_back(Pending { group, rows: rows.to_vec(), next });
     }
 
-    /// Takes back the last announced group, which is not admitted and never will be.
+    /// Withdraws the last announced group, which has not been admitted and never will be.
     ///
-    /// Only under [`Policy::Lru`], which keeps no uses of groups to come.
+    /// Only valid under [`Policy::Lru`], which stores no future uses.
     pub fn withdraw(&mut self) {
         debug_assert!(self.policy == Policy::Lru, "the window policy has noted its rows");
         if self.pending.pop_back().is_some() {
@@ -174,10 +176,10 @@ impl DynamicPart {
         }
     }
 
-    /// Decides the slots of the next announced group and pins them.
+    /// Assigns slots to the next announced group and pins them.
     ///
     /// # Errors
-    /// [`NoRoom`], with nothing changed, when the pinned rows and the group's together exceed the
+    /// [`NoRoom`], without any change, if the pinned rows and the group's rows together exceed the
     /// capacity.
     ///
     /// # Panics
@@ -235,8 +237,8 @@ impl DynamicPart {
         Ok(Admission { slots, misses })
     }
 
-    /// The group has been consumed: its rows may go, unless another group pins them. Takes effect
-    /// once all groups admitted before it have been released too.
+    /// Releases a group: its rows may be evicted, unless another group pins them. Takes effect once
+    /// all groups admitted earlier have been released too.
     ///
     /// # Panics
     /// If `group` has not been admitted, or was released before.
@@ -254,17 +256,17 @@ impl DynamicPart {
         self.capacity
     }
 
-    /// Rows that must stay because a group not yet released uses them.
+    /// Number of rows that must stay because an unreleased group uses them.
     pub fn pinned(&self) -> u32 {
         self.active.iter().map(|active| active.pinned).sum()
     }
 
-    /// Rows held, pinned or not.
+    /// Number of rows held, pinned or not.
     pub fn len(&self) -> u32 {
         self.index.rows.len() as u32
     }
 
-    /// Whether no row is held.
+    /// Whether the part holds no rows.
     pub fn is_empty(&self) -> bool {
         self.index.rows.is_empty()
     }
@@ -274,12 +276,12 @@ impl DynamicPart {
         self.index.rows.iter().copied().zip(self.index.slots.iter().copied())
     }
 
-    /// Groups announced and not yet admitted.
+    /// Number of groups announced but not admitted.
     pub fn announced(&self) -> usize {
         self.pending.len()
     }
 
-    /// Bytes of memory that the index and the announced groups take.
+    /// Bytes of memory of the index and the announced groups.
     pub fn heap_bytes(&self) -> usize {
         let index = self.index.rows.capacity() * size_of::<u64>()
             + (self.index.slots.capacity()
@@ -293,25 +295,26 @@ impl DynamicPart {
         index + pending.sum::<usize>()
     }
 
-    /// The oldest group that still pins its rows: an entry is pinned if it was used then or later.
+    /// The oldest group that still pins its rows. An entry is pinned if this group or a later one
+    /// used it.
     fn pinned_from(&self) -> u32 {
         self.admitted - self.active.len() as u32
     }
 }
 
 impl Index {
-    /// Small keys go first.
+    /// The key for evictions: smaller keys are evicted first.
     fn eviction_key(&self, at: usize) -> u64 {
         let last = u64::from(self.last[at]);
         match self.next.get(at) {
             None => last,
             Some(&NEVER) => u64::from(self.warmth[at]) << 32 | last,
-            // Among equals every choice costs the same number of reads.
+            // Rows with the same next use are equal: each choice costs the same number of reads.
             Some(&next) => 1 << 63 | u64::from(!next),
         }
     }
 
-    /// Removes `count` entries last used before `pinned_from` and returns their slots.
+    /// Removes `count` entries whose last use is before `pinned_from`, and returns their slots.
     fn evict(&mut self, count: usize, pinned_from: u32) -> Vec<u32> {
         if count == 0 {
             return Vec::new();
@@ -341,7 +344,7 @@ impl Index {
         freed
     }
 
-    /// Merges the misses of a group in, from the back and in place.
+    /// Merges the misses of a group into the index, in place and from the back.
     fn insert(
         &mut self,
         group: &Pending,
@@ -384,7 +387,8 @@ impl Index {
     }
 }
 
-/// The number of elements of `sorted` below `row`, searched from the end in growing steps.
+/// The number of elements of `sorted` below `row`, found by a search from the end with growing
+/// steps.
 fn count_below_from_back(sorted: &[u64], row: u64) -> usize {
     let mut step = 1;
     while step < sorted.len() && sorted[sorted.len() - step] > row {

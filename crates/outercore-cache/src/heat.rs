@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-/// Leading bits of a float that a level keeps: the exponent and three bits, eight levels each time
-/// a value doubles.
+/// Low bits of a float that a level drops. A level keeps the exponent and three bits of the
+/// fraction: eight levels per doubling of the value.
 const DROPPED_BITS: u32 = 20;
 
-/// Values, none of them negative, as levels of heat: 255 for the largest, 8 less for half of it, 0
-/// from about 2^-32 of it on.
+/// Converts values, none of them negative, to levels of heat: 255 for the largest value, 8 less for
+/// half of it, and 0 below about 2^-32 of it.
 ///
-/// **Cost** two passes; a byte a value.
+/// **Cost** two passes; one byte per value.
 ///
 /// # Example
 /// ```
@@ -15,7 +15,7 @@ const DROPPED_BITS: u32 = 20;
 /// assert_eq!(heat_levels(&[0.0, 6.0, 3.0, 3.1, 1.5])[..], [0, 255, 247, 247, 239]);
 /// ```
 pub fn heat_levels(values: &[f32]) -> Arc<[u8]> {
-    // The bits of floats that are not negative have the order of the floats.
+    // For non-negative floats, the bit patterns have the same order as the values.
     let level = |value: &f32| value.to_bits() >> DROPPED_BITS;
     let top = values.iter().map(level).max().unwrap_or(0);
     let below = |value: &f32| (top - level(value)).min(u32::from(u8::MAX)) as u8;

@@ -1,8 +1,8 @@
-//! Which feature rows stay in memory: a constant part chosen by hotness and a dynamic part decided
-//! group by group. Pure state machines that move no bytes.
+//! Decides which feature rows stay in memory: a constant part chosen by hotness, and a dynamic part
+//! that changes group by group. Pure state machines that move no bytes.
 //!
-//! Layer 2. Rows arrive sorted and unique, so that every index operation is a merge of sorted
-//! lists: no hashing, sequential memory traffic, 16 to 20 bytes an entry.
+//! Layer 2. Rows arrive sorted and unique, so every index operation merges sorted lists. This needs
+//! no hashing, accesses memory sequentially, and takes 16 to 20 bytes per entry.
 #![forbid(unsafe_code)]
 
 mod constant;

@@ -1,6 +1,6 @@
 //! Intersection of two sorted lists.
 
-/// One list is searched instead of scanned when it is this many times longer than the other.
+/// If one list is this many times longer than the other, it is searched instead of scanned.
 const GALLOP_RATIO: usize = 16;
 
 /// Calls `on_match(i, j)` for every `a[i] == b[j]`, ascending. Both lists are sorted and unique.
@@ -18,7 +18,7 @@ pub(crate) fn intersect(a: &[u64], b: &[u64], mut on_match: impl FnMut(usize, us
             if x == y {
                 on_match(i, j);
             }
-            // Without a branch: which side advances is a coin toss to the predictor.
+            // Branch-free, because the processor cannot predict which side advances.
             i += usize::from(x <= y);
             j += usize::from(y <= x);
         }

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use outercore_core::Error;
 
-/// Which rows leave the dynamic part when room is needed.
+/// Which rows leave the dynamic part when it needs room.
 ///
 /// # Example
 /// ```
@@ -13,16 +13,17 @@ use outercore_core::Error;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// The row whose next use lies farthest ahead, as far as the announced groups tell. Of the rows
-    /// that none of them uses, the one with the least heat, or with the fewest uses since it was
-    /// read where no heat is known; among equals the least recently used one, then the smaller row.
+    /// Evicts the row whose next use is farthest ahead among the announced groups. Rows that no
+    /// announced group uses leave first: the row with the least heat or, without known heat, with
+    /// the fewest uses since it was read. Among equals the least recently used row leaves, then the
+    /// smaller row.
     ///
     /// # Source
     /// Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
     /// Journal 5(2), 1966, restricted to the look-ahead.
     #[default]
     Window,
-    /// The row that was used longest ago; among equals the smaller row.
+    /// Evicts the least recently used row; among equals the smaller row.
     Lru,
 }
 

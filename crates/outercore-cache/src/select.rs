@@ -1,5 +1,5 @@
-//! Selection of the smallest keys without a copy of them: a radix descent over the bits in which
-//! the keys differ.
+//! Selects the smallest keys without copying them, by a radix descent over the bits in which the
+//! keys differ.
 
 const DIGIT_BITS: u32 = 11;
 
@@ -11,10 +11,10 @@ pub(crate) struct Smallest {
 }
 
 impl Smallest {
-    /// The rule that picks the `count` smallest of `keys()`, earlier ones first among equals.
-    /// `keys` is walked up to seven times, typically three, and must yield at least `count`.
+    /// A rule that picks the `count` smallest of `keys()`; among equals, earlier keys first. `keys`
+    /// is walked up to seven times, typically three, and must yield at least `count` keys.
     ///
-    /// **Cost** 16 KiB of memory, whatever the number of keys.
+    /// **Cost** 16 KiB of memory, for any number of keys.
     pub(crate) fn of<I: Iterator<Item = u64>>(count: usize, keys: impl Fn() -> I) -> Self {
         if count == 0 {
             return Self { key: 0, ties: 0 };
@@ -40,7 +40,7 @@ impl Smallest {
             prefix = prefix & !(digit << shift) | (bin as u64) << shift;
             undecided &= (1 << shift) - 1;
             if bins[bin] == left {
-                // The whole bin is wanted, whatever its undecided bits are.
+                // All keys of this bin are picked, for any value of their undecided bits.
                 prefix |= undecided;
                 break;
             }
@@ -48,7 +48,7 @@ impl Smallest {
         Self { key: prefix, ties: left }
     }
 
-    /// Whether the next key is picked; keys come in the order they had in [`Smallest::of`].
+    /// Whether the next key is picked; keys must have the same order as in [`Smallest::of`].
     #[inline]
     pub(crate) fn picks(&mut self, key: u64) -> bool {
         if key != self.key {

@@ -1,5 +1,5 @@
-//! The policies of the simulation against naive models: lists that are searched, and a search for
-//! the fewest misses.
+//! Compares the policies of the simulation with naive models that search lists, and with a search
+//! for the fewest misses.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -31,7 +31,7 @@ fn misses(trace: &[Vec<u64>], capacity: usize, mut model: impl Model) -> u64 {
     misses
 }
 
-/// Rows, oldest first, with their marks; the hand is a row that is looked at next.
+/// Rows, oldest first, with their marks; the hand is the next row to examine.
 #[derive(Default)]
 struct NaiveSieve {
     queue: Vec<(u64, bool)>,
@@ -73,7 +73,7 @@ impl Model for NaiveSieve {
     }
 }
 
-/// Two lists of rows, oldest first, the rows that left the small one, and uses.
+/// Two lists of rows, oldest first, the rows that left the small list, and the uses.
 struct NaiveS3Fifo {
     most_main: usize,
     small: Vec<u64>,
@@ -151,8 +151,7 @@ impl Model for NaiveS3Fifo {
     }
 }
 
-/// The fewest misses of any policy: after each group every choice of rows that may be held is
-/// tried.
+/// The fewest misses of any policy. After each group, tries every choice of rows to hold.
 fn fewest_misses(trace: &[Vec<u64>], capacity: u32) -> u64 {
     let mut least = HashMap::from([(0u32, 0u64)]);
     for rows in trace {

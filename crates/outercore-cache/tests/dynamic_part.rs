@@ -1,4 +1,4 @@
-//! The dynamic part against a naive model: hash maps, a full sort, no cleverness.
+//! Compares the dynamic part with a naive model: hash maps, a full sort, no optimisations.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -22,7 +22,7 @@ impl Naive {
         Self { capacity, policy, heat, uses, last_use, pending, active }
     }
 
-    /// Grows with what makes a row worth keeping.
+    /// Greater for rows that the policy keeps longer.
     fn worth(&self, row: u64) -> (u64, u8, u64) {
         let last = self.last_use[&row];
         match (self.policy, self.next_use(row)) {
@@ -86,7 +86,7 @@ impl Naive {
 enum Step {
     Announce(BTreeSet<u64>),
     Admit,
-    /// Releases the n-th (modulo their number) of the groups admitted.
+    /// Releases the n-th of the admitted groups (modulo their number).
     Release(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Policies compared on skewed traces.
+//! Compares policies on skewed traces.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ fn a_group_larger_than_the_cache_is_refused_by_every_policy() {
 fn heat_and_uses_both_beat_recency_where_the_look_ahead_is_short() {
     for seed in 0..5 {
         let trace = skewed_trace(seed, 200, 100, 2000);
-        // Rows are drawn as the cube of a uniform draw: the smaller, the more often.
+        // Rows are drawn as the cube of a uniform draw, so smaller rows are more frequent.
         let heat: Vec<u8> = (0..2000).map(|row| 255 - (row / 8) as u8).collect();
         let lru = hits(&trace, 400, Simulated::Lru);
         let uses = hits(&trace, 400, Simulated::Window { ahead: 0 });

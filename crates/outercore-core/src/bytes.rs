@@ -32,13 +32,13 @@ impl Bytes {
         Self(n << 30)
     }
 
-    /// The count as `usize`; sizes that reach this come from memory budgets, which fit.
+    /// The count as `usize`. Such sizes come from memory budgets, so they fit.
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 
-    /// As many or a few more, so that their text says exactly how many, below a pebibyte: for what
-    /// somebody is told to ask for.
+    /// Rounds up to the next size that prints exactly (below a pebibyte). Use it for a size that a
+    /// message asks the user to type.
     ///
     /// # Example
     /// ```

@@ -3,19 +3,19 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// What reading cost: requests sent to the device and bytes that came back.
+/// Cost of reading: requests sent to the device and bytes that came back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadCounters {
     /// Read requests completed.
     pub requests: u64,
     /// Bytes read, gaps and alignment included.
     pub bytes: u64,
-    /// Bytes that somebody asked for; `bytes / useful_bytes` is the read amplification.
+    /// Bytes that callers requested; `bytes / useful_bytes` is the read amplification.
     pub useful_bytes: u64,
 }
 
 impl ReadCounters {
-    /// What was read since `before`.
+    /// The reads since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -76,9 +76,9 @@ pub struct StageCounters {
     pub items: u64,
     /// Seconds spent working.
     pub busy_s: f64,
-    /// Seconds spent waiting for the stage before.
+    /// Seconds spent waiting for the previous stage.
     pub starved_s: f64,
-    /// Seconds spent waiting for room in the stage after.
+    /// Seconds spent waiting for room in the next stage.
     pub blocked_s: f64,
 }
 
@@ -103,7 +103,7 @@ impl StageClock {
         Self { last: Instant::now() }
     }
 
-    /// Time since the last lap, added to `seconds`.
+    /// Adds the time since the last lap to `seconds` and returns it.
     pub fn lap(&mut self, seconds: &mut f64) -> Duration {
         let now = Instant::now();
         let elapsed = now - self.last;

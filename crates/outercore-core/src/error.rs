@@ -6,13 +6,13 @@ use crate::Bytes;
 /// The result type of every fallible function in Outercore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, coarse enough for a caller to act on.
+/// Category of an error, coarse enough for a caller to act on.
 ///
 /// Python mirrors each kind as an exception class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An argument or input file is wrong; the user can mend it.
+    /// An argument or input file is wrong; the user can correct it.
     Invalid,
     /// A file, array, split or named thing does not exist.
     NotFound,
@@ -20,25 +20,25 @@ pub enum ErrorKind {
     Corrupt,
     /// The data set was written by a newer format version.
     Version,
-    /// The memory budget is below the least that works.
+    /// The memory budget is below the required minimum.
     Budget,
     /// The operating system refused a read or a write.
     Io,
     /// The device is full.
     NoSpace,
-    /// A write failed in a way that does not tell whether it took effect.
+    /// A write failed, and it is unknown whether it took effect.
     Unknown,
     /// The user asked to stop.
     Interrupted,
-    /// This build or kernel lacks what was asked for.
+    /// This build or kernel lacks a requested feature.
     Unsupported,
-    /// A bug of ours.
+    /// A bug in Outercore.
     Internal,
 }
 
 /// An error: a kind, a message that names the thing, the context it happened in, and a next step.
 ///
-/// Printed outermost context first, then the cause, then the hint on a line of its own.
+/// Printed as outermost context, cause, and hint. The hint has a separate line.
 ///
 /// # Example
 /// ```
@@ -63,7 +63,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` whose message names the thing, the expectation and the finding.
+    /// Creates an error of `kind`. The message names the thing, the expected and the found state.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -90,29 +90,30 @@ impl Error {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// What went wrong, for a caller that acts on it.
+    /// The kind of the error, for a caller that acts on it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The operating system's error number, where there is one.
+    /// The operating system's error number, if the operating system caused the error.
     pub fn os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
     }
 
-    /// The memory that would do, where a budget is too small and it is known.
+    /// The memory that would suffice, if a budget was too small and the need is known.
     pub fn needed(&self) -> Option<Bytes> {
         self.0.needed
     }
 
-    /// Adds the memory that would do, for a caller that has more or asks for it in its own words.
+    /// Records the memory that would suffice. A caller can then offer more, or ask for it in
+    /// another wording.
     #[must_use]
     pub fn needs(mut self, memory: Bytes) -> Self {
         self.0.needed = Some(memory);
         self
     }
 
-    /// What went wrong, outermost context first, without the hint.
+    /// The context, outermost first, and the cause, without the hint.
     pub fn message(&self) -> String {
         let mut text = String::new();
         for context in self.0.context.iter().rev() {
@@ -123,12 +124,12 @@ impl Error {
         text
     }
 
-    /// The next step that the user can take, where one is known.
+    /// The next step that the user can take, if known.
     pub fn next_step(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// All of it on one line, for protocols that have no room for two.
+    /// Message and hint on one line, for protocols that allow only one line.
     pub fn one_line(&self) -> String {
         match self.next_step() {
             Some(hint) => format!("{}; {hint}", self.message()),
@@ -143,7 +144,7 @@ impl Error {
         self
     }
 
-    /// Says in which larger task the error happened.
+    /// Adds the larger task in which the error happened.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.0.context.push(context.into());
@@ -152,7 +153,8 @@ impl Error {
 }
 
 impl Clone for Error {
-    /// The same error for another caller that it concerns.
+    /// Copies the error, so that several callers can receive it. The operating system's error keeps
+    /// its number, or else its kind and text.
     fn clone(&self) -> Self {
         let Inner { kind, message, context, hint, needed, source } = &*self.0;
         let source = source.as_ref().map(|source| match source.raw_os_error() {
@@ -215,9 +217,9 @@ impl std::error::Error for Error {
     }
 }
 
-/// Adds context to the error of a `Result`, ours or the operating system's.
+/// Adds context to the error of a `Result`, whether the error is [`Error`] or [`io::Error`].
 pub trait Context<T> {
-    /// Says in which larger task the error happened.
+    /// Adds the larger task in which the error happened.
     fn context(self, context: impl Into<String>) -> Result<T>;
 
     /// Like [`Context::context`], building the text only when there is an error.

@@ -1,8 +1,8 @@
-//! Philox for many nodes side by side, one in each lane of a vector register.
+//! Philox for many nodes at once, one node in each lane of a vector register.
 //!
-//! The same numbers as [`crate::Uniform`] and [`Permutation::at`] give one after the other.
-//! Everything here is `#[inline(always)]` but for the entry points: a function that is not inlined
-//! is compiled without the instructions of the lanes.
+//! The random numbers equal the numbers of [`crate::Uniform`] and [`Permutation::at`]. All
+//! functions here except the entry points are `#[inline(always)]`: a function that is not inlined
+//! is compiled without the vector instructions.
 
 use std::ops::Range;
 
@@ -34,9 +34,9 @@ fn philox<S: Simd>(simd: S, mut counter: [S::u32s; 4], mut key: [u32; 2]) -> [S:
 
 /// Philox with AVX-512, half of the lanes in each of two registers.
 ///
-/// A product of 32 bits by 32 has 64: in lanes as wide nothing has to be brought into place before
-/// and after each product, which is more work than to multiply. Only the low halves count, the high
-/// ones hold what they may.
+/// The product of two 32-bit words has 64 bits. With 64-bit lanes, no words have to be moved before
+/// and after each multiplication; moving them costs more than multiplying. Only the low half of
+/// each lane counts; the high half may hold anything.
 #[cfg(target_arch = "x86_64")]
 mod halves {
     use std::arch::x86_64::__m512i;
@@ -83,7 +83,8 @@ pub struct LaneBits<S: Simd> {
 }
 
 impl<S: Simd> LaneBits<S> {
-    /// A number below `bound` in each lane, as [`crate::Uniform::below`] makes it of the same bits.
+    /// A number below `bound` in each lane, from the same bits and by the same rule as
+    /// [`crate::Uniform::below`].
     #[inline(always)]
     pub fn below(self, simd: S, bound: S::u32s) -> S::u32s {
         let (low, high) = simd.widening_mul_u32s(self.high, bound);
@@ -94,8 +95,8 @@ impl<S: Simd> LaneBits<S> {
 }
 
 impl Stream {
-    /// Draws `2 * pair` and `2 * pair + 1` of `(batch, hop, node)` for the node of each lane;
-    /// `nodes` are the low and the high halves of the ids.
+    /// Draws `2 * pair` and `2 * pair + 1` of `(batch, hop, node)` for the node of each lane.
+    /// `nodes` holds the low and the high halves of the node ids.
     #[inline(always)]
     pub fn pair<S: Simd>(
         &self,
@@ -117,7 +118,7 @@ impl Stream {
 }
 
 impl Permutation {
-    /// The elements at `places`, as [`Permutation::at`] gives them one by one, several times as fast.
+    /// The elements at `places`: the results of [`Permutation::at`], several times as fast.
     ///
     /// # Panics
     /// If a place is not below the length.
@@ -133,7 +134,7 @@ impl Permutation {
         assert!(places.end <= len, "places to {} of a permutation of {len}", places.end);
         let mut values: Vec<u64> = places.collect();
         Arch::new().dispatch(Encrypt { order: self, values: &mut values });
-        // Cycle walking: what fell outside goes through the network again, packed together.
+        // Cycle walking: values outside the range go through the network again, packed together.
         let mut outside: Vec<usize> = (0..values.len()).filter(|&at| values[at] >= len).collect();
         while !outside.is_empty() {
             let mut again: Vec<u64> = outside.iter().map(|&at| values[at]).collect();

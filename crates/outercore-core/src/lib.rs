@@ -1,6 +1,6 @@
-//! Ids, byte counts, errors and run statistics: what every other crate may assume.
+//! Ids, byte counts, errors and run statistics, shared by all other crates.
 //!
-//! Layer 0. Depends on nothing of ours and does no I/O.
+//! Layer 0: depends on no other crate of Outercore and does no I/O.
 #![forbid(unsafe_code)]
 
 mod bytes;

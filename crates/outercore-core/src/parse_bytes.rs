@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Parses sizes such as `8GiB`.
 
 use std::str::FromStr;
 

@@ -1,7 +1,7 @@
-//! Triples in batches, and batches in chunks, of about the size that was asked for.
+//! Divides triples into batches, and batches into chunks, of about a requested size.
 
-/// As many pieces of about `size` as so many places are divided into: `size` goes so often into
-/// their number, rounded, and at least once.
+/// The number of pieces of about `size` into which `count` items are divided: `count / size`,
+/// rounded to the nearest whole number, and at least 1.
 ///
 /// # Example
 /// ```
@@ -13,7 +13,7 @@ pub fn count_pieces(count: usize, size: usize) -> usize {
     (count.saturating_mul(2).saturating_add(size) / size.saturating_mul(2)).max(1)
 }
 
-/// The most places that a piece of about `size` can have.
+/// The most items that a piece of about `size` can have.
 pub fn largest_piece(size: u64) -> u64 {
     (size.saturating_mul(3).saturating_sub(1)) / 2
 }

@@ -1,7 +1,7 @@
-//! Counter-based randomness: every draw is a function of what it is for, never of who draws first.
+//! Counter-based randomness: each draw depends only on its purpose, never on the order of draws.
 //!
 //! The generator is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-//! SC'11). `python/outercore/reference.py` holds the same definition in plain Python; a test
+//! SC'11). `python/outercore/loading/reference.py` holds the same definition in plain Python; a test
 //! compares the two.
 
 pub(crate) const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -93,7 +93,7 @@ impl Uniform {
         u64::from(self.block[word]) | u64::from(self.block[word + 1]) << 32
     }
 
-    /// A number in `0..bound`, by multiply-shift; the bias is below `bound / 2^64`.
+    /// A number in `0..bound`, by multiply-shift. The bias is below `bound / 2^64`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
@@ -128,13 +128,14 @@ pub struct Permutation {
 
 impl Permutation {
     pub(crate) const FEISTEL_ROUNDS: u32 = 6;
-    /// Tells its blocks from those of a sampler.
+    /// Separates the Philox blocks of permutations from the blocks of samplers.
     pub(crate) const TWEAK: u32 = 0xFE15_7E10;
 
     /// The order of epoch `epoch` of a run seeded with `seed`.
     pub fn new(len: u64, seed: u64, epoch: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
-        // A key apart from the sampler's: otherwise the order and the samples would be correlated.
+        // The key differs from the sampler's key. With equal keys, order and samples would be
+        // correlated.
         let key = Stream::new(seed ^ 0x5EED_0D0E_5EED_0D0E, epoch).key;
         Self { len, half_bits: bits.div_ceil(2).max(1), key }
     }
@@ -145,7 +146,7 @@ impl Permutation {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the permutation is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

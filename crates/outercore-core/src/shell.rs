@@ -1,8 +1,8 @@
-//! Words of commands that a message tells to run.
+//! Quotes words of the commands that messages suggest.
 
 use std::path::Path;
 
-/// A word as a shell takes it: in quotes where it has blanks or other special letters.
+/// Quotes `word` for a shell if it has blanks or other special characters.
 ///
 /// # Example
 /// ```
@@ -19,7 +19,7 @@ pub fn shell_word(word: &str) -> String {
     }
 }
 
-/// As [`shell_word`], for a path.
+/// Like [`shell_word`], for a path.
 pub fn shell_path(path: &Path) -> String {
     shell_word(&path.display().to_string())
 }

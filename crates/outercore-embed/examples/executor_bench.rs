@@ -1,11 +1,11 @@
-//! Trains dot products on random edges, in partitions and with everything in memory.
+//! Benchmark: trains dot products on random edges, in partitions and with everything in memory.
 //!
 //! ```text
 //! cargo run --release -p outercore-embed --example executor_bench -- DIRECTORY \
 //!     [NODES [EDGES [DIM [PARTITIONS [SLOTS [in-place | spare-slot]]]]]]
 //! ```
-//! Prints one JSON object: seconds of the second epoch each way, with what was moved and how much
-//! of it computing has hidden. The files it makes are removed.
+//! Prints one JSON object: the seconds of the second epoch for both ways, the moved bytes, and how
+//! much of the I/O was hidden by computing. It removes its files at the end.
 
 #![forbid(unsafe_code)]
 
@@ -111,7 +111,7 @@ fn run(
     }))
 }
 
-/// One pass over a pool: Adagrad on the squared error of the dot product against 1.
+/// One pass over a pool: Adagrad on the squared error between the dot product and 1.
 fn train(executor: &mut Executor, step: &Step, pool: &TriplePool) -> f64 {
     let layout = *executor.layout();
     let (dim, slot_rows) = (layout.dim(), layout.slot_rows());

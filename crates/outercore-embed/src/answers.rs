@@ -1,28 +1,31 @@
-//! True answers to questions, found among more triples than fit in memory.
+//! Finds the true answers to questions among more triples than fit in memory.
 
 use outercore_core::{Error, Result};
 
-/// Places of a sieve that most other questions fall through; as many bytes, for a core's cache.
+/// Places in the sieve, which rejects most triples that ask other questions. One byte each, to fit
+/// a core's cache.
 const SIEVE: usize = 1 << 18;
 
-/// A triple as a question: two parts that are asked with, and the answer.
+/// A triple as a question: the two known parts and the answer.
 pub type Asked = [i64; 3];
 
-/// The entities that complete each of some questions to a triple.
+/// For each of a set of questions, the entities that complete it to a true triple.
 ///
-/// All triples go through it twice: [`Self::count`] says how many answers there are, [`Self::add`]
-/// keeps them. [`Self::finish`] puts them in order, after which they can be looked up.
+/// Pass all triples twice: first to [`Self::count`], which counts the answers, then to
+/// [`Self::add`], which stores them. [`Self::finish`] sorts them; after that they can be looked up.
 ///
-/// **Cost**: 16 bytes a distinct question; 4 bytes an answer where ids have 31 bits, else 8; 256 KiB.
+/// **Cost**: 16 bytes per distinct question; 4 bytes per answer if ids have 31 bits, otherwise 8;
+/// 256 KiB.
 #[derive(Debug)]
 pub struct KnownAnswers {
-    /// Of the second part of a question.
+    /// Factor of the first part in a key; all second parts are below it.
     scale: i64,
-    /// First part x scale + second part, ascending, each once.
+    /// First part x scale + second part, ascending and distinct.
     keys: Vec<i64>,
     sieve: Vec<bool>,
-    /// After each question how many answers it has while they are counted, where the next goes
-    /// while they are added, so in the end where they end and those to the next begin.
+    /// One entry per question. While answers are counted: their number, stored one entry further.
+    /// While they are added: the place of the next answer. At the end: the end of its answers,
+    /// which is the start of the next question's.
     starts: Vec<u64>,
     answers: Ids,
     /// Whether answers have been added.
@@ -36,10 +39,11 @@ enum Ids {
 }
 
 impl KnownAnswers {
-    /// None yet, to `questions`, whose first part is below `first`, and the second below `second`.
+    /// No answers yet, for `questions` whose first part is below `first` and second part below
+    /// `second`.
     ///
     /// # Errors
-    /// `Invalid`: `first` times `second` is more than 63 bits hold.
+    /// `Invalid`: the product of `first` and `second` exceeds 63 bits.
     pub fn new(questions: impl Iterator<Item = [i64; 2]>, first: u64, second: u64) -> Result<Self> {
         if i64::try_from(u128::from(first) * u128::from(second)).is_err() {
             return Err(Error::invalid(format!(
@@ -60,7 +64,7 @@ impl KnownAnswers {
         Ok(Self { scale, keys, sieve, starts, answers, is_placed: false })
     }
 
-    /// Counts the answers among some triples.
+    /// Counts the answers in a batch of triples.
     pub fn count(&mut self, triples: impl Iterator<Item = Asked>) {
         for [one, other, _] in triples {
             if let Some(question) = self.question(one, other) {
@@ -69,7 +73,7 @@ impl KnownAnswers {
         }
     }
 
-    /// How many answers were counted; one that stands twice is two.
+    /// Number of counted answers; repeated ones count each time.
     pub fn counted(&self) -> u64 {
         match self.is_placed {
             false => self.starts.iter().sum(),
@@ -77,7 +81,7 @@ impl KnownAnswers {
         }
     }
 
-    /// Keeps the answers among some triples, once all of them are counted.
+    /// Stores the answers in a batch of triples, after all triples were counted.
     pub fn add(&mut self, triples: impl Iterator<Item = Asked>) {
         self.place();
         for [one, other, answer] in triples {
@@ -91,7 +95,7 @@ impl KnownAnswers {
         }
     }
 
-    /// Puts the answers in order, and those that stand twice once.
+    /// Sorts the answers and removes duplicates.
     pub fn finish(&mut self) {
         self.place();
         match &mut self.answers {
@@ -106,10 +110,11 @@ impl KnownAnswers {
         some.map(|place| self.answer(place))
     }
 
-    /// Where the answers to each question stand among `candidates`, which ascend: pairs of a
-    /// question and a candidate by number, for each time that it stands there.
+    /// Finds the answers to each question among `candidates`, which ascend. Appends pairs of
+    /// question index and candidate index; a candidate that occurs several times gives several
+    /// pairs.
     ///
-    /// Goes on until there are `most` pairs, to the end of a question; returns the next one.
+    /// Stops after the question that reaches `most` pairs; returns the index of the next question.
     pub fn among(
         &self,
         questions: impl Iterator<Item = [i64; 2]>,
@@ -137,7 +142,7 @@ impl KnownAnswers {
     ) {
         let (Some(&least), Some(&most)) = (candidates.first(), candidates.last()) else { return };
         let some = self.bound(&some, least)..self.bound(&some, most + 1);
-        // What is fewer is looked up in the other.
+        // Look up the shorter list in the longer one.
         if some.len() <= candidates.len() {
             for answer in some.map(|place| self.answer(place)) {
                 let first = candidates.partition_point(|&candidate| candidate < answer);
@@ -154,7 +159,7 @@ impl KnownAnswers {
         }
     }
 
-    /// The first place of a range of answers whose answer is not below `answer`.
+    /// The first place in a range of answers whose answer is not below `answer`.
     fn bound(&self, some: &std::ops::Range<usize>, answer: i64) -> usize {
         some.start
             + match &self.answers {
@@ -190,7 +195,7 @@ impl KnownAnswers {
         self.keys.binary_search(&key).ok()
     }
 
-    /// Makes room for what was counted, before the first is added.
+    /// Reserves memory for the counted answers, before the first one is added.
     fn place(&mut self) {
         if self.is_placed {
             return;
@@ -212,7 +217,7 @@ fn sieve_place(key: i64) -> usize {
     key.rem_euclid(SIEVE as i64) as usize
 }
 
-/// Sorts the answers to each question, and keeps equal ones once; `starts` says where they end.
+/// Sorts the answers to each question and removes duplicates; `starts` holds the ends.
 fn order<T: Ord + Copy>(answers: &mut Vec<T>, starts: &mut [u64]) {
     let (mut kept, mut begin) = (0, 0);
     for start in &mut starts[1..] {

@@ -1,23 +1,23 @@
-//! First values of rows: a function of the seed and the row's number, and of nothing else.
+//! Initial values of rows, which depend only on the seed and the row number.
 
 use outercore_core::Stream;
 
-/// How the first values of a table are spread.
+/// Distribution of the initial values of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// Normal, with this deviation.
+    /// Normal, with this standard deviation.
     Normal(f32),
-    /// Uniform, within plus and minus this.
+    /// Uniform, between minus and plus this value.
     Uniform(f32),
 }
 
-/// Fills rows of `width` numbers with the first values of the rows called `numbers`.
+/// Fills rows of `width` values with the initial values of the rows `numbers`.
 ///
-/// `table` tells tables of one seed apart. The same on the same machine however the rows are cut
-/// into partitions.
+/// `table` separates tables with the same seed. On one machine the result does not depend on the
+/// division of rows into partitions.
 ///
 /// # Panics
-/// If `out` is not `numbers.len()` rows.
+/// If `out` does not have `numbers.len()` rows.
 ///
 /// # Example
 /// ```
@@ -49,7 +49,7 @@ pub fn initial_rows(
     }
 }
 
-/// Two values from 64 random bits; normal ones after Box and Muller.
+/// Two values from 64 random bits; normal values by the Box-Muller method.
 fn pair(bits: u64, spread: Spread) -> [f32; 2] {
     const UNIT: f64 = 1.0 / (1u64 << 32) as f64;
     let (low, high) = (f64::from(bits as u32), f64::from((bits >> 32) as u32));
@@ -58,7 +58,7 @@ fn pair(bits: u64, spread: Spread) -> [f32; 2] {
             [low, high].map(|word| scale * ((word + 0.5) * 2.0 * UNIT - 1.0) as f32)
         }
         Spread::Normal(deviation) => {
-            // Never the logarithm of zero.
+            // The argument of the logarithm is never zero.
             let size = (-2.0 * (((low + 1.0) * UNIT) as f32).ln()).sqrt() * deviation;
             let (sine, cosine) = ((high * UNIT) as f32 * std::f32::consts::TAU).sin_cos();
             [size * cosine, size * sine]

@@ -1,5 +1,5 @@
-//! What a commit makes true at once: which copies count, what is resident, and how far training
-//! has come.
+//! The journal of a table: a commit atomically records the current copies, the resident state and
+//! the position.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +14,22 @@ use crate::partition::{CopyIndex, Sums};
 use crate::walk::WalkConfig;
 
 pub(crate) const VERSION: u32 = 4;
-/// Versions that can be read. The first one knows of no walks: its epochs have one. The second one
-/// knows of no turns, the third one of no groups.
-const READABLE: [u32; 4] = [1, 2, 3, VERSION];
 const JOURNAL: &str = "journal.json";
 const ORDER: &str = "order.json";
 const DAMAGED: &str = "go on from a copy of the directory, or train again";
 
-/// How far training has come: the states before `state` of `epoch` are trained. The states of all
-/// walks of an epoch are counted through.
+/// Position of the training: the states before `state` of `epoch` are trained. States are numbered
+/// through all walks of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
     /// Epoch, from 0.
     pub epoch: u64,
-    /// Buffer state of the epoch that comes next, from 0.
+    /// Next buffer state of the epoch, from 0.
     pub state: usize,
 }
 
-/// `journal.json`: replaced atomically by every commit, and the only truth.
+/// `journal.json`: replaced atomically by every commit. It alone defines the state of the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
@@ -42,27 +39,26 @@ pub(crate) struct Journal {
     pub layout: TableLayout,
     /// Checksum of `order.json`.
     pub order: String,
-    /// How epochs walk through it.
-    #[serde(default)]
+    /// Configuration of the walks through the order.
     pub walks: WalkConfig,
     pub position: Position,
-    /// Which partition lies in which slot, so that it lies there again.
+    /// The partition in each slot, so that a later run puts it there again.
     pub slots: Vec<Option<usize>>,
     pub partitions: Vec<PartitionRecord>,
     pub resident: ResidentRecord,
 }
 
-/// The copy of a partition that counts.
+/// The current copy of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionRecord {
     pub copy: CopyIndex,
-    /// The commit that it was written for.
+    /// The commit for which it was written.
     pub generation: u64,
     pub sums: Sums,
 }
 
-/// The file with what is in memory all the time.
+/// The file with the caller's resident state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResidentRecord {
@@ -75,10 +71,10 @@ impl ResidentRecord {
         Self { bytes: bytes.len() as u64, checksum: Checksum::of(bytes) }
     }
 
-    /// What was resident at the commit `generation`, which this is of.
+    /// The resident state of the commit `generation`, to which this record belongs.
     ///
     /// # Errors
-    /// `Corrupt`: it is not what was committed.
+    /// `Corrupt`: it differs from the committed state.
     pub fn load(&self, directory: &Path, generation: u64) -> Result<Vec<u8>> {
         let path = resident_path(directory, generation);
         let describe = || format!("resident state `{}`", path.display());
@@ -120,12 +116,12 @@ impl Journal {
         }
     }
 
-    /// Whether `directory` holds a table. One whose creation was stopped is none.
+    /// Whether `directory` holds a table. An interrupted creation does not count.
     pub fn exists(directory: &Path) -> bool {
         directory.join(JOURNAL).exists()
     }
 
-    /// The journal in `directory`.
+    /// Reads the journal in `directory`.
     ///
     /// # Errors
     /// `NotFound`; `Version`; `Corrupt`: it cannot be read or contradicts itself.
@@ -139,14 +135,14 @@ impl Journal {
         let text = std::fs::read(&path).with_context(describe)?;
         let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DAMAGED);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if !READABLE.contains(&found.version) {
+        if found.version != VERSION {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
             return Err(Error::new(ErrorKind::Version, text)
                 .hint("go on with the release that wrote it, or train again"));
         }
         let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
         let partitions = journal.layout.partitioning().partitions();
-        // As many rows as a slot can have, so that no product of sizes is too large.
+        // Limit the rows of a slot, so that no product of sizes overflows.
         let rows = journal.layout.partitioning().most_rows();
         let sound = rows <= u64::from(u32::MAX)
             && journal.partitions.len() == partitions
@@ -160,8 +156,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes what is resident, then the journal that names it: before the journal is replaced
-    /// the last commit counts, afterwards this one.
+    /// Writes the resident state, then the journal that names it. Until the journal is replaced,
+    /// the previous commit is valid; after that, this one is.
     pub fn commit(&self, disk: &dyn Disk, directory: &Path, resident: &[u8]) -> Result<()> {
         let mut file = disk.create(&resident_path(directory, self.generation))?;
         file.write_all(resident)?;
@@ -174,14 +170,15 @@ impl Journal {
     }
 }
 
-/// Commits alternate between two files, so that the last one's stays.
+/// Commits alternate between two files, so that the file of the last commit stays.
 fn resident_path(directory: &Path, generation: u64) -> PathBuf {
     directory.join(format!("resident-{}.bin", generation % 2))
 }
 
-/// Writes the order that the table is trained in; returns its checksum.
+/// Writes the order of the table; returns its checksum.
 ///
-/// It is kept because a later release may find a better one, and then would not go on exactly.
+/// It is stored because a later release may find a better order, and then a resumed run would not
+/// continue exactly.
 pub(crate) fn save_order(disk: &dyn Disk, directory: &Path, order: &Order) -> Result<String> {
     let text = serde_json::to_vec(order)
         .map_err(|error| Error::internal(format!("order of partitions: {error}")))?;
@@ -189,7 +186,7 @@ pub(crate) fn save_order(disk: &dyn Disk, directory: &Path, order: &Order) -> Re
     Ok(Checksum::of(&text))
 }
 
-/// The order that [`save_order`] wrote.
+/// Reads the order from [`save_order`].
 pub(crate) fn load_order(directory: &Path, journal: &Journal) -> Result<Order> {
     let path = directory.join(ORDER);
     let describe = || format!("order of partitions `{}`", path.display());

@@ -1,17 +1,17 @@
-//! Which node lies in which partition, and where a partition lies in memory and on disk.
+//! Maps nodes to partitions, and partitions to memory and disk.
 
 use outercore_core::{Bytes, Error, Result, Stream};
 use serde::{Deserialize, Serialize};
 
 use crate::order::MAX_PARTITIONS;
 
-/// Partitions begin, in memory and on disk, at multiples of this.
+/// Partitions begin at multiples of this, in memory and on disk.
 pub const PAGE: usize = 4096;
 
-/// Which node lies in which partition: nodes are shuffled, then cut into ranges of the same length.
+/// Maps nodes to partitions: nodes are shuffled, then divided into ranges of equal length.
 ///
-/// Shuffled, so that every partition has its share of the nodes with many edges. A function of
-/// three numbers; nothing is stored.
+/// The shuffle gives every partition its share of nodes with many edges. The mapping is a function
+/// of three numbers; nothing is stored.
 ///
 /// # Example
 /// ```
@@ -30,7 +30,7 @@ pub struct Partitioning {
     seed: u64,
 }
 
-/// A [`Partitioning`] as it is read: any numbers.
+/// An unchecked [`Partitioning`], as read from a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartitioningFields {
@@ -47,20 +47,20 @@ impl TryFrom<PartitioningFields> for Partitioning {
     }
 }
 
-/// Where a node lies.
+/// Place of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which partition.
+    /// Its partition.
     pub partition: usize,
-    /// Which row of it.
+    /// Its row in the partition.
     pub row: u64,
 }
 
 impl Partitioning {
-    /// `nodes` nodes in `partitions` partitions whose lengths differ by one row at most.
+    /// `nodes` nodes in `partitions` partitions, whose lengths differ by at most one row.
     ///
     /// # Errors
-    /// `Invalid`: no partition, more than [`MAX_PARTITIONS`], or more than there are nodes.
+    /// `Invalid`: no partitions, more than [`MAX_PARTITIONS`], or more partitions than nodes.
     pub fn new(nodes: u64, partitions: usize, seed: u64) -> Result<Self> {
         if partitions == 0 || partitions > MAX_PARTITIONS || partitions as u64 > nodes {
             let most = nodes.min(MAX_PARTITIONS as u64);
@@ -82,21 +82,21 @@ impl Partitioning {
         self.partitions
     }
 
-    /// Nodes of a partition. The first ones may have one more than the others.
+    /// Number of nodes in a partition. The first partitions may have one node more than the others.
     pub fn rows(&self, partition: usize) -> u64 {
         let (each, longer) = self.lengths();
         each + u64::from((partition as u64) < longer)
     }
 
-    /// Nodes of the longest partition.
+    /// Number of nodes in the largest partition.
     pub fn most_rows(&self) -> u64 {
         self.rows(0)
     }
 
-    /// Where `node` lies.
+    /// The place of `node`.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn place_of(&self, node: u64) -> Place {
         self.dealer().place_of(node)
     }
@@ -104,34 +104,34 @@ impl Partitioning {
     /// The node at a place.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the place does not exist.
     pub fn node_at(&self, partition: usize, row: u64) -> u64 {
         self.dealer().node_at(partition, row)
     }
 
-    /// The nodes of a partition, row by row.
+    /// The nodes of a partition, in row order.
     ///
     /// # Panics
-    /// If there is no such partition.
+    /// If the partition does not exist.
     pub fn nodes_of(&self, partition: usize) -> impl Iterator<Item = u64> + use<> {
         let dealer = self.dealer();
         (0..self.rows(partition)).map(move |row| dealer.node_at(partition, row))
     }
 
-    /// The same, for many nodes.
+    /// A dealer: the same mapping, faster for many nodes.
     pub fn dealer(&self) -> Dealer {
         let (each, longer) = self.lengths();
         Dealer { ranks: Shuffle::new(self.nodes, self.seed), each, longer }
     }
 
-    /// Least length of a partition, and how many have one node more.
+    /// Length of the shortest partition, and the number of partitions with one node more.
     fn lengths(&self) -> (u64, u64) {
         let partitions = self.partitions as u64;
         (self.nodes / partitions, self.nodes % partitions)
     }
 }
 
-/// Finds places of nodes and nodes of places.
+/// Maps nodes to places and places to nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealer {
     ranks: Shuffle,
@@ -140,10 +140,10 @@ pub struct Dealer {
 }
 
 impl Dealer {
-    /// Where `node` lies.
+    /// The place of `node`.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn place_of(&self, node: u64) -> Place {
         let rank = self.ranks.place_of(node);
         let long = self.each + 1;
@@ -159,7 +159,7 @@ impl Dealer {
     /// The node at a place.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If the place does not exist.
     pub fn node_at(&self, partition: usize, row: u64) -> u64 {
         let partition = partition as u64;
         let rows = self.each + u64::from(partition < self.longer);
@@ -168,12 +168,12 @@ impl Dealer {
     }
 }
 
-/// A permutation of `0..len` in constant memory, cheap enough to be asked for both ends of every
-/// edge: additions, multiplications and shifts on the next power of two, again and again until the
-/// number is in range.
+/// A permutation of `0..len` in constant memory, fast enough to map both ends of every edge. It
+/// applies additions, multiplications and shifts on the next power of two, and repeats them until
+/// the result is in range.
 ///
-/// Coarser than [`outercore_core::Permutation`], which is fifty times as slow: partitions need only
-/// be alike.
+/// Less random than [`outercore_core::Permutation`], but fifty times as fast. That is enough to
+/// make partitions similar.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shuffle {
     len: u64,
@@ -185,7 +185,7 @@ pub(crate) struct Shuffle {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     add: u64,
-    /// Odd, so that multiplying by it modulo a power of two can be undone.
+    /// Odd, so that the multiplication modulo a power of two is invertible.
     factor: u64,
     inverse: u64,
 }
@@ -196,8 +196,8 @@ impl Shuffle {
         let mut draws = Stream::new(seed, u64::MAX).uniform(0, 0, 0);
         let rounds = [0; 4].map(|_| {
             let (add, factor) = (draws.next_u64(), draws.next_u64() | 1);
-            // Newton's method: every step doubles the bits that are right, of which an odd number
-            // has three by being its own inverse modulo 8.
+            // Newton's method doubles the number of correct bits in every step. It starts with
+            // three, because an odd number is its own inverse modulo 8.
             let refine = |inverse: u64| {
                 inverse.wrapping_mul(2u64.wrapping_sub(factor.wrapping_mul(inverse)))
             };
@@ -236,12 +236,12 @@ impl Shuffle {
     }
 }
 
-/// Shape of the partitions of a table: the same in memory and on disk.
+/// Shape of a table's partitions, the same in memory and on disk.
 ///
-/// A partition is its embeddings, float32 `[rows, dim]`, and then what the optimiser remembers,
-/// float32 `[rows, state_width]`. Rows are added until both parts are whole pages. So slots lie
-/// side by side without a gap: all slots' embeddings are one array `[slots x rows, dim]`, and what
-/// the optimiser remembers is another.
+/// A partition holds embeddings, float32 `[rows, dim]`, followed by the optimiser's state, float32
+/// `[rows, state_width]`. Padding rows make both parts whole pages. So slots are adjacent without
+/// gaps: the embeddings of all slots form one array `[slots x rows, dim]`, and their state forms
+/// another.
 ///
 /// # Example
 /// ```
@@ -259,7 +259,7 @@ pub struct TableLayout {
     state_width: u32,
 }
 
-/// A [`TableLayout`] as it is read: any numbers.
+/// An unchecked [`TableLayout`], as read from a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LayoutFields {
@@ -277,13 +277,13 @@ impl TryFrom<LayoutFields> for TableLayout {
 }
 
 impl TableLayout {
-    /// Widths above this are a mistake.
+    /// Largest width; larger values are mistakes.
     const MAX_WIDTH: usize = 1 << 16;
 
-    /// Rows of `dim` numbers with `state_width` numbers that the optimiser remembers of each.
+    /// Rows of `dim` values, with `state_width` values of optimiser state each.
     ///
     /// # Errors
-    /// `Invalid`: no numbers or too many in a row.
+    /// `Invalid`: rows of no values or too many.
     pub fn new(partitioning: Partitioning, dim: usize, state_width: usize) -> Result<Self> {
         if dim == 0 || dim > Self::MAX_WIDTH || state_width > Self::MAX_WIDTH {
             return Err(Error::invalid(format!(
@@ -295,22 +295,22 @@ impl TableLayout {
         Ok(Self { partitioning, dim: dim as u32, state_width: state_width as u32 })
     }
 
-    /// Which node lies where.
+    /// Mapping of nodes to partitions.
     pub fn partitioning(&self) -> Partitioning {
         self.partitioning
     }
 
-    /// Numbers of a row.
+    /// Dimensions of an embedding.
     pub fn dim(&self) -> usize {
         self.dim as usize
     }
 
-    /// Numbers that the optimiser remembers of a row.
+    /// Values of optimiser state per row.
     pub fn state_width(&self) -> usize {
         self.state_width as usize
     }
 
-    /// Rows of a slot: those of the longest partition, and some that belong to no node.
+    /// Rows of a slot: the rows of the largest partition, plus padding.
     pub fn slot_rows(&self) -> u64 {
         let most = self.partitioning.most_rows();
         slot_rows_of(most, self.dim.into(), self.state_width.into())
@@ -321,23 +321,23 @@ impl TableLayout {
         Bytes(self.slot_rows() * u64::from(self.dim) * 4)
     }
 
-    /// Bytes of what the optimiser remembers of a partition.
+    /// Bytes of a partition's optimiser state.
     pub fn state_bytes(&self) -> Bytes {
         Bytes(self.slot_rows() * u64::from(self.state_width) * 4)
     }
 
-    /// Bytes of a partition: what one swap reads, and what it writes.
+    /// Bytes of a partition: a swap reads and writes this much.
     pub fn partition_bytes(&self) -> Bytes {
         Bytes(self.embedding_bytes().0 + self.state_bytes().0)
     }
 }
 
-/// Rows of a slot for so many rows, by the widths of their two parts.
+/// Rows of a slot for `rows` nodes, given the widths of both parts.
 pub(crate) fn slot_rows_of(rows: u64, dim: u64, state_width: u64) -> u64 {
     rows.next_multiple_of(rows_of_pages(dim).max(rows_of_pages(state_width)))
 }
 
-/// The least number of rows of `width` float32 that is whole pages; a power of two.
+/// The smallest number of rows of `width` float32 values that fills whole pages; a power of two.
 fn rows_of_pages(width: u64) -> u64 {
     let page = PAGE as u64 / 4;
     page >> width.trailing_zeros().min(page.trailing_zeros())

@@ -1,7 +1,7 @@
-//! Embedding a graph whose vectors do not fit in memory: partitions of nodes, the order in which
-//! they come into memory, what that order costs, and the executor that follows it.
+//! Trains embeddings of graphs whose tables do not fit in memory: partitions of nodes, the order in
+//! which they are loaded, the cost of an order, and the executor that follows it.
 //!
-//! Layer 5. Orders and plans are pure: they say what is in memory when, and move no bytes.
+//! Layer 5. Orders and plans are pure: they compute what is in memory and when, and move no data.
 #![forbid(unsafe_code)]
 
 mod answers;

@@ -1,8 +1,8 @@
-//! The file of a table: every partition twice, each copy contiguous.
+//! The file of a table: two contiguous copies of every partition.
 //!
-//! One copy of a partition is as the last commit left it, the other takes what is written since.
-//! Which is which stands in the journal and nowhere else, so a crash in the midst of any write
-//! leaves all that the journal names.
+//! One copy of a partition belongs to the last commit; the other receives later writes. Only the
+//! journal says which is which, so a crash during any write keeps all copies that the journal
+//! names.
 
 use std::path::{Path, PathBuf};
 
@@ -19,10 +19,10 @@ pub(crate) const FILE: &str = "partitions.bin";
 const MAGIC: &[u8] = b"outercore partitions\n";
 const VERSION: u32 = 1;
 
-/// Which of a partition's two copies.
+/// Which of the two copies of a partition.
 pub(crate) type CopyIndex = u8;
 
-/// What the copies of a partition are checked against.
+/// Checksums of a copy of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sums {
@@ -39,11 +39,11 @@ impl Sums {
     }
 }
 
-/// Memory for one partition, exclusively its holder's.
+/// Memory of one partition, owned by its holder.
 #[derive(Debug)]
 pub(crate) struct Slot {
     embeddings: Lease,
-    /// Nothing where the optimiser remembers nothing.
+    /// `None` if the optimiser has no state.
     state: Option<Lease>,
 }
 
@@ -60,19 +60,19 @@ impl Slot {
         (&mut self.embeddings, self.state.as_deref_mut().unwrap_or_default())
     }
 
-    /// Embeddings of all rows, those of no node included.
+    /// Embeddings of all rows, padding included.
     pub fn embeddings(&self) -> &[f32] {
         bytemuck::cast_slice(self.embedding_bytes())
     }
 
-    /// Embeddings and state of all rows.
+    /// Embeddings and state of all rows, padding included.
     pub fn numbers_mut(&mut self) -> (&mut [f32], &mut [f32]) {
         let state = self.state.as_deref_mut().map(bytemuck::cast_slice_mut);
         (bytemuck::cast_slice_mut(&mut self.embeddings), state.unwrap_or_default())
     }
 }
 
-/// Memory for a few partitions: their embeddings side by side, and their state likewise.
+/// Memory of several partitions: all embeddings contiguous, and all states contiguous.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotMemory {
     pub embeddings: Arena,
@@ -80,14 +80,14 @@ pub(crate) struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// Where the embeddings lie, and the state; the latter nowhere if there is none.
+    /// Addresses of the embeddings and of the state; the latter is empty if there is no state.
     pub fn address_ranges(&self) -> [std::ops::Range<*const u8>; 2] {
         let nothing = std::ptr::null();
         let state = self.state.as_ref();
         [self.embeddings.address_range(), state.map_or(nothing..nothing, Arena::address_range)]
     }
 
-    /// Memory and the slots that it is made of, in the order of their addresses.
+    /// Allocates the memory; returns it and its slots, in the order of their addresses.
     pub fn new(layout: &TableLayout, slots: usize) -> Result<(Self, Vec<Slot>)> {
         let (embeddings, state) = (layout.embedding_bytes(), layout.state_bytes());
         let arena =
@@ -160,25 +160,25 @@ pub(crate) struct PartitionFile {
     file: Box<dyn WriteFile>,
     engine: Engine,
     id: FileId,
-    /// What [`PartitionFile::load_rows`] has read in turn.
+    /// Sequential reads of [`PartitionFile::load_rows`] in progress.
     pass: Option<Pass>,
 }
 
-/// Embeddings of a copy that are read in turn, from its first row on.
+/// A sequential read of a copy's embeddings, from its first row.
 struct Pass {
     partition: usize,
     copy: CopyIndex,
-    /// The row to follow.
+    /// The next row in sequence.
     next: u64,
     checksum: Checksum,
     expected: String,
 }
 
 impl PartitionFile {
-    /// Creates the file with every partition as `fill` makes it, in the first of its copies.
+    /// Creates the file. `fill` sets the values of every partition, in its first copy.
     ///
-    /// `slot` is memory to work in. `fill` is given the partition's embeddings and state, all
-    /// zeros, without the rows of no node.
+    /// `slot` is working memory. `fill` receives the embeddings and the state of a partition, all
+    /// zeros, without padding rows.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -205,7 +205,7 @@ impl PartitionFile {
         Ok(sums)
     }
 
-    /// Opens the file that [`PartitionFile::create`] made.
+    /// Opens a file from [`PartitionFile::create`].
     pub fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -228,14 +228,14 @@ impl PartitionFile {
         Ok(Self { path, layout: *layout, file, engine, id, pass: None })
     }
 
-    /// Writes a partition, for [`PartitionFile::sync`] to follow soon: what lies in the page cache
-    /// is memory that no budget knows of.
+    /// Writes a partition. Call [`PartitionFile::sync`] soon: data in the page cache takes memory
+    /// outside the budget.
     pub fn store(&mut self, partition: usize, copy: CopyIndex, slot: &Slot) -> Result<Sums> {
         write(&mut *self.file, &self.layout, partition, copy, slot)
             .with_context(|| format!("write back partition {partition}"))
     }
 
-    /// Makes what was stored durable.
+    /// Makes stored partitions durable.
     pub fn sync(&mut self) -> Result<()> {
         self.file.sync().with_context(|| "write back partitions".to_owned())
     }
@@ -267,9 +267,9 @@ impl PartitionFile {
         Ok(read)
     }
 
-    /// Reads embeddings only, from `first_row` on. Those of a partition that are asked for in turn,
-    /// from the first row to that of the last node, are compared with its checksum; others cannot
-    /// be.
+    /// Reads embeddings only, starting at `first_row`. If all rows of a partition are read in
+    /// order, up to the row of its last node, they are compared with its checksum. Other reads
+    /// cannot be checked.
     pub fn load_rows(
         &mut self,
         partition: usize,
@@ -302,7 +302,7 @@ impl PartitionFile {
             self.pass = Some(pass);
             return Ok(read);
         }
-        // The rows of no node, which the checksum counts, too.
+        // The checksum also covers the padding rows.
         let missing = self.layout.slot_rows().saturating_sub(pass.next);
         let mut rest = vec![0; missing as usize * 4 * self.layout.dim()];
         let end = start + self.layout.embedding_bytes().0;
@@ -332,10 +332,10 @@ impl PartitionFile {
     }
 }
 
-/// Fills a partition with what it begins with: number, embeddings, state.
+/// Sets the initial values of a partition: number, embeddings, state.
 pub type Fill<'a> = &'a mut dyn FnMut(usize, &mut [f32], &mut [f32]) -> Result<()>;
 
-/// Where a copy begins; for the partition after the last, where the file ends.
+/// Start of a copy. For the partition after the last: end of the file.
 fn place(layout: &TableLayout, partition: usize, copy: CopyIndex) -> u64 {
     PAGE as u64 + (2 * partition as u64 + u64::from(copy)) * layout.partition_bytes().0
 }
@@ -372,7 +372,7 @@ mod tests {
         Engine::open(EngineConfig { staging, depth: 4, ..EngineConfig::default() }).unwrap()
     }
 
-    /// A file in which every number of a partition is the partition's, and its checksums.
+    /// Creates a file in which every value is the number of its partition; returns its checksums.
     fn filled(directory: &Path, layout: &TableLayout) -> (Vec<Slot>, Vec<Sums>) {
         let (_, mut slots) = SlotMemory::new(layout, 2).unwrap();
         let mut fill = |partition: usize, embeddings: &mut [f32], state: &mut [f32]| {
@@ -435,7 +435,8 @@ mod tests {
         let error = file.load(3, 0, &sums[3], &mut slots[0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("embeddings of partition 3 at byte"), "{error}");
-        // So are they in pieces, wherever the first one ends; out of turn they cannot be.
+        // Reads in pieces detect the damage, too, for any size of the first piece. Reads out of
+        // order cannot detect it.
         let rows = layout.partitioning().rows(3);
         let all = layout.slot_rows();
         let piece = |file: &mut PartitionFile, first: u64, stop: u64| {

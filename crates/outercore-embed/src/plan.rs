@@ -1,6 +1,6 @@
-//! What an order costs on a device: bytes, seconds, and whether computing hides the I/O.
+//! Predicts the cost of an order on a device: bytes, seconds, and whether computing hides the I/O.
 //!
-//! Pure: an order, sizes and rates go in, a plan comes out.
+//! Pure: computes a plan from an order, sizes and rates.
 
 use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -8,115 +8,115 @@ use serde::{Deserialize, Serialize};
 use crate::order::{Bucket, Order, OrderKind, SwapMode, check, lower_bound};
 use crate::walk::{WalkConfig, buckets_of};
 
-/// How many edges are in which bucket.
+/// Number of edges in each bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BucketEdges {
-    /// So many in all, as many in every bucket.
+    /// The total, with equally many edges in every bucket.
     Even(u64),
-    /// So many in bucket `(source, target)` at `source * partitions + target`.
+    /// The count of bucket `(source, target)` is at `source * partitions + target`.
     Counted(Vec<u64>),
 }
 
-/// What a plan depends on beside the order.
+/// Input of a plan, in addition to the order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanInput {
-    /// Nodes, of which each partition holds as many as any other, or one fewer.
+    /// Number of nodes. Partitions differ by at most one node.
     pub nodes: u64,
-    /// Bytes of one node: its vector and its optimiser state.
+    /// Bytes per node: its embedding and its optimiser state.
     pub row_bytes: u64,
-    /// Bytes of a partition where they are more than those of its nodes: a table's are whole
-    /// pages, see [`TableLayout::partition_bytes`](crate::TableLayout::partition_bytes).
+    /// Bytes of a partition, if it has padding: partitions of a table fill whole pages, see
+    /// [`TableLayout::partition_bytes`](crate::TableLayout::partition_bytes).
     #[serde(default)]
     pub partition_bytes: Option<u64>,
     /// The edges.
     pub edges: BucketEdges,
     /// Seconds to train one edge with its negatives.
     pub seconds_per_edge: f64,
-    /// Bytes a second that the device reads.
+    /// Bytes per second that the device reads.
     pub read_bandwidth: f64,
-    /// Bytes a second that it writes.
+    /// Bytes per second that it writes.
     pub write_bandwidth: f64,
-    /// How an epoch walks through the order.
+    /// Configuration of the walks through the order.
     #[serde(default)]
     pub walks: WalkConfig,
 }
 
-/// Whether training hides the I/O by the density of the graph (Legend 4, theorem 3).
+/// Whether the graph is dense enough that training hides the I/O (Legend 4, theorem 3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hiding {
-    /// Edges by the square of the nodes.
+    /// Edges divided by the square of the nodes.
     pub density: f64,
-    /// The least density that hides the I/O; none does where nothing can be trained meanwhile.
+    /// The least density that hides the I/O; `None` if nothing can be trained during a swap.
     pub least_density: Option<f64>,
     /// Whether the graph is dense enough.
     pub holds: bool,
 }
 
-/// What an epoch in one order costs.
+/// Predicted cost of an epoch in one order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderPlan {
-    /// How the order was made.
+    /// Method that constructed the order.
     pub kind: OrderKind,
     /// Number of partitions.
     pub partitions: usize,
-    /// Places for partitions in memory.
+    /// Slots for partitions.
     pub slots: usize,
-    /// Where a loaded partition goes.
+    /// Destination of a loaded partition.
     pub mode: SwapMode,
-    /// How an epoch walks through it.
+    /// Configuration of the walks through the order.
     pub walks: WalkConfig,
     /// Buffer states of an epoch.
     pub states: usize,
-    /// The fewest that an epoch by any order can have.
+    /// Lower bound of the states of an epoch in any order.
     pub least_states: usize,
-    /// States but the first of every walk.
+    /// All states except the first of every walk.
     pub swaps: usize,
-    /// Swaps with a bucket to train meanwhile.
+    /// Swaps during which a bucket can be trained.
     pub prefetchable: usize,
-    /// Swaps that by the model are over before what can be trained meanwhile.
+    /// Swaps that end, according to the model, before the training during them does.
     pub hidden: usize,
     /// Size of a partition.
     pub partition_bytes: Bytes,
-    /// Memory for all slots.
+    /// Memory of all slots.
     pub memory: Bytes,
-    /// Read by an epoch that begins with nothing in memory.
+    /// Bytes read by an epoch that starts with empty memory.
     pub bytes_read: Bytes,
-    /// Written by an epoch that leaves nothing in memory.
+    /// Bytes written by an epoch that empties the memory at its end.
     pub bytes_written: Bytes,
-    /// Read, and written as well, by an epoch between two others, which begins with what the one
-    /// before left in memory. With a spare slot the first swap of a walk moves nothing: what it
-    /// loads left last and is there still.
+    /// Bytes read, and also bytes written, by an epoch between two others, which starts with the
+    /// partitions that the previous one left in memory. With a spare slot the first swap of a walk
+    /// moves nothing, because the partition that it loads left last and is still in memory.
     pub bytes_between: Bytes,
-    /// Triples that an epoch reads where they are not kept in memory: every bucket as often as a
-    /// part of it is trained.
+    /// Triples that an epoch reads if they are not kept in memory: a bucket is read whenever a part
+    /// of it is trained.
     pub triples_read: u64,
     /// Seconds of computing.
     pub compute_seconds: f64,
-    /// Seconds of the device for all swaps.
+    /// Seconds of device time for all swaps.
     pub swap_seconds: f64,
-    /// Seconds during which computing waits for swaps.
+    /// Seconds in which computing waits for swaps.
     pub stall_seconds: f64,
     /// Expected seconds of an epoch between two others.
     pub epoch_seconds: f64,
-    /// What the first loads and the last stores add to an epoch that stands alone.
+    /// Additional seconds of a single epoch, for the first loads and the last stores.
     pub ends_seconds: f64,
-    /// Theorem 3.
+    /// The result of theorem 3.
     pub hiding: Hiding,
 }
 
-/// What an epoch in an order costs.
+/// Predicts the cost of an epoch in an order.
 ///
-/// The model follows the order state by state. The device does one thing at a time, a swap being
-/// one write and one read of a partition. In place it begins when all buckets of the partition to
-/// be evicted are trained, or all of the state's where they take turns; with a spare slot the
-/// evicted partition is written, and the one after next read in its place, during the next state.
-/// With renamed partitions every bucket of the order has as many edges as any other: which one it
-/// is differs from walk to walk.
+/// The model simulates the order state by state. The device does one thing at a time; a swap is one
+/// write and one read of a partition. In place, a swap begins when all buckets of the evicted
+/// partition are trained, or all buckets of the state for swaps in turn. With a spare slot, the
+/// evicted partition is written during the next state, and the partition for the state after that
+/// is read in its place. With renamed partitions, all buckets of the order count as equally large,
+/// because they hold different partitions in each walk.
 ///
 /// # Errors
-/// Rates that are not positive numbers, counts that do not match the order's partitions, an order
+/// Rates that are not positive, counts that do not match the partitions of the order, or an order
 /// that the checker refuses.
 ///
 /// # Example
@@ -157,7 +157,7 @@ pub fn plan_order(order: &Order, input: &PlanInput) -> Result<OrderPlan> {
     let stall_seconds = stalls.iter().sum::<f64>() * sweeps as f64;
     let resident = order.states[0].resident.len();
     let swaps = order.swaps() * sweeps;
-    // What the first swap of a walk loads is there still.
+    // The partition that the first swap of a walk loads is still in memory.
     let spared = usize::from(order.mode == SwapMode::SpareSlot && order.swaps() > 0);
     let between = swaps - spared * sweeps;
     let alone = resident + between + spared;
@@ -187,13 +187,13 @@ pub fn plan_order(order: &Order, input: &PlanInput) -> Result<OrderPlan> {
     })
 }
 
-/// What is trained in the states of a walk.
+/// The training work in the states of a walk.
 struct Work<'a> {
     order: &'a Order,
     input: &'a PlanInput,
-    /// By bucket: visits of a walk.
+    /// Visits per walk, by bucket.
     visits: Vec<u32>,
-    /// By state, before the next swap in place and during it: buckets and seconds.
+    /// For each state, before and during the next swap in place: buckets and seconds.
     states: Vec<[(usize, f64); 2]>,
 }
 
@@ -223,12 +223,12 @@ impl<'a> Work<'a> {
         Self { order, input, states: states.collect(), visits }
     }
 
-    /// States from which a partition is swapped.
+    /// The states that are followed by a swap.
     fn swapped_from(&self) -> &[[(usize, f64); 2]] {
         &self.states[..self.order.swaps()]
     }
 
-    /// Swaps of a walk with something to train meanwhile.
+    /// Swaps of a walk during which a bucket can be trained.
     fn prefetchable(&self) -> usize {
         let meanwhile = |[before, during]: &&[(usize, f64); 2]| match self.order.mode {
             SwapMode::InPlace => during.0 > 0,
@@ -237,7 +237,7 @@ impl<'a> Work<'a> {
         self.swapped_from().iter().filter(meanwhile).count()
     }
 
-    /// For each swap of a walk, how long computing waits for it.
+    /// For each swap of a walk, the seconds that computing waits.
     fn stalls_in_place(&self, swap: f64) -> Vec<f64> {
         self.swapped_from().iter().map(|[_, during]| (swap - during.1).max(0.0)).collect()
     }
@@ -245,7 +245,8 @@ impl<'a> Work<'a> {
     fn stalls_with_spare(&self, read: f64, write: f64) -> Vec<f64> {
         let mut stalls = Vec::with_capacity(self.order.swaps());
         let mut now = 0.0;
-        // When what the next swap brings is in the spare slot: the first one's from the beginning.
+        // Time at which the next partition is in the spare slot. The first one is there from the
+        // start.
         let mut ready = 0.0;
         for [before, during] in self.swapped_from() {
             now += before.1 + during.1;
@@ -270,12 +271,12 @@ impl<'a> Work<'a> {
 
 /// Theorem 3 for any number of slots.
 ///
-/// While a partition is exchanged, `pairs` pairs of two partitions can be trained, two buckets
-/// each: `2 pairs t |E| / n^2` seconds. The exchange takes `b |V| / n / (w + r)`, as the paper has
-/// it, with `b` bytes a node; and `n` partitions, of which `s` fill the memory `M`, are
-/// `b |V| s / M`. So the I/O is hidden if `|E| / |V|^2 >= b^2 s / (2 pairs M t (w + r))`; with
-/// three slots and `b = 8 d` that is the paper's `96 d^2 / (M t (w + r))`. Of each pair one of
-/// several sweeps trains its part, so that so many times the density is needed.
+/// During a swap, `pairs` pairs of two partitions can be trained, two buckets each:
+/// `2 pairs t |E| / n^2` seconds. The swap takes `b |V| / n / (w + r)`, as in the paper, with `b`
+/// bytes per node. Of `n` partitions, `s` fill the memory `M`, so `M = b |V| s / n`. So the I/O is
+/// hidden if `|E| / |V|^2 >= b^2 s / (2 pairs M t (w + r))`. With three slots and `b = 8 d` this is
+/// the paper's `96 d^2 / (M t (w + r))`. With several sweeps, each sweep trains only a part of
+/// every pair, so the density must be higher by the number of sweeps.
 fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> Hiding {
     let nodes = input.nodes as f64;
     let density = input.edges.total() / (nodes * nodes);
@@ -286,7 +287,7 @@ fn hiding(order: &Order, input: &PlanInput, resident: usize, memory: Bytes) -> H
     };
     let rate = input.seconds_per_edge * (input.read_bandwidth + input.write_bandwidth);
     let least_density = (pairs > 0 && rate > 0.0).then(|| {
-        // A node's share of what is added to partitions counts as its own.
+        // Count the padding of partitions as part of its nodes.
         let bytes = match input.partition_bytes {
             Some(partition) => partition as f64 * order.partitions as f64 / nodes,
             None => input.row_bytes as f64,
@@ -353,7 +354,7 @@ impl PlanInput {
                  at least"
             )));
         }
-        // Every partition may be read in every state, of which there are fewer than buckets.
+        // A partition may be read in every state, and there are fewer states than buckets.
         let most = (2 * partitions * partitions) as u64 * u64::from(self.walks.sweeps);
         if size.and_then(|size| size.checked_mul(most)).is_none() {
             return Err(Error::invalid("plan of an order: more bytes than can be counted"));

@@ -1,36 +1,36 @@
-//! Steps of an epoch: what is trained at a time, in which partitions.
+//! Steps of an epoch: the buckets and partitions that are trained at a time.
 
 use std::collections::VecDeque;
 
 use crate::order::{Bucket, SwapMode};
 use crate::walk::{Share, Visit, Visits, Walks};
 
-/// What to train next: buckets, and where their nodes lie.
+/// The next training work: buckets, and the places of their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Epoch, from 0.
     pub epoch: u64,
-    /// Buffer state of the epoch, from 0: through all its walks.
+    /// Buffer state of the epoch, from 0; numbered through all walks.
     pub state: usize,
-    /// Number of the step within the epoch: what its randomness should depend on, since it is the
-    /// same in every run.
+    /// Number of the step within the epoch. Use it for random draws, because it is the same in
+    /// every run.
     pub number: u64,
     /// Buckets to train as one shuffled pool.
     pub buckets: Vec<Bucket>,
-    /// Which part of each of these; none twice in an epoch.
+    /// The trained part of each bucket; parts do not repeat within an epoch.
     pub shares: Vec<Share>,
-    /// Partitions that may be read and changed; no other memory may. In the order of the buffer
-    /// state, whatever their slots.
+    /// The partitions that may be read and changed; no other memory may. They are in the order of
+    /// the buffer state, independent of slots.
     pub resident: Vec<Resident>,
-    /// Which of these the next step may not have any more: who trains copies of them has to bring
-    /// these back before it asks for the next step. All at the end of a walk.
+    /// Partitions that the next step may not have. Code that trains copies must write these back
+    /// before it requests the next step. At the end of a walk these are all partitions.
     pub leaving: Vec<usize>,
-    /// Whether it is the last one of its buffer state, so that a commit may follow.
+    /// Whether this is the last step of its buffer state, so that a commit may follow.
     pub ends_state: bool,
 }
 
 impl Step {
-    /// The buckets, each with the part of it that is trained.
+    /// The buckets, each with its trained part.
     pub(crate) fn visits(&self) -> impl Iterator<Item = Visit> {
         self.buckets.iter().copied().zip(self.shares.iter().copied())
     }
@@ -43,23 +43,23 @@ pub struct Resident {
     pub partition: usize,
     /// Which slot it lies in.
     pub slot: usize,
-    /// Rows that are nodes.
+    /// Number of rows that belong to nodes.
     pub rows: u64,
 }
 
-/// A step of a buffer state before its partitions are looked up.
+/// A step of a buffer state, before the places of its partitions are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub number: u64,
     pub visits: Vec<Visit>,
-    /// Whether the swap to the next state is under way meanwhile.
+    /// Whether the step runs during the swap to the next state.
     pub during_swap: bool,
     pub ends_state: bool,
 }
 
-/// The steps of a buffer state, the epoch's state `index`. Swapping in place, what needs the
-/// partition that leaves comes before the swap and the rest while it is under way; in turn, and with
-/// a spare slot, it is one.
+/// The steps of the buffer state `index` of an epoch. With swaps in place, the buckets of the
+/// partition that leaves form a step before the swap, and the others a step during it. In turn and
+/// with a spare slot, the state is one step.
 pub(crate) fn parts(visits: Visits, index: usize, mode: SwapMode) -> VecDeque<Part> {
     let Visits { mut before_swap, mut during_swap } = visits;
     if mode == SwapMode::SpareSlot {
@@ -80,7 +80,7 @@ pub(crate) fn parts(visits: Visits, index: usize, mode: SwapMode) -> VecDeque<Pa
     parts
 }
 
-/// The visits of every step of an epoch in turn.
+/// The visits of all steps of an epoch, in order.
 pub(crate) fn pools(walks: &mut Walks, epoch: u64) -> Vec<Vec<Visit>> {
     let mut visits = walks.epoch(epoch);
     let mut found = Vec::new();

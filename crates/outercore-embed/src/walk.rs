@@ -1,7 +1,8 @@
-//! How an epoch goes through an order: how often, under which names, and which part of each
-//! bucket's triples it trains in which buffer state.
+//! Walks of an epoch through an order: how many, with which renaming of partitions, and which part
+//! of each bucket's triples is trained in which buffer state.
 //!
-//! Pure: a [`Walks`] says for every epoch and state what is in memory and what is trained.
+//! Pure: a [`Walks`] computes the partitions in memory and the training work of every epoch and
+//! state.
 
 use outercore_core::{Error, Result, Stream};
 use serde::{Deserialize, Serialize};
@@ -9,48 +10,47 @@ use serde::{Deserialize, Serialize};
 use crate::layout::Shuffle;
 use crate::order::{Bucket, MAX_PARTITIONS, Order, State, Swap, SwapMode};
 
-/// More sweeps than this leave no triples for a state.
+/// Most sweeps. With more, a state would have no triples left.
 pub const MAX_SWEEPS: u32 = 1024;
 
-/// Tells the draws of names from others of the same seed.
+/// Separates the random draws of names from other draws with the same seed.
 const NAMES: u64 = u64::from_be_bytes(*b"renaming");
 /// The same for the parts of buckets.
 const PARTS: u64 = u64::from_be_bytes(*b"dealing.");
 
-/// How an epoch goes through an order of partitions.
+/// Configuration of the walks through an order of partitions.
 ///
-/// A buffer state trains few pairs of partitions, and a model trained on few of them for long
-/// forgets others. Sweeps, spreading, renaming and groups mix what is trained: the more, the closer
-/// to an epoch with everything in memory.
+/// A buffer state trains few pairs of partitions, and a model that is trained on few pairs for long
+/// forgets the others. Sweeps, spreading, renaming and groups mix the training. More mixing comes
+/// closer to an epoch with everything in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WalkConfig {
-    /// Walks through the order that make an epoch, each of which trains another part of every
-    /// bucket: so many times the partitions moved.
+    /// Walks through the order per epoch. Each walk trains another part of every bucket, so the I/O
+    /// grows by this factor.
     pub sweeps: u32,
-    /// Deals a bucket's triples evenly to all states that have both its partitions in memory,
-    /// instead of leaving them to the first one. Moves no partition; where triples are not kept
-    /// in memory, they are read that many times.
+    /// Divides a bucket's triples evenly between all states that hold both its partitions, instead
+    /// of training them in the first one. This moves no partition. If triples are not kept in
+    /// memory, they are read that many times.
     pub spread: bool,
-    /// Partitions change their places in the order at random from walk to walk. What a walk leaves
-    /// in memory the next one begins with, so that nothing is moved for it.
+    /// Partitions change their places in the order at random between walks. A walk begins with the
+    /// partitions that the previous walk left in memory, so the change moves nothing.
     pub rename: bool,
-    /// Trains all buckets of a state as one pool and swaps after it, instead of training what does
-    /// not need the partition that leaves while that is exchanged: more pairs of partitions are in
-    /// a pool, and nothing hides a swap. With a spare slot a state is one pool anyway.
+    /// Trains all buckets of a state as one pool and swaps afterwards, instead of training during
+    /// the swap. A pool then has more pairs of partitions, but no swap is hidden. With a spare slot
+    /// a state is one pool anyway.
     pub in_turn: bool,
-    /// Partitions of the table that one partition of the order consists of. They move together,
-    /// and which ones do is drawn anew for every walk, but for those that stay in memory between
-    /// two: so two nodes that are never in memory together in one walk are in another. Moves no
-    /// more bytes, in smaller pieces. (MariusGNN, EuroSys 2023: physical and logical
-    /// partitions.)
+    /// Number of table partitions in one partition of the order. They move together. Each walk
+    /// draws new groups, except for the groups that stay in memory between two walks. So two nodes
+    /// that never meet in memory in one walk meet in another. This moves no more bytes, but in
+    /// smaller pieces. (MariusGNN, EuroSys 2023: physical and logical partitions.)
     pub group: u32,
-    /// Of the names and parts.
+    /// Random seed of the names and parts.
     pub seed: u64,
 }
 
 impl Default for WalkConfig {
-    /// One walk, every bucket at once, the same names, swaps during training.
+    /// One walk, whole buckets, no renaming, swaps during training.
     fn default() -> Self {
         Self { sweeps: 1, spread: false, rename: false, in_turn: false, group: 1, seed: 0 }
     }
@@ -60,8 +60,8 @@ impl WalkConfig {
     /// Checks the number of sweeps and the size of groups.
     ///
     /// # Errors
-    /// `Invalid`: no sweep, or more than [`MAX_SWEEPS`]; groups of nothing, of more than
-    /// [`MAX_PARTITIONS`], or of several partitions that keep their places.
+    /// `Invalid`: no sweeps, or more than [`MAX_SWEEPS`]; groups of zero or more than
+    /// [`MAX_PARTITIONS`] partitions; groups of several partitions without renaming.
     pub fn validate(&self) -> Result<()> {
         if !(1..=MAX_SWEEPS).contains(&self.sweeps) {
             return Err(Error::invalid(format!(
@@ -85,34 +85,34 @@ impl WalkConfig {
         Ok(())
     }
 
-    /// Whether a bucket is never trained in parts.
+    /// Whether buckets are always trained whole.
     pub(crate) fn keeps_buckets_whole(&self) -> bool {
         !self.spread && !self.rename && self.sweeps == 1
     }
 
-    /// Partitions of the table in one of the order.
+    /// Number of table partitions in one partition of the order.
     pub(crate) fn group(&self) -> usize {
         self.group as usize
     }
 
-    /// Partitions of the table for which the slots of `order` have room.
+    /// Number of table partitions that fit in the slots of `order`.
     pub(crate) fn slots(&self, order: &Order) -> usize {
         order.slots.min(order.partitions) * self.group()
     }
 
-    /// Partitions of a table that is trained in `order`.
+    /// Number of partitions of a table that is trained in `order`.
     pub(crate) fn partitions(&self, order: &Order) -> usize {
         order.partitions * self.group()
     }
 
-    /// Whether a bucket is trained before swaps in place begin, not meanwhile.
+    /// Whether a bucket is trained before the swaps in place begin, and not during them.
     pub(crate) fn before(&self, swaps: &[Swap], bucket: Bucket) -> bool {
         let leaves = |swap: &Swap| bucket.needs(swap.evicted);
         self.in_turn || swaps.is_empty() || swaps.iter().any(leaves)
     }
 }
 
-/// Which part of a bucket's triples.
+/// A part of a bucket's triples.
 ///
 /// # Example
 /// ```
@@ -126,9 +126,9 @@ impl WalkConfig {
 pub struct Share {
     /// Number of the part, from 0.
     pub part: u32,
-    /// Parts that the bucket is dealt into.
+    /// Number of parts of the bucket.
     pub of: u32,
-    /// Of the deal: the same for all parts.
+    /// Random seed of the division, the same for all parts.
     pub seed: u64,
 }
 
@@ -136,25 +136,25 @@ impl Share {
     /// The whole bucket.
     pub const WHOLE: Self = Self { part: 0, of: 1, seed: 0 };
 
-    /// Triples of this part of a bucket of `count`. No two parts differ by more than one.
+    /// Number of triples in this part of a bucket of `count` triples. Parts differ by at most one.
     pub fn count(&self, count: u64) -> u64 {
         let (first, stop) = self.ranks(count);
         stop - first
     }
 
-    /// Which of a bucket's `count` triples these are. The whole bucket is in its own order, a part
-    /// of it in that of a shuffle.
+    /// Indices of this part among the `count` triples of the bucket: in stored order for a whole
+    /// bucket, in shuffled order for a part.
     pub fn places(&self, count: u64) -> impl Iterator<Item = u64> + use<> {
         let (first, stop) = self.ranks(count);
         let shuffle = (self.of > 1).then(|| Shuffle::new(count, self.seed));
         (first..stop).map(move |rank| shuffle.map_or(rank, |shuffle| shuffle.at(rank)))
     }
 
-    /// Places of this part among all in the order of the deal.
+    /// The range of this part in the shuffled order.
     fn ranks(&self, count: u64) -> (u64, u64) {
         let of = u64::from(self.of);
-        // Which parts have one more depends on the seed: else a small bucket would be trained in
-        // the same states of every epoch.
+        // The seed decides which parts have one triple more. Otherwise a small bucket would be
+        // trained in the same states of every epoch.
         let turn = if of > 1 { self.seed % of } else { 0 };
         let part = (u64::from(self.part) + turn) % of;
         let end = |part: u64| (u128::from(count) * u128::from(part) / u128::from(of)) as u64;
@@ -162,19 +162,19 @@ impl Share {
     }
 }
 
-/// A bucket in a state, and which part of it is trained there.
+/// A bucket in a state, and the part of it that is trained there.
 pub type Visit = (Bucket, Share);
 
-/// Visits of a state before the swap to the next one in place, and those during it.
+/// Visits of a state before the next swap in place, and visits during it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// Those that need the partition to be evicted next, or all.
+    /// Visits that need the partition that is evicted next, or all visits.
     pub before_swap: Vec<Visit>,
-    /// The others.
+    /// The other visits.
     pub during_swap: Vec<Visit>,
 }
 
-/// The walks of every epoch through an order. What it says depends on order and configuration only.
+/// The walks of every epoch through an order. They depend only on the order and the configuration.
 ///
 /// # Example
 /// ```
@@ -190,38 +190,39 @@ pub struct Visits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Walks {
-    /// Forwards and backwards.
+    /// The order and its reverse.
     orders: [Order; 2],
     config: WalkConfig,
-    /// The walk that was asked for last.
+    /// Number of the current walk.
     number: u64,
-    /// By place in the order: the partitions that have it in that walk, group after group.
+    /// For each place in the order: the table partitions at that place in the current walk, group
+    /// after group.
     names: Vec<usize>,
     current: Walk,
 }
 
-/// One walk: buffer states of the table's partitions.
+/// One walk: buffer states of table partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Where a loaded partition goes.
+    /// Destination of a loaded partition.
     pub mode: SwapMode,
-    /// What is in memory, in order.
+    /// The buffer states, in order.
     pub states: Vec<WalkState>,
 }
 
-/// What is in memory at one time of a walk.
+/// The partitions in memory at one time of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkState {
-    /// The swaps that led here, as many as a group has partitions; none to the first state.
+    /// The swaps that led here, one for each partition of a group; empty for the first state.
     pub swaps: Vec<Swap>,
     /// The partitions in memory, group after group.
     pub resident: Vec<usize>,
-    /// The buckets that the walk allows here for the first time.
+    /// The buckets whose partitions meet here for the first time in the walk.
     pub buckets: Vec<Bucket>,
 }
 
 impl Walk {
-    /// The walk through `order` in which the partitions at its places are those of `names`.
+    /// The walk through `order` with the table partitions `names` at its places.
     fn new(order: &Order, names: &[usize], group: usize) -> Self {
         let at = |place: usize| &names[place * group..][..group];
         let swaps = |swap: Swap| {
@@ -242,13 +243,13 @@ impl Walk {
         Self { mode: order.mode, states: order.states.iter().map(state).collect() }
     }
 
-    /// The swaps that lead from a state to the next one; none from the last.
+    /// The swaps from a state to the next one; empty for the last.
     pub fn swaps_after(&self, state: usize) -> &[Swap] {
         self.states.get(state + 1).map_or(&[], |next| &next.swaps)
     }
 
-    /// The partitions of a state that are there for the next step of another one; none where that
-    /// is in another walk.
+    /// The partitions of a state that are still in memory for the next step of a later state. Empty
+    /// if the next step is in another walk.
     pub(crate) fn staying(&self, state: usize, config: &WalkConfig) -> Vec<usize> {
         let mut stays = self.states[state].resident.clone();
         for (index, next) in self.states.iter().enumerate().skip(state + 1) {
@@ -258,7 +259,8 @@ impl Walk {
                 continue;
             }
             let swaps = self.swaps_after(index);
-            // In place a state that trains nothing of what leaves begins with its swap.
+            // With swaps in place, a state without buckets of the partition that leaves begins with
+            // its swap.
             if self.mode == SwapMode::InPlace && !buckets.iter().any(|&b| config.before(swaps, b)) {
                 stays.retain(|&partition| swaps.iter().all(|swap| swap.evicted != partition));
             }
@@ -269,7 +271,7 @@ impl Walk {
 }
 
 impl Walks {
-    /// Goes through `order` as `config` says.
+    /// Walks through `order` with the configuration `config`.
     ///
     /// # Errors
     /// As [`WalkConfig::validate`].
@@ -280,39 +282,38 @@ impl Walks {
         Ok(Self { orders: [order.clone(), order.reversed()], config, number: 0, names, current })
     }
 
-    /// How.
+    /// The configuration.
     pub fn config(&self) -> WalkConfig {
         self.config
     }
 
-    /// The order that walks follow, backwards in odd ones unless partitions are renamed.
+    /// The order of a walk. Without renaming, odd walks run backwards.
     pub fn order(&self, walk: u64) -> &Order {
         let backwards = !self.config.rename && walk % 2 == 1;
         &self.orders[usize::from(backwards)]
     }
 
-    /// Partitions of the table: those of the order, as many times as a group has.
+    /// Number of table partitions: the partitions of the order times the group size.
     pub fn partitions(&self) -> usize {
         self.names.len()
     }
 
-    /// Partitions of the table that memory has room for.
+    /// Number of table partitions that fit in memory.
     pub fn slots(&self) -> usize {
         self.config.slots(&self.orders[0])
     }
 
-    /// Buffer states of a walk.
+    /// Number of buffer states of a walk.
     pub fn states_of_walk(&self) -> usize {
         self.orders[0].states.len()
     }
 
-    /// Buffer states of an epoch.
+    /// Number of buffer states of an epoch.
     pub fn states(&self) -> usize {
         self.states_of_walk() * self.config.sweeps as usize
     }
 
-    /// The walk that a state of an epoch belongs to, counted from the first epoch, and the state's
-    /// number in it.
+    /// The walk of a state, numbered from the first epoch, and the index of the state in it.
     pub fn place_of(&self, epoch: u64, state: usize) -> (u64, usize) {
         let (sweep, state) = (state / self.states_of_walk(), state % self.states_of_walk());
         (epoch * u64::from(self.config.sweeps) + sweep as u64, state)
@@ -320,8 +321,8 @@ impl Walks {
 
     /// A walk.
     ///
-    /// **Cost**: goes through the names of the walks before; nothing for the last one asked for or
-    /// the one after it.
+    /// **Cost**: computes the names of all earlier walks; nothing for the current walk, and little
+    /// for the one after it.
     pub fn walk(&mut self, number: u64) -> &Walk {
         if number == self.number {
             return &self.current;
@@ -341,9 +342,9 @@ impl Walks {
         &self.current
     }
 
-    /// Names for the walk `self.number`, whose predecessor has the names `self.names`: the first
-    /// state has the groups that are in memory, and with a spare slot the first swap loads the one
-    /// that left last and is there still. The others are made anew.
+    /// Names for the walk `self.number`, after a walk with the names `self.names`. The first state
+    /// gets the groups that are in memory. With a spare slot, the first swap loads the group that
+    /// left last and is still in memory. The other groups are drawn anew.
     fn next_names(&self) -> Vec<usize> {
         let (order, group) = (&self.orders[0], self.config.group());
         let swap_of = |state: Option<&State>| state.and_then(|state| state.swap);
@@ -382,7 +383,7 @@ impl Walks {
         names
     }
 
-    /// What is trained in each state of an epoch, in turn: every triple of every bucket once.
+    /// The training work of each state of an epoch, in order: every triple of every bucket once.
     pub fn epoch(&mut self, epoch: u64) -> EpochVisits {
         let partitions = self.partitions();
         let mut parts = vec![0u32; partitions * partitions];
@@ -403,17 +404,17 @@ impl Walks {
     }
 }
 
-/// Follows an epoch state by state and deals buckets to the states.
+/// Follows an epoch state by state and assigns parts of buckets to the states.
 #[derive(Clone, Debug)]
 pub struct EpochVisits {
     epoch: u64,
     config: WalkConfig,
     partitions: usize,
-    /// Parts of each bucket.
+    /// Number of parts of each bucket.
     parts: Vec<u32>,
-    /// Those that are trained.
+    /// Number of parts that are already trained.
     seen: Vec<u32>,
-    /// Number of the next state.
+    /// Index of the next state.
     next: usize,
 }
 
@@ -423,15 +424,15 @@ impl EpochVisits {
         self.epoch
     }
 
-    /// The state of the epoch that [`EpochVisits::state`] is to be asked for next.
+    /// The state that [`EpochVisits::state`] expects next.
     pub fn next(&self) -> usize {
         self.next
     }
 
-    /// Visits of the next state, which is state `index` of `walk`.
+    /// The visits of the next state, which is state `index` of `walk`.
     ///
     /// # Panics
-    /// If there is no such state.
+    /// If the state does not exist.
     pub fn state(&mut self, walk: &Walk, index: usize) -> Visits {
         self.next += 1;
         let (state, swaps) = (&walk.states[index], walk.swaps_after(index));
@@ -456,8 +457,8 @@ impl EpochVisits {
     }
 }
 
-/// The buckets that a state has a part of: the `new` ones, which it is the first to allow, or all
-/// those of the partitions that are `there`.
+/// The buckets of which a state trains a part: the `new` ones, which it is the first to allow, or
+/// with `spread` all buckets of the partitions `there`.
 pub(crate) fn buckets_of(there: &[usize], new: &[Bucket], spread: bool) -> Vec<Bucket> {
     if !spread {
         return new.to_vec();

@@ -1,4 +1,4 @@
-//! Triples dealt into buckets: from arrays and from memory, pools, damage, bad input.
+//! Triples in buckets: from arrays and from memory, pools, damage, wrong input.
 
 mod common;
 
@@ -102,7 +102,8 @@ fn parts_of_many_buckets_are_read_together_and_are_those_of_buckets_in_memory() 
     let mut table = Table::walked(&OrderConfig::new(OrderKind::Optimal, 6, 3), ways, 0);
     let walks = Walks::new(table.order.clone(), ways).unwrap();
     let slot_rows = table.layout.slot_rows();
-    // All at once, and several times what is read together with a bucket larger than that.
+    // First, all buckets fit into one joint read. Then the triples are several times the limit of
+    // joint reads, and one bucket exceeds it.
     let crowded = [[1, 2, 3]; 700];
     let many = table.triples.iter().chain(&crowded).copied().cycle().take(220_000).collect();
     for (triples, small) in [(table.triples.clone(), true), (many, false)] {
@@ -135,7 +136,7 @@ fn parts_of_many_buckets_are_read_together_and_are_those_of_buckets_in_memory() 
         }
         all.sort_unstable();
         assert_eq!(all, (0..count).collect::<Vec<_>>());
-        // One of triples and one of weights a visit, but for those side by side.
+        // One read of triples and one of weights per visit; adjacent buckets share their reads.
         let reads = on_disk.counters().requests;
         assert!(!small || reads < 2 * visits, "{reads} reads, {visits} visits");
     }
@@ -189,7 +190,7 @@ fn buckets_of_other_triples_are_made_anew_and_damaged_ones_refused() {
     assert_eq!(Buckets::open(&path, engine()).err().unwrap().kind(), ErrorKind::Corrupt);
 }
 
-/// Triples, of which it is said that they are as many.
+/// Triples with a wrong count.
 struct Said<'a>(MemoryTriples<'a>, u64);
 
 impl Triples for Said<'_> {
@@ -268,7 +269,7 @@ fn what_was_read_ahead_for_another_step_or_badly_is_not_a_steps() {
         pools.begin(begun.to_vec()).unwrap();
         assert_eq!(pools.buckets().unwrap().triples(), table.triples.len() as u64);
         assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
-        // Read once more, it is read anew: its rows were made the slots'.
+        // The step is read again from the file, because the rows of the pool were converted.
         assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
     }
 
@@ -295,7 +296,7 @@ fn what_was_read_ahead_for_another_step_or_badly_is_not_a_steps() {
     let (error, step) = failed.unwrap();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("bucket (4, 4)"), "{error}");
-    // What failed may be asked for once more.
+    // A failed read may be repeated.
     assert!(pools.read(&step, slot_rows).is_err());
     bytes[last] ^= 1;
     std::fs::write(&path, &bytes).unwrap();

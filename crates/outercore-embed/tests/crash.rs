@@ -1,5 +1,5 @@
-//! A table survives a crash, a full device and a failed write at any operation: it goes on from
-//! the last commit and ends with the bits of a run that was never stopped.
+//! A table survives a crash, a full device and a failed write at any operation. It resumes from the
+//! last commit and ends with the same bits as an uninterrupted run.
 
 mod common;
 
@@ -33,13 +33,13 @@ fn tables() -> [Table; 6] {
     ]
 }
 
-/// Opens the table to read through the page cache: direct reads would wait for the device to take
-/// what was written, at every operation of hundreds of runs.
+/// Opens the table with reads through the page cache. Direct reads would wait for earlier writes to
+/// reach the device, at every operation of hundreds of runs.
 fn open(disk: Arc<dyn Disk>, directory: &Path) -> Result<Executor> {
     Executor::open(disk, directory, EngineConfig { backend: Backend::Mmap, ..common::engine() })
 }
 
-/// Creates the table, if there is none, and trains it to its end with a commit every second state.
+/// Creates the table if needed, and trains it to its end with a commit after every second state.
 fn train(
     table: &Table,
     buckets: &mut Buckets,
@@ -67,7 +67,7 @@ fn expected(table: &Table) -> Vec<u32> {
     naive.embeddings(table)
 }
 
-/// Runs until the planned fault, then again without one, at every operation.
+/// For every operation: runs until a fault there, then again without a fault.
 fn survives(kind: FaultKind) {
     for table in tables() {
         let expected = expected(&table);
@@ -125,8 +125,8 @@ fn a_run_that_crashes_again_and_again_ends_with_the_same_numbers() {
         let root = directory.path().join("table");
         let elsewhere = tempfile::tempdir().unwrap();
         let mut buckets = table.buckets(elsewhere.path());
-        // The first commit after a start takes more operations than the swaps before it; without
-        // room for it no run would ever come further.
+        // The first commit after a start takes more operations than the swaps before it. The limit
+        // must allow for it, or no run would make progress.
         let end = (0..100).find_map(|run| {
             let plan = FaultPlan { at: 40 + run % 17, kind: FaultKind::Crash };
             let disk = Arc::new(FaultDisk::new(directory.path(), plan));

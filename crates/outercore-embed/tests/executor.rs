@@ -1,4 +1,4 @@
-//! The executor against everything in memory, budgets and bad input.
+//! The executor compared with everything in memory; budgets and wrong input.
 
 mod common;
 
@@ -13,7 +13,7 @@ use outercore_embed::{
 use outercore_io::{EngineConfig, RealDisk};
 use proptest::prelude::*;
 
-/// Every order that there is, in place and with a spare slot.
+/// Every kind of order, in place and with a spare slot.
 fn orders() -> Vec<OrderConfig> {
     let mut configs = Vec::new();
     for mode in [SwapMode::InPlace, SwapMode::SpareSlot] {
@@ -81,8 +81,8 @@ fn bytes_moved_are_those_that_the_order_says() {
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
         let swaps = executor.order(0).swaps() as u64;
         let each = table.layout.partition_bytes().0;
-        // With a spare slot what left last is there still when the next epoch wants it first, and
-        // what leaves last is not yet written.
+        // With a spare slot, the partition that left last is still in memory when the next epoch
+        // loads it first. The partition that leaves last is not yet written.
         let spared = u64::from(mode == SwapMode::SpareSlot);
         let (mut loads, mut stores) = (3, 0);
         for epoch in 0..3 {
@@ -105,7 +105,7 @@ fn bytes_moved_are_those_that_the_order_says() {
 fn bytes_moved_between_two_epochs_are_those_of_the_plan() {
     let config = OrderConfig::new(OrderKind::Optimal, 8, 3);
     let directory = tempfile::tempdir().unwrap();
-    // Partitions of whole pages, so that no row is added.
+    // Partitions of whole pages, so that there are no padding rows.
     let table = Table::shaped(&config, WalkConfig::default(), 8 * 512, 6, 2, 1);
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let buckets = table.buckets(directory.path());
@@ -231,7 +231,7 @@ fn a_run_that_is_opened_again_goes_on_exactly() {
         }
         table.create(Arc::new(RealDisk), directory.path()).unwrap();
         let mut buckets = table.buckets(directory.path());
-        // Commit after every third state, train on a little, and drop all that was not committed.
+        // Commit after every third state, train a little more, and drop all uncommitted work.
         let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
         let mut relation = common::relation_of(&executor);
         while executor.position().epoch < 3 {
@@ -358,7 +358,7 @@ fn counts_that_cannot_be_are_refused_before_they_are_used() {
     let journal = directory.path().join("journal.json");
     let (of_buckets, of_journal) =
         (std::fs::read(&buckets).unwrap(), std::fs::read_to_string(&journal).unwrap());
-    // The header with other text, a page as before.
+    // A header of one page with other text.
     let damaged = |old: &str, new: &str| {
         let (page, rest) = of_buckets.split_at(4096);
         let at = page.windows(old.len()).position(|some| some == old.as_bytes()).unwrap();
@@ -383,7 +383,7 @@ fn counts_that_cannot_be_are_refused_before_they_are_used() {
         }
         std::fs::write(&buckets, damaged(old, new)).unwrap();
         let opened = Buckets::open(&buckets, engine());
-        // Another number of nodes is what the caller has to compare.
+        // A different number of nodes has to be detected by the caller.
         if let Err(error) = opened {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{new}: {error}");
         } else {

@@ -1,4 +1,4 @@
-//! Orders of partitions: what every one must do, and how short the short ones are.
+//! Orders of partitions: properties of every order, and lengths of the short ones.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn states(kind: OrderKind, partitions: &[usize], slots: usize) -> Vec<usize> {
     partitions.iter().map(|&partitions| facts(kind, partitions, slots).states).collect()
 }
 
-/// The partitions of Legend's table 8.
+/// The numbers of partitions in Legend's table 8.
 const TABLE_8: [usize; 6] = [6, 8, 10, 12, 14, 16];
 
 proptest! {
@@ -74,7 +74,7 @@ proptest! {
         );
         let found = made(OrderKind::Optimal).unwrap();
         prop_assert_eq!(&made(OrderKind::Optimal).unwrap(), &found);
-        // In place a swap that hides nothing costs a little more than another swap.
+        // In place, a swap that hides nothing costs slightly more than another swap.
         let cost = |order: &Order| {
             let facts = check(order).unwrap();
             let unhidden = facts.evicts_last_loaded + facts.nothing_new_stays;
@@ -118,16 +118,16 @@ proptest! {
     }
 }
 
-/// Legend, table 8, gives 8, 15, 24, 34, 48, 63 for BETA: buffer states, the initial loads
-/// counted as one, save at 12 partitions, where 34 is the number of swaps. For Legend it gives 8,
-/// 16, 24, 36, 50, 66: the algorithm as it can be read takes two more at 16.
+/// Legend, table 8, gives 8, 15, 24, 34, 48, 63 for BETA. These are buffer states, where the
+/// initial loads count as one, except at 12 partitions: 34 is the number of swaps there. For Legend
+/// it gives 8, 16, 24, 36, 50, 66; the algorithm as published takes two more at 16.
 #[test]
 fn table_8_of_the_paper_counts_buffer_states() {
     assert_eq!(states(OrderKind::Beta, &TABLE_8, 3), [8, 15, 24, 35, 48, 63]);
     assert_eq!(order(OrderKind::Beta, 12, 3).swaps(), 34);
     assert_eq!(states(OrderKind::Legend, &TABLE_8, 3), [8, 16, 24, 36, 50, 68]);
     assert_eq!(facts(OrderKind::Beta, 16, 4).states, 43);
-    // Volume in units of all state: states by partitions, as the paper has it.
+    // Volume in units of the whole state: states divided by partitions, as in the paper.
     let volume = |kind, partitions| {
         let states = facts(kind, partitions, 3).states as f64;
         (states / partitions as f64 * 100.0).round() / 100.0
@@ -136,8 +136,8 @@ fn table_8_of_the_paper_counts_buffer_states() {
     assert_eq!(TABLE_8.map(|n| volume(OrderKind::Legend, n)), [1.33, 2.0, 2.4, 3.0, 3.57, 4.25]);
 }
 
-/// "Only 4 out of 36 I/O times fail to support prefetching for 12 partitions" (Legend 4), and for
-/// the sake of which BETA was not taken.
+/// "Only 4 out of 36 I/O times fail to support prefetching for 12 partitions" (Legend 4). This is
+/// why the paper does not use BETA.
 #[test]
 fn of_twelve_partitions_legend_breaks_property_2_four_times_and_beta_property_1_twenty() {
     let legend = facts(OrderKind::Legend, 12, 3);
@@ -169,7 +169,7 @@ fn three_slots_take_as_few_states_as_counting_allows_and_every_swap_hides_someth
         let order = order(OrderKind::Optimal, partitions, 3);
         let facts = check(&order).unwrap();
         assert_eq!(facts.states, expected, "{partitions} partitions");
-        // Of six, seven states would do only with a swap that hides nothing.
+        // With six partitions, seven states would require a swap that hides nothing.
         assert_eq!(lower_bound(partitions, 3), if partitions == 6 { 7 } else { expected });
         for facts in [facts, check(&order.reversed()).unwrap()] {
             let broken = (facts.evicts_last_loaded, facts.nothing_new_stays);
@@ -231,7 +231,7 @@ fn impossible_numbers_are_refused_with_what_would_do() {
     assert!(refused(OrderKind::Beta, 513, 3).contains("found 513"));
 }
 
-/// The checker must not take what it is told on trust.
+/// The checker must not trust what an order says about itself.
 mod checker {
     use super::*;
 

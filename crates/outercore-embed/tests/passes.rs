@@ -1,4 +1,5 @@
-//! The whole table at once: rows of nodes, copies, export; and that training goes on as before.
+//! Passes over the whole table: rows of nodes, copies, export. Training afterwards continues as
+//! before.
 
 mod common;
 
@@ -26,7 +27,7 @@ fn bits(rows: &[f32]) -> Vec<u32> {
     rows.iter().map(|number| number.to_bits()).collect()
 }
 
-/// Numbers of a `.npy` file with a page of header.
+/// Values of a `.npy` file with a header of one page.
 fn npy(path: &Path) -> Vec<u32> {
     let bytes = std::fs::read(path).unwrap();
     assert_eq!(&bytes[..6], b"\x93NUMPY");
@@ -65,7 +66,7 @@ fn passes_between_epochs_give_the_table_and_change_nothing() {
             executor.save_embeddings(&directory.path().join("copy.bin")).unwrap();
             assert_eq!(table.numbers(&mut executor), expected);
             if epoch == 1 {
-                // What was emptied for the export lies in the same slots again.
+                // Partitions that the export evicted return to the same slots.
                 drop(executor);
                 executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
             }
@@ -90,7 +91,7 @@ fn a_copy_that_is_loaded_is_the_table_again_and_the_state_stays() {
         assert_ne!(table.numbers(&mut executor), kept);
         executor.load_embeddings(&copy, &sum).unwrap();
         assert_eq!(table.numbers(&mut executor), kept, "{config:?}");
-        // Not durable before the next commit.
+        // The change is not durable before the next commit.
         drop(executor);
         let mut executor = table.open(Arc::new(RealDisk), root).unwrap();
         assert_ne!(table.numbers(&mut executor), kept);
@@ -142,7 +143,7 @@ fn a_table_is_held_by_one_executor_and_free_when_that_is_gone() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("another process holds it"), "{error}");
     drop(first);
-    // The memory is there as long as somebody looks at it; the lock is not.
+    // The views keep the memory alive, but not the lock.
     table.open(Arc::new(RealDisk), directory.path()).unwrap();
     assert!(!views.address_ranges()[0].is_empty());
 }
@@ -170,7 +171,7 @@ fn a_partition_that_lost_bytes_is_neither_copied_nor_exported() {
     table.create(Arc::new(RealDisk), root).unwrap();
     let path = root.join("partitions.bin");
     let mut bytes = std::fs::read(&path).unwrap();
-    // A table that was not trained has the first copy of every partition, and none in memory.
+    // An untrained table uses the first copy of every partition, and none is in memory.
     let place = 4096 + 2 * 4 * table.layout.partition_bytes().as_usize();
     bytes[place + 3] ^= 1;
     std::fs::write(&path, bytes).unwrap();
@@ -192,7 +193,7 @@ fn a_partition_that_lost_bytes_is_neither_copied_nor_exported() {
     assert!(!left("entities.npy") && !left("entities.tmp"), "half a table is left");
 }
 
-/// A run that keeps, trains on, brings back, exports: every pass, and commits between them.
+/// A run that saves, trains more, restores and exports: every pass, with commits in between.
 fn run(table: &Table, disk: Arc<dyn Disk>, root: &Path, elsewhere: &Path) -> Result<Vec<u32>> {
     // Direct reads would wait for the device at every operation of hundreds of runs.
     let config = EngineConfig { backend: Backend::Mmap, ..engine() };
@@ -269,7 +270,7 @@ fn an_export_larger_than_the_slots_takes_several_passes() {
     let config = OrderConfig::new(OrderKind::Optimal, 8, 3);
     for state in [0, 1, 4] {
         let directory = tempfile::tempdir().unwrap();
-        // Slots without a row to spare: 3 of 512, and a few rows in the memory of the state.
+        // Slots without padding rows: 3 of 512, and a few rows in the memory of the state.
         let table = Table::shaped(&config, WalkConfig::default(), 8 * 512, 6, state, 1);
         assert_eq!(table.layout.slot_rows(), if state == 1 { 1024 } else { 512 });
         table.create(Arc::new(RealDisk), directory.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Placements against those that were recorded when Python decided them.
+//! Compares placements with recorded results of the earlier Python version.
 
 use std::thread;
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 struct Case {
     request: Request,
     size: Size,
-    /// How much more triples the first partitions have; `None`: they are not counted.
+    /// How many times more triples the first partitions have; `None`: triples are not counted.
     skew: Option<u32>,
     /// The placement, or the error.
     found: Value,
 }
 
-/// Of parts the first of which have most triples.
+/// Counts for partitions of which the first have the most triples.
 fn counted(parts: usize, skew: u32, triples: u64) -> Result<BucketCounts> {
     let weights: Vec<u64> =
         (1..=parts as u64).map(|place| 1_000_000 / place.pow(skew) + 1).collect();
@@ -43,7 +43,7 @@ fn check(number: usize, case: &Case) {
         Ok(decision) => serde_json::to_value(decision.placement).unwrap(),
         Err(error) => serde_json::json!({ "error": text(&error) }),
     };
-    // New since then.
+    // These fields were added after the recording.
     for name in ["partition_bytes", "pool", "negative_sets"] {
         decided.as_object_mut().unwrap().remove(name);
     }

@@ -1,4 +1,4 @@
-//! What orders cost, by numbers that can be worked out by hand and by the paper's own.
+//! Costs of orders, compared with hand-computed numbers and with the numbers of the paper.
 
 use outercore_core::{Bytes, ErrorKind};
 use outercore_embed::{
@@ -7,8 +7,8 @@ use outercore_embed::{
 };
 use proptest::prelude::*;
 
-/// Twelve nodes of eight bytes, one second a byte read or written, one second an edge, one edge a
-/// bucket.
+/// Twelve nodes of eight bytes, one second per byte read or written, one second per edge, one edge
+/// per bucket.
 fn slow(partitions: u64) -> PlanInput {
     PlanInput {
         nodes: 12,
@@ -26,7 +26,7 @@ fn plan(config: OrderConfig, input: &PlanInput) -> OrderPlan {
     plan_order(&partition_order(&config).unwrap(), input).unwrap()
 }
 
-/// The paper's machine: 10^-7 seconds an edge, 3 GB/s read, 2 GB/s written (Legend 4).
+/// The paper's machine: 10^-7 seconds per edge, reads at 3 GB/s, writes at 2 GB/s (Legend 4).
 fn legend_s(nodes: u64, edges: u64) -> PlanInput {
     PlanInput {
         nodes,
@@ -42,7 +42,7 @@ fn legend_s(nodes: u64, edges: u64) -> PlanInput {
 
 #[test]
 fn an_epoch_in_place_adds_up_by_hand() {
-    // {0,1,2} {0,3,2} {0,3,4}...: four partitions take three states, two swaps.
+    // {0,1,2} {0,3,2} {0,3,4}...: four partitions need three states and two swaps.
     let plan = plan(OrderConfig::new(OrderKind::Optimal, 4, 3), &slow(4));
     assert_eq!(plan.partition_bytes, Bytes(24));
     assert_eq!(plan.memory, Bytes(72));
@@ -51,8 +51,9 @@ fn an_epoch_in_place_adds_up_by_hand() {
     assert_eq!(plan.bytes_between, Bytes(2 * 24));
     assert_eq!(plan.compute_seconds, 16.0);
     assert_eq!(plan.swap_seconds, 96.0);
-    // Four of the first state's buckets do without the evicted partition; of the second's five,
-    // the loaded partition's own and the pair with the one that stays.
+    // Four of the first state's buckets do not need the evicted partition. Of the second state's
+    // five, three do not: the loaded partition's own and its two buckets with the partition that
+    // stays.
     assert_eq!(plan.stall_seconds, (48.0 - 4.0) + (48.0 - 3.0));
     assert_eq!(plan.epoch_seconds, 16.0 + 44.0 + 45.0);
     assert_eq!(plan.ends_seconds, 3.0 * 48.0);
@@ -65,8 +66,8 @@ fn an_epoch_with_a_spare_slot_adds_up_by_hand() {
         OrderConfig { mode: SwapMode::SpareSlot, ..OrderConfig::new(OrderKind::Beta, 4, 4) };
     let plan = plan(config, &slow(4));
     assert_eq!((plan.swaps, plan.memory), (2, Bytes(96)));
-    // What the first swap loads is there still; the other write and read take 48 seconds, of which
-    // 5 are computed.
+    // The partition that the first swap loads is still in memory. The other write and read take 48
+    // seconds, of which training hides 5.
     assert_eq!(plan.stall_seconds, 48.0 - 5.0);
     assert_eq!((plan.bytes_between, plan.bytes_read), (Bytes(24), Bytes(5 * 24)));
 }
@@ -156,7 +157,7 @@ fn what_partitions_have_besides_is_moved_and_has_to_be_hidden_as_well() {
     assert_eq!(twice.bytes_read.0, 2 * none.bytes_read.0);
     assert_eq!(twice.memory.0, 2 * none.memory.0);
     assert_eq!(twice.swap_seconds, 2.0 * none.swap_seconds);
-    // A swap takes twice as long, so that twice the edges have to be trained meanwhile.
+    // A swap takes twice as long, so twice as many edges have to be trained meanwhile.
     let least = |plan: &OrderPlan| plan.hiding.least_density.unwrap();
     assert!((least(&twice) / least(&none) - 2.0).abs() < 1e-9);
 }

@@ -1,5 +1,5 @@
-//! Epochs of several walks: every triple once, names that waste nothing, plans that say what moves,
-//! and the bits of everything in memory.
+//! Epochs of several walks: every triple is trained once, renaming moves nothing extra, plans
+//! predict the moved bytes, and the result has the same bits as with everything in memory.
 
 mod common;
 
@@ -15,7 +15,7 @@ use outercore_embed::{
 use outercore_io::RealDisk;
 use proptest::prelude::*;
 
-/// Each way to mix, alone and together.
+/// Each way to mix, separately and combined.
 fn ways() -> Vec<WalkConfig> {
     let none = WalkConfig { seed: 5, ..WalkConfig::default() };
     vec![
@@ -55,8 +55,8 @@ fn sorted(mut some: Vec<usize>) -> Vec<usize> {
     some
 }
 
-/// Whether a walk brings into memory, group by group, what its states say is there, and allows
-/// every bucket for the first time once.
+/// Checks that a walk loads, group by group, exactly the partitions of its states, and that every
+/// bucket appears once, in the first state that allows it.
 fn follow_walk(walk: &Walk, order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
     let group = config.group as usize;
     prop_assert_eq!(walk.states.len(), order.states.len());
@@ -80,14 +80,14 @@ fn follow_walk(walk: &Walk, order: &Order, config: WalkConfig) -> Result<(), Tes
     Ok(())
 }
 
-/// Follows two epochs of walks and compares what they promise.
+/// Follows two epochs of walks and checks their promises.
 fn follow(order: &Order, config: WalkConfig) -> Result<(), TestCaseError> {
     let mut walks = Walks::new(order.clone(), config).unwrap();
     let sweeps = u64::from(config.sweeps);
     let mut before: Option<Walk> = None;
     for walk in 0..2 * sweeps {
         let this = walks.walk(walk).clone();
-        // In any order that a run may be opened in.
+        // Walks may be requested in any order, as a reopened run does.
         let mut others = Walks::new(order.clone(), config).unwrap();
         prop_assert_eq!(others.walk(walk), &this);
         follow_walk(&this, order, config)?;
@@ -215,7 +215,7 @@ fn what_is_trained_elsewhere_may_come_back_when_it_leaves() {
             let mut buckets = table.buckets(directory.path());
             let mut relation = common::relation_of(&executor);
             for epoch in 0..2 {
-                // What is trained, of partitions whose slots hold nothing that counts meanwhile.
+                // Copies that are trained instead of the slots, whose content must not matter.
                 let mut elsewhere: HashMap<usize, (Vec<f32>, Vec<f32>)> = HashMap::new();
                 while let Some(step) = executor.advance().unwrap() {
                     for (partition, rows, state) in executor.partitions_mut() {
@@ -255,7 +255,7 @@ fn a_run_of_several_walks_goes_on_exactly_from_any_state() {
             table.create(Arc::new(RealDisk), directory.path()).unwrap();
             let mut buckets = table.buckets(directory.path());
             let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
-            // After every fifth state that ends, what no commit knows of is dropped.
+            // After every fifth ended state, all uncommitted work is dropped.
             while executor.position().epoch < 2 {
                 let mut relation = common::relation_of(&executor);
                 let mut states = 0;
@@ -301,7 +301,7 @@ fn bytes_and_triples_that_walks_move_are_those_of_the_plan() {
         for walks in [vec![WalkConfig::default()], ways()].concat() {
             let slots = if mode == SwapMode::InPlace { 3 } else { 4 };
             let order = OrderConfig { mode, ..OrderConfig::new(OrderKind::Optimal, 8, slots) };
-            // Partitions of whole pages, and with rows added to become so.
+            // Partitions of whole pages, and partitions with padding rows.
             let nodes = 8 * 512 * u64::from(walks.group);
             moves_what_is_planned(&Table::shaped(&order, walks, nodes, 6, 2, 1), None);
             let table = Table::shaped(&order, walks, nodes - 1_500, 6, 2, 1);
@@ -316,7 +316,7 @@ fn moves_what_is_planned(table: &Table, partition_bytes: Option<u64>) {
     let walks = table.walks;
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let buckets = table.buckets(directory.path());
-    // Of groups no bucket is known beforehand.
+    // With groups, the counts of buckets are not known in advance.
     let edges = if walks.group == 1 { buckets.counts().edges() } else { BucketEdges::Even(400) };
     let plan = plan_of(table, edges, partition_bytes);
     assert_eq!(plan.partition_bytes.0, u64::from(walks.group) * table.layout.partition_bytes().0);
@@ -333,8 +333,8 @@ fn moves_what_is_planned(table: &Table, partition_bytes: Option<u64>) {
         let read = after.bytes_read - before.bytes_read;
         let written = after.bytes_written - before.bytes_written;
         let between = plan.bytes_between.0;
-        // With a spare slot what leaves last is written by the first swap of the epoch after
-        // next; the first epoch of all loads all that it finds.
+        // With a spare slot, the partition that leaves last is written by the first swap of the
+        // epoch after the next. The very first epoch loads every partition that it needs.
         assert_eq!(read, if epoch == 0 { plan.bytes_read.0 } else { between }, "{plan:?}");
         assert_eq!(written, between, "{epoch} {plan:?}");
         assert_eq!(steps, (epoch + 1) * plan.states as u64);
@@ -435,7 +435,7 @@ fn every_step_is_known_ahead_and_so_are_its_triples() {
             let mut pools = PoolReader::new(table.buckets(directory.path())).unwrap();
             let (mut expected, mut steps) = (TriplePool::default(), 0);
             for _ in 0..3 {
-                // What comes first is known before it is asked for, too.
+                // The upcoming visits must be known in advance.
                 let mut upcoming: Option<Vec<Visit>> = executor.upcoming().map(<[_]>::to_vec);
                 while let Some(step) = executor.advance().unwrap() {
                     let visits: Vec<Visit> =
@@ -444,7 +444,7 @@ fn every_step_is_known_ahead_and_so_are_its_triples() {
                     buckets.read(&step, slot_rows, &mut expected).unwrap();
                     assert_eq!(*pools.read(&step, slot_rows).unwrap(), expected);
                     steps += 1;
-                    // Opened again in the midst of an epoch, and moved on by a commit.
+                    // Reopened within an epoch, and moved on by a commit.
                     if step.ends_state && steps % 3 == 0 {
                         executor.commit(&1.0f32.to_le_bytes()).unwrap();
                     }
@@ -500,7 +500,7 @@ fn groups_change_from_walk_to_walk() {
     let order = partition_order(&OrderConfig::new(OrderKind::Optimal, 8, 3)).unwrap();
     let config = WalkConfig { rename: true, group: 4, seed: 3, ..WalkConfig::default() };
     let mut walks = Walks::new(order, config).unwrap();
-    // How many pairs of partitions that are in one group still are in a later walk?
+    // Count the pairs of partitions that are in the same group in two walks.
     let pairs = |walk: &Walk| -> HashSet<(usize, usize)> {
         let groups = walk.states.iter().flat_map(|state| state.resident.chunks(4));
         let pairs = groups.flat_map(|group| group.iter().map(move |&one| (group, one)));
@@ -510,7 +510,7 @@ fn groups_change_from_walk_to_walk() {
     assert_eq!(first.len(), 8 * 16);
     let second = pairs(&walks.walk(1).clone());
     let kept = second.intersection(&first).filter(|(one, other)| one != other).count();
-    // Three groups of twelve pairs stay in memory; of the others few meet again.
+    // Three groups of twelve pairs stay in memory; few pairs of the other groups meet again.
     assert!((36..60).contains(&kept), "{kept}");
     let tenth = pairs(&walks.walk(10).clone());
     let kept = tenth.intersection(&first).filter(|(one, other)| one != other).count();

@@ -1,4 +1,4 @@
-//! What the two ends tell each other over the control connection: offers and grants.
+//! Offers and grants, which the two ends exchange over the control connection.
 //!
 //! | offer | bytes | grant | bytes |
 //! |---|---|---|---|
@@ -7,21 +7,21 @@
 //! | ticket | 16 | key, little endian | 8 |
 //! | provider's name, ASCII | 1 to 64 | length, little endian | 8 |
 //!
-//! A client sends its ticket as the private data of its connection request; a provider may add
-//! zeros. The address is 0 where the provider counts from the start of a region.
+//! A client sends its ticket as the private data of its connection request; a provider may pad it
+//! with zeros. The address is 0 if the provider counts offsets from the start of a region.
 
 use outercore_core::{Error, ErrorKind, Result};
 
 /// Bytes of a ticket.
 pub(crate) const TICKET: usize = 16;
 
-/// Shown once by a client, to be let in.
+/// Proof of an invitation, used once by a client to connect.
 pub(crate) type Ticket = [u8; TICKET];
 
-/// Version of both; another one is refused.
+/// Version of both formats; other versions are refused.
 const VERSION: u8 = 1;
 
-/// An invitation for one queue: where to connect, over what, and with which ticket.
+/// An invitation for one queue: the port, the provider and the ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub port: u16,
@@ -39,13 +39,13 @@ impl Offer {
     }
 
     /// # Errors
-    /// `Version`: another version's. `Corrupt`: no offer at all.
+    /// `Version`: another version. `Corrupt`: not an offer.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let rest = body(bytes)?;
         let (port, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
         let (ticket, provider) = rest.split_first_chunk().ok_or_else(malformed)?;
         let provider = std::str::from_utf8(provider).map_err(|_| malformed())?;
-        // A provider's name goes to libfabric, which takes a list of patterns in its place.
+        // A provider's name is passed to libfabric, which would also accept a list of patterns.
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.;".contains(c);
         if provider.is_empty() || provider.len() > 64 || !provider.chars().all(plain) {
             return Err(malformed());
@@ -54,7 +54,7 @@ impl Offer {
     }
 }
 
-/// Where a region lies in the server's memory, and the key that opens it.
+/// The address of a region in the server's memory, and the key for access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub address: u64,
@@ -72,7 +72,7 @@ impl Grant {
     }
 
     /// # Errors
-    /// `Version`: another version's. `Corrupt`: no grant at all.
+    /// `Version`: another version. `Corrupt`: not a grant.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let rest: &[u8; 24] = body(bytes)?.try_into().map_err(|_| malformed())?;
         let number = |at: usize| {

@@ -1,4 +1,4 @@
-//! The client's end: opens queues, and remembers what it was granted.
+//! The client's end: opens queues and caches grants.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) struct FabricClient {
     server: String,
     timeout: Duration,
     grants: Arc<Grants>,
-    /// Opened with the first queue, shared by all.
+    /// Opened with the first queue; shared by all queues.
     near: Mutex<Option<Arc<Near>>>,
 }
 

@@ -1,13 +1,13 @@
-//! What is used of libfabric's C interface, written down by hand (`rdma/fabric.h` and its siblings,
-//! version 1.17).
+//! The part of libfabric's C interface that this crate uses, declared by hand (`rdma/fabric.h` and
+//! its siblings, version 1.17).
 //!
-//! Structures that the library allocates stop after the last field that is used: later versions
-//! append only. Structures that the library fills and we allocate are whole, with room to spare. A
-//! test below compares the offsets with those that a C compiler gives for the headers.
+//! Structures that the library allocates end here after the last used field, because later versions
+//! only append fields. Structures that the library fills and we allocate are complete, with spare
+//! room. A test below compares the offsets with those of a C compiler.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// Not used; keeps the place of a function in its table.
+/// An unused function; reserves its place in a table.
 pub(crate) type Unused = *const c_void;
 
 /// `FI_VERSION(1, 17)`: the interface that this file describes.
@@ -22,14 +22,14 @@ pub(crate) const FI_RECV: u64 = 1 << 10;
 pub(crate) const FI_TRANSMIT: u64 = 1 << 11;
 pub(crate) const FI_REMOTE_READ: u64 = 1 << 12;
 pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
-/// For `fi_getinfo`: the address is our own.
+/// For `fi_getinfo`: the address belongs to this machine.
 pub(crate) const FI_SOURCE: u64 = 1 << 57;
-/// Mode: whoever sends data beside a write needs a posted receive. We never send any.
+/// Mode: writes with data need a posted receive at the other end. We never send such data.
 pub(crate) const FI_RX_CQ_DATA: u64 = 1 << 56;
-/// A read comes after the writes before it.
+/// Ordering: a read is executed after earlier writes.
 pub(crate) const FI_ORDER_RAW: u64 = 1 << 1;
 
-// What a provider may ask of whoever registers memory.
+// Requirements of a provider for the registration of memory.
 pub(crate) const FI_MR_LOCAL: c_int = 1 << 2;
 pub(crate) const FI_MR_VIRT_ADDR: c_int = 1 << 4;
 pub(crate) const FI_MR_ALLOCATED: c_int = 1 << 5;
@@ -49,7 +49,7 @@ pub(crate) const FI_CONNREQ: u32 = 1;
 pub(crate) const FI_CONNECTED: u32 = 2;
 pub(crate) const FI_SHUTDOWN: u32 = 3;
 
-/// An error is at the head of a queue; the other errors that are looked at are the system's.
+/// An error is at the head of a queue. The other checked errors are the system's.
 pub(crate) const FI_EAVAIL: isize = 259;
 
 #[repr(C)]
@@ -117,8 +117,8 @@ pub(crate) struct InfoRaw {
     pub fabric_attr: *mut FabricAttr,
 }
 
-/// The head of every object of the library. Tables of functions live as long as their object; the
-/// references to them are read through a borrow of the object and used at once.
+/// The head of every object of the library. Function tables live as long as their object;
+/// references to them are taken through a borrow of the object and used at once.
 #[repr(C)]
 pub(crate) struct Fid {
     pub class: usize,
@@ -189,7 +189,8 @@ pub(crate) struct EqCmEntry {
     pub data: [u8; CM_DATA_ROOM],
 }
 
-/// Providers give the data of a request in full, or padded; none has more than 256 bytes.
+/// Room for the data of a connection request. Providers deliver it complete or padded, and none has
+/// more than 256 bytes.
 pub(crate) const CM_DATA_ROOM: usize = 512;
 
 #[repr(C)]
@@ -201,7 +202,7 @@ pub(crate) struct EqErrEntry {
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// Fields of later versions.
+    /// Room for fields of later versions.
     pub spare: [u64; 8],
 }
 
@@ -283,7 +284,7 @@ pub(crate) struct CqErrEntry {
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// Fields of later versions.
+    /// Room for fields of later versions.
     pub spare: [u64; 8],
 }
 
@@ -300,7 +301,7 @@ pub(crate) struct EpFid {
     pub ops: Unused,
     pub cm: &'static CmOps,
     pub msg: Unused,
-    /// Absent where a provider has no one-sided operations; those we take have them.
+    /// `None` if a provider has no one-sided operations; the selected providers have them.
     pub rma: Option<&'static RmaOps>,
 }
 
@@ -317,7 +318,7 @@ pub(crate) struct CmOps {
     pub shutdown: unsafe extern "C" fn(*mut EpFid, u64) -> c_int,
 }
 
-/// `fi_read`; `fi_write` differs in `const` alone.
+/// `fi_read`; `fi_write` differs only in `const`.
 pub(crate) type Rma = unsafe extern "C" fn(
     *mut EpFid,
     *mut c_void,
@@ -359,7 +360,8 @@ mod tests {
 
     use super::*;
 
-    /// The right side was printed by a C program with `offsetof` (libfabric 1.17, x86-64 Linux).
+    /// The right-hand sides were printed by a C program with `offsetof` (libfabric 1.17, x86-64
+    /// Linux).
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn fields_lie_where_the_c_headers_have_them() {

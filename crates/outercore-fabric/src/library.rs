@@ -1,4 +1,4 @@
-//! The library itself: found at run time, never linked.
+//! The library, loaded at run time and never linked.
 
 use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -12,20 +12,21 @@ use outercore_core::{Error, ErrorKind, Result};
 use crate::ffi;
 use crate::signals::keep_handlers;
 
-/// The name under which every distribution installs it; the number is that of its binary interface.
+/// The file name in every distribution; the number is the version of the binary interface.
 const FILE: &str = "libfabric.so.1";
 
 const INSTALL: &str = "install libfabric 1.17 or later (Debian, Ubuntu: libfabric1; Fedora: \
                        libfabric), or use tcp://HOST:PORT";
 
-/// libfabric's five exported functions; everything else is reached through its objects.
+/// libfabric's five exported functions. All other functions are reached through its objects.
 pub(crate) struct Library {
     getinfo: ffi::GetInfo,
     freeinfo: ffi::FreeInfo,
     dupinfo: ffi::DupInfo,
     open_fabric: ffi::OpenFabric,
     strerror: ffi::StrError,
-    /// Never unloaded: providers keep threads of their own and hooks at the end of the process.
+    /// Never unloaded: providers have threads and exit hooks that need the code until the process
+    /// ends.
     _code: ManuallyDrop<libloading::Library>,
 }
 
@@ -33,14 +34,14 @@ impl Library {
     /// Loads the library.
     ///
     /// # Errors
-    /// `Unsupported`: it is not installed, or too old; with what to install.
+    /// `Unsupported`: it is missing or too old, with the packages to install.
     pub(crate) fn load() -> Result<Arc<Self>> {
         Self::load_file(FILE)
     }
 
     fn load_file(file: &str) -> Result<Arc<Self>> {
-        // SAFETY: the initialisers of libfabric register its providers; what those of the libraries
-        // behind it do to signals is undone.
+        // SAFETY: the initialisers of libfabric register its providers; changes to signals by the
+        // libraries behind it are undone.
         let code = keep_handlers(|| unsafe { libloading::Library::new(file) });
         let code = code.map_err(|error| {
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
@@ -78,7 +79,7 @@ impl Library {
         }))
     }
 
-    /// A result of the library as ours: negative numbers are errors while doing `what`.
+    /// Converts a result of the library: negative numbers are errors while doing `what`.
     pub(crate) fn check(&self, result: impl Into<i64>, what: &str) -> Result<()> {
         match result.into() {
             0.. => Ok(()),
@@ -86,7 +87,7 @@ impl Library {
         }
     }
 
-    /// The error of a number of the library.
+    /// The error for an error number of the library.
     pub(crate) fn error(&self, number: c_int, what: &str) -> Error {
         let error = Error::new(ErrorKind::Io, format!("{what}: {}", self.describe(number)));
         match number {
@@ -97,7 +98,7 @@ impl Library {
         }
     }
 
-    /// The library's words for an error number.
+    /// The library's text for an error number.
     pub(crate) fn describe(&self, number: c_int) -> String {
         // SAFETY: any number is allowed.
         let text = unsafe { (self.strerror)(number) };
@@ -110,10 +111,11 @@ impl Library {
     }
 
     /// The best way to reach `host`, or to be reached there: connected endpoints with one-sided
-    /// operations, safe to use from several threads, of `provider` where one is named.
+    /// operations, safe for several threads, of `provider` if one is given.
     ///
     /// # Errors
-    /// `Unsupported`: no such provider here. `Io`: the host is unknown, or cannot be reached.
+    /// `Unsupported`: no such provider on this machine. `Io`: the host is unknown or cannot be
+    /// reached.
     pub(crate) fn info(
         self: &Arc<Self>,
         host: &str,
@@ -167,7 +169,7 @@ impl Library {
         Ok(hints)
     }
 
-    /// Opens the fabric that `info` names.
+    /// Opens the fabric of `info`.
     pub(crate) fn open_fabric(&self, info: &Info) -> Result<NonNull<ffi::FabricFid>> {
         let mut fabric = ptr::null_mut();
         let attributes = info.raw().fabric_attr;
@@ -185,7 +187,7 @@ impl fmt::Debug for Library {
 }
 
 /// # Safety
-/// The symbol has the type `T`, a pointer to a function.
+/// The symbol must have the type `T`, a function pointer.
 unsafe fn symbol<T: Copy>(code: &libloading::Library, name: &str) -> Result<T> {
     // SAFETY: the caller knows the type.
     let found = unsafe { code.get::<T>(name) };
@@ -200,38 +202,39 @@ fn c_string(text: &str) -> Result<CString> {
         .map_err(|_| Error::invalid(format!("`{}` has a zero byte", text.escape_debug())))
 }
 
-/// Which end asks.
+/// The end that makes the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Server,
     Client,
 }
 
-/// What libfabric found, best first, freed when dropped.
+/// Results of libfabric, best first; freed when dropped.
 ///
-/// Whatever is opened from it holds it: some providers keep its pointers instead of a copy.
+/// All objects opened from it keep it alive, because some providers keep its pointers instead of a
+/// copy.
 pub(crate) struct Info {
     first: NonNull<ffi::InfoRaw>,
     library: Arc<Library>,
 }
 
-// SAFETY: plain memory that nobody else holds.
+// SAFETY: plain memory that is not shared with anything else.
 unsafe impl Send for Info {}
 // SAFETY: shared references only read it.
 unsafe impl Sync for Info {}
 
 impl Info {
-    /// Takes over an `fi_info` that came with an event.
+    /// Takes ownership of an `fi_info` from an event.
     ///
     /// # Safety
-    /// `raw` is null, or a whole `fi_info` of this library that nobody else frees.
+    /// `raw` is null, or a whole `fi_info` of this library that no other code frees.
     pub(crate) unsafe fn adopt(library: &Arc<Library>, raw: *mut ffi::InfoRaw) -> Option<Self> {
         Some(Self { first: NonNull::new(raw)?, library: Arc::clone(library) })
     }
 
-    /// The first and best.
+    /// The first and best result.
     pub(crate) fn raw(&self) -> &ffi::InfoRaw {
-        // SAFETY: the library made it whole, and it is freed by `drop` alone.
+        // SAFETY: the library created it completely, and only `drop` frees it.
         unsafe { self.first.as_ref() }
     }
 
@@ -252,21 +255,21 @@ impl Info {
         name.to_string_lossy().into_owned()
     }
 
-    /// What the provider asks of whoever registers memory, and the bytes of a key.
+    /// The provider's requirements for registering memory, and the bytes of a key.
     pub(crate) fn registration(&self) -> (c_int, usize) {
         // SAFETY: part of `self`, or null.
         let domain = unsafe { self.raw().domain_attr.as_ref() };
         domain.map_or((0, 8), |domain| (domain.mr_mode, domain.mr_key_size))
     }
 
-    /// Operations that an endpoint takes before it is full.
+    /// Most operations that an endpoint accepts at once.
     pub(crate) fn queue_size(&self) -> usize {
         // SAFETY: part of `self`, or null.
         let transmit = unsafe { self.raw().tx_attr.as_ref() };
         transmit.map_or(1, |transmit| transmit.size.max(1))
     }
 
-    /// Longest operation.
+    /// Longest operation in bytes.
     pub(crate) fn longest(&self) -> usize {
         // SAFETY: part of `self`, or null.
         let endpoint = unsafe { self.raw().ep_attr.as_ref() };
@@ -287,13 +290,13 @@ impl fmt::Debug for Info {
     }
 }
 
-/// An `fi_info` that says what is wanted.
+/// An `fi_info` with the requirements.
 struct Hints(Info);
 
 impl Hints {
     fn fill(&mut self, provider: Option<&str>) -> Result<()> {
         let missing = || Error::internal("fi_allocinfo left out a part");
-        // SAFETY: whole, and ours alone.
+        // SAFETY: complete, and only we hold it.
         let info = unsafe { self.0.first.as_mut() };
         info.caps = ffi::FI_MSG | ffi::FI_RMA;
         info.mode = ffi::FI_RX_CQ_DATA;

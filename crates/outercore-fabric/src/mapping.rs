@@ -1,4 +1,4 @@
-//! The server's view of a region: its memfd, mapped for a provider to read from and write to.
+//! The server's view of a region: its memfd, mapped for a provider to read and write.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -9,20 +9,20 @@ use rustix::fs::{SealFlags, fcntl_get_seals};
 
 use crate::wake::system;
 
-/// Shared memory at an address that stays taken until the mapping is dropped.
+/// Shared memory at an address that stays reserved until the mapping is dropped.
 ///
-/// A provider may still be moving bytes of a region that was withdrawn. So [`Mapping::bury`] gives
-/// the region's memory back but keeps the address: whatever comes late hits zeros that belong to
-/// nobody, and never another region.
+/// A provider may still move bytes of a region that was withdrawn. So [`Mapping::bury`] releases
+/// the region's memory but keeps the address reserved. Late transfers then reach private zeros, and
+/// never another region.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// The system has refused to replace it: what lies at its address nobody knows.
+    /// The system has refused to replace the mapping, so the content at its address is unknown.
     dead: bool,
 }
 
-// SAFETY: plain memory that our own code never looks at; only providers do.
+// SAFETY: plain memory that our own code never accesses; only providers do.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
@@ -31,9 +31,9 @@ impl Mapping {
     /// Maps the first `len` bytes of `memory`.
     ///
     /// # Errors
-    /// `Invalid`: the memory can shrink, or has fewer bytes. `Io`: it cannot be mapped.
+    /// `Invalid`: the memory can shrink, or is too short. `Io`: it cannot be mapped.
     pub(crate) fn new(memory: BorrowedFd<'_>, len: Bytes, access: Access) -> Result<Self> {
-        // A mapping beyond the end of its file would end the server with SIGBUS.
+        // Access beyond the end of a file would end the server with SIGBUS.
         let seals = fcntl_get_seals(memory).map_err(system).context("seals of a region")?;
         let size = rustix::fs::fstat(memory).map_err(system).context("size of a region")?.st_size;
         if !seals.contains(SealFlags::SHRINK) || u64::try_from(size).unwrap_or(0) < len.0 {
@@ -64,14 +64,14 @@ impl Mapping {
         self.len
     }
 
-    /// Gives the memory back and keeps the address.
+    /// Releases the memory and keeps the address reserved.
     ///
     /// # Errors
-    /// `Io`: the system refuses. The address may be another's by now, or still the region's: it is
-    /// never touched again, nor unmapped.
+    /// `Io`: the system refuses. The address may now belong to another mapping, or still to the
+    /// region. So it is never accessed again, nor unmapped.
     pub(crate) fn bury(&mut self) -> Result<()> {
-        // SAFETY: replaces exactly our own mapping, in one step, by private memory that costs
-        // nothing until it is written to.
+        // SAFETY: atomically replaces exactly our own mapping by private memory, which takes no
+        // space until it is written to.
         let start = unsafe {
             libc::mmap(
                 self.start.as_ptr().cast(),
@@ -103,7 +103,7 @@ impl Drop for Mapping {
         if self.dead {
             return;
         }
-        // SAFETY: our own mapping; its owner has closed whatever could still reach it.
+        // SAFETY: our own mapping; its owner has closed everything that could still access it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,5 @@
-//! What the queues of a connection share: grants, one domain, and the memory registered in it.
+//! State that the queues of a connection share: grants, one domain, and the memory registered in
+//! it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,11 +26,11 @@ impl Grants {
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, HashMap<RegionKey, Grant>> {
-        // Each change is one insertion or removal.
+        // A panic cannot leave it inconsistent: each change is one insertion or removal.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The grant of a region; asks the server where it is not known.
+    /// The grant of a region; requests it from the server if it is unknown.
     pub(crate) fn of(&self, key: RegionKey) -> Result<Grant> {
         if let Some(grant) = self.known().get(&key) {
             return Ok(*grant);
@@ -40,18 +41,18 @@ impl Grants {
     }
 }
 
-/// Our own end of every connection: one domain, and the memory registered in it.
+/// Our end of all connections: one domain, and the memory registered in it.
 pub(crate) struct Near {
     pub(crate) provider: String,
-    /// Arenas that some queue uses.
+    /// Arenas that a queue uses.
     arenas: Mutex<Vec<Weak<RegisteredArena>>>,
-    /// Keys are drawn here where the provider does not; nobody needs to know them.
+    /// Source of keys, if the provider does not choose them. Other code never needs these keys.
     next_key: AtomicU64,
     pub(crate) domain: Arc<Domain>,
     pub(crate) fabric: Arc<Fabric>,
 }
 
-/// An arena that transfers may read and write; alive as long as its registration.
+/// An arena that transfers may read and write. It stays alive as long as its registration.
 pub(crate) struct RegisteredArena {
     registration: Registration,
     arena: Arena,
@@ -80,7 +81,7 @@ impl Near {
         })
     }
 
-    /// The registered arena of a lease; registers it where no queue has used it yet.
+    /// The registered arena of a lease; registers it if no queue has used it yet.
     pub(crate) fn arena_of(&self, lease: &Lease) -> Result<Arc<RegisteredArena>> {
         let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
         arenas.retain(|arena| arena.strong_count() > 0);
@@ -93,8 +94,8 @@ impl Near {
         let len = range.end.addr() - range.start.addr();
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let access = ffi::FI_READ | ffi::FI_WRITE;
-        // SAFETY: `RegisteredArena` keeps the memory mapped until the registration is closed; who
-        // may touch which bytes is decided by the leases.
+        // SAFETY: `RegisteredArena` keeps the memory mapped until the registration is closed; the
+        // leases decide which code may access which bytes.
         let registration =
             unsafe { self.domain.register(range.start.cast_mut(), len, access, key) };
         let registered = Arc::new(RegisteredArena { registration: registration?, arena });

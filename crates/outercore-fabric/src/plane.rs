@@ -1,4 +1,4 @@
-//! The plane that a server or a client is given.
+//! The data plane for servers and clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::client::FabricClient;
 use crate::library::Library;
 use crate::server::FabricListener;
 
-/// Far memory's data over libfabric; the library is loaded when the plane is first used.
+/// Data transfers of far memory over libfabric. The library is loaded when the plane is first used.
 ///
 /// # Example
 /// ```
@@ -28,16 +28,16 @@ pub struct FabricPlane {
 }
 
 impl FabricPlane {
-    /// A plane whose servers listen over `provider` (`verbs`, `tcp`, ...), or over the one that
-    /// libfabric holds for the best. Clients take what their server offers.
+    /// A plane whose servers listen over `provider` (`verbs`, `tcp`, ...), or over the provider
+    /// that libfabric prefers. Clients use the provider that their server offers.
     pub fn new(provider: Option<&str>) -> Self {
         Self { provider: provider.map(str::to_owned) }
     }
 
-    /// Whether this machine has the library.
+    /// Checks that this machine has the library.
     ///
     /// # Errors
-    /// `Unsupported`: it has not, or one that is too old; with what to install.
+    /// `Unsupported`: it is missing or too old, with the packages to install.
     pub fn check(&self) -> Result<()> {
         Library::load().map(drop)
     }

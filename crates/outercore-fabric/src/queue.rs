@@ -1,4 +1,5 @@
-//! A data queue over a connected endpoint: one thread that starts, waits and hands back.
+//! A data queue over a connected endpoint. One thread starts transfers, waits for them and returns
+//! them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,18 +18,18 @@ use crate::near::{Grants, Near, RegisteredArena};
 use crate::objects::{Completion, CompletionQueue, Endpoint, Event, EventQueue, Piece, Posted};
 use crate::wake::{Wake, sleep};
 
-/// Arenas that a queue keeps registered although nothing in flight uses them.
+/// Most arenas that a queue keeps registered without a transfer in flight.
 const IDLE_ARENAS: usize = 4;
 
-/// What a queue is made of, once the connection stands. Dropped in this order.
+/// The parts of a connected queue, dropped in this order.
 pub(crate) struct Connected {
     pub endpoint: Endpoint,
     pub events: Arc<EventQueue>,
     pub done: Arc<CompletionQueue>,
     pub near: Arc<Near>,
-    /// Pieces that the endpoint takes at once.
+    /// Most pieces that the endpoint accepts at once.
     pub in_flight: usize,
-    /// Longest piece that it takes.
+    /// Longest piece that it accepts.
     pub longest: usize,
 }
 
@@ -116,7 +117,7 @@ impl Queue for FabricQueue {
         self.length
     }
 
-    /// What the provider holds beside, nobody says.
+    /// Memory of the provider is not included, because libfabric does not report it.
     fn memory_bytes(&self) -> Bytes {
         let slots = self.length * (size_of::<Option<Move>>() + size_of::<(Way, Transfer)>());
         Bytes(slots as u64)
@@ -128,7 +129,7 @@ impl Drop for FabricQueue {
         self.inbox.state().closed = true;
         self.inbox.wake.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -142,38 +143,38 @@ impl fmt::Debug for FabricQueue {
 
 impl Inbox {
     fn state(&self) -> std::sync::MutexGuard<'_, InboxState> {
-        // Each change is one push, one take or one flag.
+        // A panic cannot leave it inconsistent: each change is one push, one take or one flag.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Start of the buffer of a transfer.
+/// Start of a transfer's buffer.
 struct Place(NonNull<u8>);
 
-// SAFETY: the bytes belong to the lease beside it, which may be sent.
+// SAFETY: the bytes belong to the lease of the same transfer, which is `Send`.
 unsafe impl Send for Place {}
 
-/// A transfer on its way, cut into pieces.
+/// A transfer in progress, split into pieces.
 struct Move {
     way: Way,
     transfer: Transfer,
     place: Place,
     grant: Grant,
     arena: Arc<RegisteredArena>,
-    /// Bytes whose pieces have been started.
+    /// Bytes of started pieces.
     posted: usize,
-    /// Pieces that have not ended.
+    /// Number of pieces in flight.
     flying: usize,
-    /// Whether the read that confirms a write has been started.
+    /// Whether the read that confirms a write was started.
     confirming: bool,
 }
 
 impl Move {
-    /// The next bytes to start, as a range within the transfer.
+    /// The next piece to start, as a range within the transfer.
     ///
-    /// A write may be reported as done once it has left this machine. So the last byte is read back
-    /// when all have been: on one connection a read comes after the writes before it
-    /// (`FI_ORDER_RAW`), and puts into the buffer what is there already.
+    /// A write may be reported as done as soon as it has left this machine. So the last byte is
+    /// read back after all bytes were written. On one connection a read is executed after earlier
+    /// writes (`FI_ORDER_RAW`), and it stores the value that the buffer already holds.
     fn next(&self, piece: usize) -> Option<(Way, usize, usize)> {
         let left = self.transfer.len - self.posted;
         if left > 0 {
@@ -192,23 +193,23 @@ impl Move {
 
 /// The thread of a queue. The endpoint is dropped before the leases that it writes to.
 struct Mover {
-    /// `None` once the queue is dead.
+    /// `None` once the queue has failed.
     link: Option<Endpoint>,
     slots: Vec<Option<Move>>,
-    /// Slots with pieces to start; each has at least one.
+    /// Slots with pieces to start, at least one each.
     unposted: VecDeque<usize>,
-    /// Transfers for which there is no slot yet.
+    /// Transfers that wait for a slot.
     waiting: VecDeque<(Way, Transfer)>,
-    /// Pieces in flight, of all transfers.
+    /// Number of pieces in flight, of all transfers.
     flying: usize,
     /// Longest piece.
     piece: usize,
     in_flight: usize,
-    /// When something last got on.
+    /// Time of the last progress.
     moved: Instant,
     timeout: Duration,
     arenas: Vec<Arc<RegisteredArena>>,
-    /// Why the queue is dead.
+    /// Why the queue has failed, or `None`.
     over: Option<String>,
     events: Arc<EventQueue>,
     done: Arc<CompletionQueue>,
@@ -238,7 +239,7 @@ impl Mover {
         }
     }
 
-    /// Moves on what can be moved on, or sleeps until something can.
+    /// Makes progress if possible, otherwise sleeps.
     fn turn(&mut self, ended: &mut Vec<Completion>) -> Result<()> {
         self.admit();
         if self.link.is_none() {
@@ -262,7 +263,7 @@ impl Mover {
         self.flying == 0 && self.unposted.is_empty()
     }
 
-    /// Gives slots to transfers, the first first.
+    /// Assigns slots to waiting transfers, in order.
     fn admit(&mut self) {
         while let Some((way, transfer)) = self.waiting.pop_front() {
             if let Some(why) = &self.over {
@@ -287,7 +288,7 @@ impl Mover {
         }
     }
 
-    /// Checks a transfer and finds what it needs.
+    /// Checks a transfer and looks up its grant and its registered arena.
     fn prepare(&mut self, transfer: &Transfer) -> Result<(Grant, Arc<RegisteredArena>)> {
         if transfer.len == 0 || transfer.len > transfer.lease.len() {
             return Err(Error::internal(format!(
@@ -335,7 +336,7 @@ impl Mover {
                 context: slot,
             };
             let posted = match way {
-                // SAFETY: the bytes lie in the lease, which stays in its slot until the piece has
+                // SAFETY: the bytes are in the lease, which stays in its slot until the piece has
                 // ended or the endpoint is dropped; the lease's arena is registered.
                 Way::Read => unsafe { link.read(piece) }?,
                 // SAFETY: as above.
@@ -357,11 +358,11 @@ impl Mover {
         Ok(())
     }
 
-    /// Takes note of a piece that has ended, and hands back its transfer if it was the last.
+    /// Records a finished piece, and returns its transfer after the last one.
     fn finish(&mut self, completion: Completion) -> Result<()> {
         let Completion { context, result } = completion;
-        // After a failed piece a connection is of no use: RDMA closes it, and other providers leave
-        // open what becomes of the pieces behind.
+        // After a failed piece the connection is unusable: RDMA closes it, and other providers do
+        // not define the result of later pieces.
         result?;
         let moving = self.slots.get_mut(context).and_then(Option::as_mut).ok_or_else(lost)?;
         moving.flying = moving.flying.checked_sub(1).ok_or_else(lost)?;
@@ -377,7 +378,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Sleeps until something has ended, somebody calls, or the server is overdue.
+    /// Sleeps until a transfer has ended, the thread is woken, or the server is overdue.
     fn sleep(&self) -> Result<()> {
         let mut limit = None;
         if !self.is_idle() {
@@ -394,9 +395,9 @@ impl Mover {
         sleep(&[self.done.descriptor(), self.events.descriptor(), self.inbox.wake.as_fd()], limit)
     }
 
-    /// Ends every transfer with an error and refuses those to come.
+    /// Ends all transfers with an error and refuses later ones.
     fn die(&mut self, why: &str) {
-        // First the endpoint: from then on nobody writes to the leases.
+        // Drop the endpoint first: from then on the provider does not write to the leases.
         self.link = None;
         let why = self.over.get_or_insert_with(|| why.to_owned()).clone();
         for slot in 0..self.slots.len() {

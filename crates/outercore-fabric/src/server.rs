@@ -1,4 +1,4 @@
-//! The server's end: lets clients in, and opens regions to their sessions.
+//! The server's end: accepts clients, and opens regions to their sessions.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -23,19 +23,19 @@ use crate::objects::{
 };
 use crate::wake::{Wake, sleep};
 
-/// An invitation that nobody has taken up by then is void.
+/// Lifetime of an unused invitation.
 const TICKET_LIFE: Duration = Duration::from_secs(30);
 
-/// Regions whose addresses one session keeps taken; see [`Mapping::bury`].
+/// Most regions whose addresses one session keeps reserved; see [`Mapping::bury`].
 const MAX_BURIED: usize = 4096;
 
-/// The same in bytes of address space, of which a process has 128 TiB.
+/// The same limit in bytes of address space, of which a process has 128 TiB.
 const MAX_BURIED_BYTES: usize = 16 << 40;
 
-/// Room for completions on the server's side, where nothing but errors ever completes.
+/// Size of the server's completion queue, which only receives errors.
 const COMPLETIONS: usize = 64;
 
-/// Accepts queues and keeps what the sessions were granted.
+/// Accepts queues and holds the grants of the sessions.
 pub(crate) struct FabricListener {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -43,13 +43,13 @@ pub(crate) struct FabricListener {
 
 struct Shared {
     state: Mutex<State>,
-    /// The thread is to end.
+    /// Whether the thread should end.
     closed: AtomicBool,
     wake: Wake,
     provider: String,
     port: u16,
     host: String,
-    /// Queues of one session, and invitations to such.
+    /// Most queues and invitations of one session.
     most_queues: usize,
     listener: Listener,
     events: Arc<EventQueue>,
@@ -60,9 +60,9 @@ struct Shared {
 struct State {
     invited: HashMap<Ticket, Invitation>,
     sessions: HashMap<u64, Session>,
-    /// Endpoints that other threads have closed, of which events may still be waiting.
+    /// Endpoints that other threads have closed, whose events may still be queued.
     retired: HashSet<EndpointId>,
-    /// Why nobody is let in any more.
+    /// Why no more clients are accepted, or `None`.
     broken: Option<String>,
 }
 
@@ -71,17 +71,17 @@ struct Invitation {
     until: Instant,
 }
 
-/// What one session has. Its regions are registered in a domain of its own, so that no key opens
-/// anything to another session. Fields are dropped in this order.
+/// State of one session. Its regions are registered in a separate domain, so that no key gives
+/// another session access. Fields are dropped in this order.
 struct Session {
     _progress: Progress,
     queues: Vec<Endpoint>,
     granted: HashMap<RegionKey, Granted>,
     buried: Vec<Mapping>,
     done: Arc<CompletionQueue>,
-    /// What the provider asks of whoever registers memory.
+    /// The provider's requirements for registering memory.
     mode: i32,
-    /// Bits of a key that the provider looks at.
+    /// Bits of a key that the provider uses.
     key_mask: u64,
 }
 
@@ -132,7 +132,7 @@ impl Drop for FabricListener {
         self.shared.closed.store(true, Ordering::Release);
         self.shared.wake.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
         let state = std::mem::take(&mut *self.shared.state());
@@ -195,7 +195,7 @@ impl PlaneListener for FabricListener {
         let State { sessions, retired, .. } = &mut *self.shared.state();
         let mut withdrawn = Ok(());
         for session in sessions.values_mut() {
-            // All of them, also after an error.
+            // Withdraw from all sessions, even after an error.
             withdrawn = withdrawn.and(session.withdraw(key, retired));
         }
         withdrawn
@@ -211,14 +211,14 @@ impl PlaneListener for FabricListener {
             state.retired.extend(closing);
             ended
         };
-        // Closed without the lock: others need not wait for it.
+        // Closed without the lock, so that other threads need not wait.
         drop(ended);
     }
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is one insertion or removal.
+        // A panic cannot leave it inconsistent: each change is one insertion or removal.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,17 +233,17 @@ impl Shared {
         }
     }
 
-    /// Handles what has arrived, or sleeps until something does.
+    /// Handles an event, or sleeps until one arrives.
     ///
-    /// Only this thread opens endpoints, and one that it opens may lie where another thread has
-    /// closed one. So an event of an address that is in `retired` is that of the old endpoint; once
-    /// nothing is waiting, nothing old is.
+    /// Only this thread opens endpoints. A new endpoint may get the address of one that another
+    /// thread has closed. So an event with an address in `retired` belongs to the old endpoint.
+    /// Once the event queue is empty, no old events are left.
     fn turn(&self, retired: &mut HashSet<EndpointId>) -> Result<()> {
         self.wake.hear();
         retired.extend(self.state().retired.drain());
         match self.events.read()? {
             Some(Event::Requested(request)) => self.admit(&request),
-            // A client left, or its connection broke: its end is closed too.
+            // A client left, or its connection failed: close this end, too.
             Some(Event::Shutdown(gone) | Event::Failed(gone, _)) => {
                 if !retired.remove(&gone) {
                     self.close(gone);
@@ -258,7 +258,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps until there is an event, or until the listener is dropped.
+    /// Sleeps until an event arrives or the listener is dropped.
     fn rest(&self) -> Result<()> {
         let closed = self.closed.load(Ordering::Acquire);
         if closed || !self.fabric.may_sleep(Some(&self.events), None) {
@@ -267,7 +267,7 @@ impl Shared {
         sleep(&[self.events.descriptor(), self.wake.as_fd()], None)
     }
 
-    /// Lets a client in that shows a valid ticket; turns all others away.
+    /// Accepts a client with a valid ticket; rejects all others.
     fn admit(&self, request: &Request) {
         let mut state = self.state();
         let ticket: Option<&Ticket> = request.data.first_chunk();
@@ -283,14 +283,14 @@ impl Shared {
                 Err(_) => return self.reject(request),
             },
         };
-        // Where it fails the client sees its connection closed.
+        // If this fails, the client sees that its connection is closed.
         if let Ok(queue) = session.accept(request, &self.events) {
             session.queues.push(queue);
         }
     }
 
     fn reject(&self, request: &Request) {
-        // Where even that fails the client's time-out ends its wait.
+        // If even this fails, the client's time-out ends its wait.
         let _ = self.listener.reject(request);
     }
 
@@ -368,19 +368,19 @@ impl Session {
             }
             let key = u64::from_le_bytes(key) & self.key_mask;
             let domain = self.done.domain();
-            // SAFETY: the mapping stays, buried at last, until the session has closed its queues;
+            // SAFETY: the mapping stays, possibly buried, until the session has closed its queues;
             // our own code holds no reference to its bytes.
             let registered =
                 unsafe { domain.register(mapping.start(), mapping.len(), access, key) };
             tries += 1;
-            // A short key may be taken already.
+            // A short key may already be in use.
             if registered.is_ok() || provider_draws || tries == 4 {
                 return registered;
             }
         }
     }
 
-    /// Closes a region to this session; where its memory cannot be given back, closes the queues,
+    /// Closes a region to this session. If its memory cannot be released, also closes the queues,
     /// which are then `retired`.
     fn withdraw(&mut self, key: RegionKey, retired: &mut HashSet<EndpointId>) -> Result<()> {
         let Some(Granted { registration, mut mapping, .. }) = self.granted.remove(&key) else {
@@ -389,7 +389,7 @@ impl Session {
         drop(registration);
         let buried = mapping.bury();
         if buried.is_err() {
-            // Whatever still comes late must not meet the region's memory.
+            // Late transfers must not reach the region's memory.
             retired.extend(self.queues.iter().map(Endpoint::id));
             self.queues.clear();
         }
@@ -398,7 +398,7 @@ impl Session {
     }
 }
 
-/// A thread that keeps a session's transfers going where the network card does not do it alone.
+/// A thread that drives a session's transfers if the network card does not do so itself.
 struct Progress {
     stop: Arc<(AtomicBool, Wake)>,
     thread: Option<JoinHandle<()>>,
@@ -412,7 +412,7 @@ impl Progress {
             let stop = Arc::clone(&stop);
             std::thread::Builder::new()
                 .name("fabric-progress".into())
-                // A broken queue ends the thread; the clients' time-outs tell the rest.
+                // If the queue fails, the thread ends, and the clients notice by their time-outs.
                 .spawn(move || drop(keep_going(&done, &stop.0, &stop.1)))
                 .context("a thread for the fabric")?
         };
@@ -425,7 +425,7 @@ impl Drop for Progress {
         self.stop.0.store(true, Ordering::Release);
         self.stop.1.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }

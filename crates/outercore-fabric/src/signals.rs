@@ -1,16 +1,16 @@
-//! Signal handlers, kept from libraries that install their own behind our back.
+//! Protects signal handlers from libraries that silently install their own.
 
 use std::mem::MaybeUninit;
 
 use libc::c_int;
 
-/// The signals of POSIX; libraries leave the real-time ones alone.
+/// The last POSIX signal; libraries do not change the real-time signals.
 const LAST: c_int = 31;
 
-/// Runs `call`, then gives every signal the handler that it had before.
+/// Runs `call`, then restores the handler of every signal.
 ///
-/// Libraries that libfabric brings along (PSM's) take SIGINT, SIGTERM and others while they are
-/// loaded, and end the process on them: nobody could end a run in good order any more.
+/// Some libraries that libfabric loads (PSM's) install handlers for SIGINT, SIGTERM and others,
+/// which end the process. Then a run could no longer be stopped cleanly.
 pub(crate) fn keep_handlers<T>(call: impl FnOnce() -> T) -> T {
     let before: Vec<_> = (1..=LAST).map(handler).collect();
     let result = call();
@@ -25,10 +25,10 @@ pub(crate) fn keep_handlers<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What a signal does; `None` for those that libc keeps to itself.
+/// The action of a signal; `None` for signals that libc reserves.
 fn handler(signal: c_int) -> Option<libc::sigaction> {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: without a new action it only writes the present one to memory that is ours.
+    // SAFETY: without a new action it only writes the current one to our memory.
     let result = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: it was zeroed, which is an action, and the call has filled it in.
     (result == 0).then(|| unsafe { action.assume_init() })

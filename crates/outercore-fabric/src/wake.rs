@@ -1,4 +1,4 @@
-//! Sleeping on several things at once.
+//! Waits on several file descriptors at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -18,16 +18,16 @@ impl Wake {
         Ok(Self(fd))
     }
 
-    /// Wakes the sleeper, or keeps the next sleep from beginning.
+    /// Wakes the sleeper, or prevents the next sleep.
     pub(crate) fn ring(&self) {
-        // It can only fail where the counter is full, and then the sleeper is awake.
+        // This can only fail if the counter is full, and then the sleeper is awake.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes note of every ring so far.
+    /// Clears all earlier rings.
     pub(crate) fn hear(&self) {
         let mut count = [0; 8];
-        // Nothing to read means that nobody has rung.
+        // An error means that there was no ring.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }
@@ -45,7 +45,7 @@ impl AsFd for Wake {
 pub(crate) fn sleep(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<()> {
     let mut list: Vec<_> =
         fds.iter().map(|&fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-    // A duration that no clock has is as good as none.
+    // A duration beyond the range of the clock counts as no limit.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     match poll(&mut list, limit.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -53,7 +53,7 @@ pub(crate) fn sleep(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<(
     }
 }
 
-/// An error of the system as ours.
+/// Converts an error of the system.
 pub(crate) fn system(error: Errno) -> Error {
     std::io::Error::from(error).into()
 }

@@ -1,4 +1,4 @@
-//! Servers that go, die or stand still: every transfer arrives, with an error where it must.
+//! Servers that disconnect, die or hang: every transfer arrives, if necessary with an error.
 
 mod common;
 
@@ -15,12 +15,12 @@ use outercore_far::{Access, Arrivals, DataPlane, PlaneClient, PlaneControl, Regi
 /// Length of the region that the other process serves.
 const LEN: usize = 8 << 20;
 
-/// Short enough to wait for it in a test, long enough for a busy machine.
+/// Short enough for a test to wait, long enough for a busy machine.
 const SHORT: Duration = Duration::from_secs(2);
 
 const ASKED: &str = "OUTERCORE_FABRIC_TEST_SERVES";
 
-/// The other process: this same program, asked for one line at a time.
+/// The other process: runs this program, which answers one line at a time.
 #[test]
 #[ignore = "runs in a process of its own, started by the tests below"]
 fn serve_for_another_process() {
@@ -39,7 +39,7 @@ fn serve_for_another_process() {
     }
 }
 
-/// A server in a process of its own, killed when dropped.
+/// A server in a separate process, killed when dropped.
 #[derive(Debug)]
 struct Other {
     child: Child,
@@ -77,16 +77,16 @@ impl Other {
 
     fn signal(&self, signal: i32) {
         let id = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: the child has not been waited for, so the number is still its own.
+        // SAFETY: the child was not waited for, so the process id still belongs to it.
         let result = unsafe { libc::kill(id, signal) };
         assert_eq!(result, 0);
     }
 
-    /// Stops every thread of the server; returns once they all stand.
+    /// Stops every thread of the server; returns once all have stopped.
     fn stand_still(&self) {
         self.signal(libc::SIGSTOP);
         let id = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: our own child; the status is not asked for.
+        // SAFETY: our own child; the status is not requested.
         let waited = unsafe { libc::waitpid(id, std::ptr::null_mut(), libc::WUNTRACED) };
         assert_eq!(waited, id);
     }
@@ -119,7 +119,7 @@ impl PlaneControl for Pipe {
 
 const REGION: Region = Region { key: RegionKey(1), len: Bytes(LEN as u64) };
 
-/// Eight reads of 256 KiB and more in flight than the queue takes at once.
+/// Starts sixteen reads of 256 KiB, more than the queue accepts at once.
 fn start_reads(bench: &mut Bench) {
     for tag in 0..16 {
         bench.read_start(tag, REGION, (tag * 256) << 10, 256 << 10);
@@ -199,13 +199,13 @@ fn a_server_that_stands_still_is_given_up_after_the_time_out() {
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("no answer for 2 s"), "{error}");
     }
-    // From then on at once.
+    // Later transfers fail at once.
     let begun = Instant::now();
     bench.read(REGION, 0, 1).unwrap_err();
     assert!(begun.elapsed() < SHORT);
 }
 
-/// Shows an offer that was made before.
+/// Uses an offer that was made earlier.
 #[derive(Debug)]
 struct Prepared(Vec<u8>);
 
@@ -249,7 +249,7 @@ fn a_dropped_queue_hands_its_leases_back_and_writes_to_them_no_more() {
         transferred.lease.fill(0xab);
     }
     other.signal(libc::SIGCONT);
-    // The server has been there again by the time that another queue has read.
+    // After a read through another queue, the server is certainly running again.
     let mut next = Bench::open(&*client, 8, 64 << 10);
     assert!(next.read(REGION, 0, 1 << 20).unwrap() == pattern(LEN, 1)[..1 << 20]);
     for transferred in &back {

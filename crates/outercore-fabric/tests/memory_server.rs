@@ -1,4 +1,4 @@
-//! A memory server at a `fabric://` address, from its client up to the I/O engine.
+//! A memory server at a `fabric://` address, tested from its client up to the I/O engine.
 
 mod common;
 
@@ -17,7 +17,7 @@ use outercore_far::{
 use outercore_io::{Arena, Backend, Engine, EngineConfig, Reader, Tier};
 use outercore_testkit::{MakeReader, reader_conformance};
 
-/// A running server, and where its token is.
+/// A running server and its token file.
 struct Served {
     plane: FabricPlane,
     server: ServerHandle,
@@ -90,12 +90,12 @@ fn regions_of_a_client_that_leaves_are_free_again() {
         memory.far_write_complete(0).unwrap();
         assert_eq!(memory.status().unwrap().used, Bytes::mib(48));
         drop(memory);
-        // The next round only begins well where the server has taken note.
+        // The next round may only begin after the server has noticed the end of this one.
         wait_for(|| served.server.status().used == Bytes(0));
     }
 }
 
-/// Waits for something that has no other sign.
+/// Waits for a condition that gives no other signal.
 fn wait_for(condition: impl Fn() -> bool) {
     for _ in 0..2000 {
         if condition() {
@@ -113,7 +113,7 @@ fn a_client_without_a_plane_is_told_so() {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }
 
-/// What of every file is placed before it is read.
+/// The part of every file that is placed before it is read.
 #[derive(Clone, Copy, Debug)]
 enum Share {
     All,

@@ -1,4 +1,4 @@
-//! What a data queue over libfabric promises, over its `tcp` provider on this machine.
+//! Promises of a data queue over libfabric, tested with its `tcp` provider on this machine.
 
 mod common;
 
@@ -76,7 +76,7 @@ fn a_sealed_region_is_read_by_every_session_and_written_by_none() {
     let error = writing.write(region, 0, &[1; 100]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains("fabric://"), "{error}");
-    // The queue is of no use any more, and says so at once; nobody else is harmed.
+    // The queue has failed and says so at once; other queues are not affected.
     assert_eq!(writing.read(region, 0, 1).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(reading.read(region, 0, 8192).unwrap(), bytes);
     assert_eq!(server.content(region), bytes);
@@ -118,7 +118,7 @@ fn a_region_that_was_freed_is_not_read_any_more() {
     assert_eq!(bench.read(stays, 0, 9000).unwrap(), pattern(9000, 2));
 }
 
-/// A client that shows what was offered or granted to somebody else.
+/// A client that uses an offer or grant of another client.
 #[derive(Debug)]
 struct Thief {
     offer: Vec<u8>,

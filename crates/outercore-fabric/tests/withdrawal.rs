@@ -1,4 +1,4 @@
-//! A region whose memory the system does not let go of.
+//! A region whose memory the system does not release.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Bench, Server, client, pattern, plane};
 use outercore_core::{ErrorKind, Result};
 use outercore_far::Access;
 
-/// From now on the system refuses this thread, and no other, to replace a mapping.
+/// From now on, the system refuses to replace a mapping, only in this thread.
 fn refuse_to_replace_mappings() {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let jump = |test: u32, k: u32, jf: u8| libc::sock_filter {
@@ -16,7 +16,7 @@ fn refuse_to_replace_mappings() {
         k,
     };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    // Of `seccomp_data`: the number of the call, and the lower half of its fourth argument.
+    // Offsets in `seccomp_data`: the number of the call, and the lower half of its fourth argument.
     let (number, flags) = (0, 16 + 3 * 8);
     let mut filter = [
         statement(load, number),
@@ -56,9 +56,9 @@ fn a_region_that_cannot_be_given_back_closes_the_queues_of_its_session() {
 
     let error = withdrawn.unwrap_err();
     assert!(error.to_string().contains("giving a region back"), "{error}");
-    // Not even a region that is there is read over that queue.
+    // That queue cannot even read an existing region.
     assert_eq!(reading.read(elsewhere, 0, 9).unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(reading_elsewhere.read(elsewhere, 0, 9).unwrap(), pattern(9, 2));
-    // Given up once, it is not tried again.
+    // Withdrawn once, the region is not tried again.
     server.listener.withdraw(region.key).unwrap();
 }

@@ -1,7 +1,7 @@
-//! Who may use a memory server: both ends prove that they hold the same token.
+//! Authentication: client and memory server prove to each other that they hold the same token.
 //!
-//! The token itself never travels. Each end sends a nonce of 32 bytes and an HMAC-SHA256 over its
-//! part, the version, the purpose of the connection and both nonces. Data is not encrypted.
+//! The token itself is never sent. Each end sends a nonce of 32 bytes and an HMAC-SHA256 over its
+//! role, the version, the purpose of the connection and both nonces. Data is not encrypted.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -23,7 +23,7 @@ pub const LEAST_TOKEN: usize = 16;
 /// Longest token file.
 const LONGEST_TOKEN: u64 = 4096;
 
-/// Environment variable with the token where no file is given.
+/// Environment variable with the token if no file is given.
 pub const TOKEN_VARIABLE: &str = "OUTERCORE_FAR_TOKEN";
 
 /// The secret that a memory server and its clients share.
@@ -39,7 +39,7 @@ pub const TOKEN_VARIABLE: &str = "OUTERCORE_FAR_TOKEN";
 pub struct Token(Vec<u8>);
 
 impl Token {
-    /// A token of at least 16 bytes; white space at its end does not belong to it.
+    /// A token of at least 16 bytes; white space at its end is removed.
     ///
     /// # Errors
     /// `Invalid`: it is shorter.
@@ -55,11 +55,11 @@ impl Token {
         Ok(Self(bytes.to_vec()))
     }
 
-    /// The token in a file that its owner alone can read.
+    /// Reads the token from a file that only its owner can read.
     ///
     /// # Errors
-    /// `NotFound`: no such file. `Invalid`: others can read or change it, it holds no token, or it is
-    /// a pipe.
+    /// `NotFound`: no such file. `Invalid`: others can read or change it, it holds no token, or it
+    /// is a pipe.
     pub fn from_file(path: &Path) -> Result<Self> {
         let read = || {
             let file = open_regular_file(path)?;
@@ -88,10 +88,10 @@ impl Token {
         })
     }
 
-    /// The token that options name: of the file, or else of the environment variable.
+    /// Reads the token that the options name: from the file, or else from the environment variable.
     ///
     /// # Errors
-    /// `Invalid`: there is neither, or it is not good. `NotFound`: no such file.
+    /// `Invalid`: neither is set, or the token is invalid. `NotFound`: no such file.
     pub fn of(options: &FarOptions) -> Result<Self> {
         if let Some(path) = &options.token_file {
             return Self::from_file(path);
@@ -107,10 +107,10 @@ impl Token {
         }
     }
 
-    /// Draws a token and writes it to a new file that only its owner can read.
+    /// Creates a random token and writes it to a new file that only its owner can read.
     ///
     /// # Errors
-    /// `Invalid`: there is such a file. `Io`: it cannot be written.
+    /// `Invalid`: the file exists. `Io`: it cannot be written.
     pub fn create_file(path: &Path) -> Result<Self> {
         let mut drawn = [0; 32];
         random(&mut drawn)?;
@@ -149,7 +149,7 @@ impl Token {
         mac
     }
 
-    /// What `prover` shows for one connection.
+    /// The proof of `prover` for one connection.
     pub(crate) fn prove(
         &self,
         prover: Prover,
@@ -159,7 +159,7 @@ impl Token {
         self.mac(prover, hello, server_nonce).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is what `prover` shows, compared in constant time.
+    /// Whether `proof` is the proof of `prover`, compared in constant time.
     pub(crate) fn proves(
         &self,
         prover: Prover,
@@ -177,24 +177,24 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Whose proof it is; a proof of one end is none of the other.
+/// The end that proves itself. A proof of one end is not valid for the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prover {
     Client,
     Server,
 }
 
-/// Fills `bytes` with what nobody can guess.
+/// Fills `bytes` with unpredictable random bytes.
 ///
 /// # Errors
-/// `Io`: the operating system has none.
+/// `Io`: the operating system cannot provide them.
 pub fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| {
         Error::new(ErrorKind::Io, format!("random bytes of the operating system: {error}"))
     })
 }
 
-/// A number that nobody can guess; never 0.
+/// An unpredictable number; never 0.
 pub(crate) fn random_number() -> Result<u64> {
     let mut bytes = [0; 8];
     loop {

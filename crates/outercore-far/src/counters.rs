@@ -1,34 +1,34 @@
-//! What reading through far memory cost.
+//! Counters of reads through far memory.
 
 use outercore_core::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What a [`FarTier`](crate::FarTier) has served, and what it has left to the disk.
+/// Reads that a [`FarTier`](crate::FarTier) has served from far memory and from the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FarCounters {
-    /// Reads that far memory answered.
+    /// Reads from far memory.
     pub far_requests: u64,
-    /// Bytes of them.
+    /// Bytes of these reads.
     pub far_bytes: u64,
-    /// Reads through the tier that the disk answered, those that failed over included.
+    /// Reads of the tier from the disk, including reads that failed over.
     pub disk_requests: u64,
-    /// Bytes of them.
+    /// Bytes of these reads.
     pub disk_bytes: u64,
-    /// Reads that far memory was asked for and the disk answered.
+    /// Reads that were sent to far memory and then served by the disk.
     pub failed_over: u64,
-    /// Bytes that were copied to the server for this tier.
+    /// Bytes that this tier has copied to the server.
     pub placed_bytes: u64,
     /// Bytes that were found on the server under their content name.
     pub found_bytes: u64,
-    /// Most memory that receive buffers and the entries of queues have taken at once.
+    /// Peak memory of receive buffers and queue entries.
     pub queue_bytes: Bytes,
-    /// Why the server was given up, where it was.
+    /// Why the server counts as gone; `None` while it is alive.
     pub lost: Option<String>,
 }
 
 impl FarCounters {
-    /// What has been counted since `before`; memory and the loss of the server stand as they are.
+    /// Counts since `before`. `queue_bytes` and `lost` are taken from `self`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {

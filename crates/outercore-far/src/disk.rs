@@ -1,5 +1,5 @@
-//! The disk's reader beside far memory: in the caller's hands while it is alone, in a thread of
-//! its own while both have reads in flight, so that one wait serves both.
+//! The disk reader next to far memory. It is called directly if only the disk has reads in flight.
+//! If both have, a separate thread runs it, so that the caller can wait for both at once.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use outercore_io::{Completion, ReadRequest, Reader};
 
 use crate::queue::{Arrivals, Transferred};
 
-/// How long the thread waits for a read before it looks up.
+/// How long the thread waits for a read before it checks again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A disk reader, wherever it is.
+/// A disk reader, in the caller's thread or in a separate one.
 pub(crate) struct Disk {
     home: Home,
     arrivals: Arrivals,
-    /// Requests that the reader has not been given.
+    /// Requests that were not yet passed to the reader.
     backlog: VecDeque<ReadRequest>,
-    /// Reads queued and not yet ended.
+    /// Number of queued reads that have not ended.
     in_flight: usize,
     alignment: usize,
     done: Vec<Completion>,
@@ -31,11 +31,11 @@ pub(crate) struct Disk {
 enum Home {
     Here(Box<dyn Reader>),
     There(Apart),
-    /// Its thread panicked.
+    /// The thread has panicked.
     Gone,
 }
 
-/// A reader in a thread of its own.
+/// A reader in a separate thread.
 struct Apart {
     /// `None` only wakes the thread.
     sender: Sender<Option<ReadRequest>>,
@@ -43,13 +43,13 @@ struct Apart {
     trouble: Arc<Trouble>,
 }
 
-/// A reader, and the requests that it has not taken.
+/// A reader and the requests that it has not yet accepted.
 type Unfinished = (Box<dyn Reader>, VecDeque<ReadRequest>);
 
-/// What the thread could not tell by a completion.
+/// Errors of the thread that no completion can carry.
 #[derive(Default)]
 struct Trouble {
-    /// The thread waits to be woken, because waiting for the device failed.
+    /// Waiting for the device failed, and the thread waits to be woken.
     stuck: AtomicBool,
     error: Mutex<Option<Error>>,
 }
@@ -71,7 +71,7 @@ impl Disk {
         self.alignment
     }
 
-    /// Takes over what registering a file has changed.
+    /// Updates the alignment after a file was registered.
     pub(crate) fn learn(&mut self) {
         if let Home::Here(reader) = &self.home {
             self.alignment = reader.alignment();
@@ -86,18 +86,19 @@ impl Disk {
         matches!(self.home, Home::Here(_))
     }
 
-    /// Takes a request; [`Disk::pump`] starts it.
+    /// Queues a request; [`Disk::pump`] starts it.
     pub(crate) fn queue(&mut self, request: ReadRequest) {
         self.in_flight += 1;
         self.backlog.push_back(request);
     }
 
-    /// One read has ended and was taken from the arrivals.
+    /// Counts one read as ended, after it was taken from the arrivals.
     pub(crate) fn ended(&mut self) {
         self.in_flight -= 1;
     }
 
-    /// Starts what is queued, in a thread where somebody else has reads in flight too.
+    /// Starts the queued requests. If far memory has reads in flight (`others`), the reader moves
+    /// to its thread.
     pub(crate) fn pump(&mut self, others: bool) -> Result<()> {
         if self.in_flight == 0 {
             return Ok(());
@@ -122,7 +123,7 @@ impl Disk {
         }
     }
 
-    /// Waits for the reader in the caller's hands.
+    /// Waits for reads, if the reader is in the caller's thread.
     pub(crate) fn wait_here(
         &mut self,
         at_least: usize,
@@ -135,18 +136,18 @@ impl Disk {
         Ok(())
     }
 
-    /// Lets a thread that gave up waiting try again: somebody wants what is in flight.
+    /// Wakes a thread that stopped waiting after an error, because reads in flight are needed.
     pub(crate) fn wake(&self) {
         if let Home::There(apart) = &self.home
             && self.in_flight > 0
             && apart.trouble.stuck.load(Ordering::Acquire)
         {
-            // A thread that has ended is found out by the next request.
+            // If the thread has ended, the next request reports it.
             let _ = apart.sender.send(None);
         }
     }
 
-    /// Why the thread gave up waiting, where it did.
+    /// The error after which the thread stopped waiting, if any.
     pub(crate) fn take_error(&mut self) -> Option<Error> {
         let Home::There(apart) = &self.home else { return None };
         apart.trouble.error.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -157,7 +158,7 @@ impl Disk {
         let (hand_over, handed_over) = channel();
         let trouble = Arc::new(Trouble::default());
         let (arrivals, shared) = (self.arrivals.clone(), Arc::clone(&trouble));
-        // The reader follows when there is a thread: where there is none, it must not be lost.
+        // Send the reader only after the thread was created, so that it is not lost if that fails.
         let thread = std::thread::Builder::new()
             .name("outercore-far-disk".to_owned())
             .spawn(move || {
@@ -176,9 +177,9 @@ impl Disk {
         Ok(())
     }
 
-    /// The reader, back in the caller's hands.
+    /// Moves the reader back to the caller's thread.
     ///
-    /// Blocks until one of its reads has ended, where any are in flight.
+    /// Blocks until one of its reads has ended, if any are in flight.
     pub(crate) fn bring_home(&mut self) -> Result<&mut dyn Reader> {
         self.home = match std::mem::replace(&mut self.home, Home::Gone) {
             Home::There(Apart { sender, thread, .. }) => {
@@ -197,9 +198,9 @@ impl Disk {
 }
 
 impl Drop for Disk {
-    /// The reader waits for its reads when it is dropped; that has to be over when this is.
+    /// Dropping the reader waits for its reads, so take it back and wait here.
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // No caller is left to receive an error.
         let _ = self.bring_home();
     }
 }
@@ -213,7 +214,7 @@ fn transferred(completion: Completion) -> Transferred {
     Transferred { tag, lease, result }
 }
 
-/// The thread's side.
+/// The side of the thread.
 struct Outside {
     reader: Box<dyn Reader>,
     backlog: VecDeque<ReadRequest>,
@@ -223,7 +224,7 @@ struct Outside {
 }
 
 impl Outside {
-    /// Serves requests until the sender is dropped; returns the reader with whatever it still does.
+    /// Serves requests until the sender is dropped; returns the reader with its reads in flight.
     fn run(mut self) -> Unfinished {
         let mut done = Vec::new();
         loop {
@@ -245,7 +246,7 @@ impl Outside {
         }
     }
 
-    /// Takes what was sent, waiting for it where there is nothing else to do; `false` at the end.
+    /// Takes the sent requests, and waits for them if no read is in flight; `false` at the end.
     fn take_requests(&mut self) -> bool {
         let idle = self.backlog.is_empty() && self.reader.in_flight() == 0;
         if idle || self.trouble.stuck.load(Ordering::Acquire) {
@@ -264,7 +265,7 @@ impl Outside {
         }
     }
 
-    /// Every request that the reader does not take ends with its error.
+    /// Ends all requests that the reader has not accepted with this error.
     fn fail_backlog(&mut self, error: &Error) {
         for ReadRequest { tag, lease, .. } in self.backlog.drain(..) {
             let text = error.to_string();

@@ -1,9 +1,9 @@
-//! Far memory: the memory of another process or another machine as one more tier (Fargraph+).
+//! Far memory: the memory of another process or machine as an additional tier (Fargraph+).
 //!
-//! A memory server lends regions of its memory; a client writes to them and reads from them by
-//! region key, in chunks, many at a time. [`FarTier`] puts that under the I/O engine.
+//! A memory server lends regions of its memory. A client reads and writes them by region key, in
+//! chunks, many at a time. [`FarTier`] makes far memory available to the I/O engine.
 //!
-//! Layer 2. Safe code alone: mappings and foreign libraries are the business of layer 1.
+//! Layer 2. Safe code only; layer 1 contains mappings and foreign libraries.
 #![forbid(unsafe_code)]
 
 pub mod auth;

@@ -1,4 +1,4 @@
-//! The low-level interface to far memory, thread by thread (Fargraph+ 8.1).
+//! The low-level interface to far memory, used by numbered threads (Fargraph+ 8.1).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::queue::{Arrivals, Queue, Transfer, Transferred};
 use crate::region::Region;
 use crate::remote::{Remote, ServerStatus};
 
-/// Most threads of one connection, each with a queue of its own.
+/// Most threads of one connection; each has a queue.
 const MOST_THREADS: usize = 64;
 
-/// Chunks that a thread may have on the way out.
+/// Chunks of a thread that may be on the way to the server.
 const SENT_AT_ONCE: usize = 4;
 
-/// Where the buffers are into which data is received (Fargraph+ 6.3).
+/// Organisation of receive buffers (Fargraph+ 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
     /// One pool for all threads: `queue_length` chunks.
     Shared,
-    /// A pool for each thread: `queue_length` chunks each.
+    /// One pool for each thread, of `queue_length` chunks.
     PerThread,
 }
 
@@ -37,21 +37,21 @@ pub enum Receive {
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// Its number, for other languages.
+    /// The ticket as a number, for other languages.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The ticket of a number; one that was never given out is refused where it is used.
+    /// The ticket with this number. An unknown number is refused when it is used.
     pub fn from_number(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// A connection to a memory server for a fixed number of threads, each with a data queue of its own.
+/// A connection to a memory server for a fixed number of threads, each with a data queue.
 ///
-/// Reads and writes are started, and completed later; both are cut into chunks. Threads are numbers
-/// below the count given at the start; whoever calls with a number is that thread.
+/// Reads and writes are started first and completed later; both are split into chunks. Threads are
+/// numbers below the count given at the start; a caller acts as the thread whose number it passes.
 ///
 /// # Example
 /// ```
@@ -79,25 +79,25 @@ impl Ticket {
 pub struct FarMemory {
     server: Connection,
     threads: Vec<Mutex<Thread>>,
-    /// One, or one for each thread.
+    /// One pool, or one for each thread.
     pools: Vec<Arena>,
     chunk: usize,
     timeout: Duration,
 }
 
-/// What one thread has going on.
+/// Transfers of one thread.
 struct Thread {
     queue: Box<dyn Queue>,
     arrivals: Arrivals,
-    /// Copies of what is on the way out.
+    /// Copies of data on the way to the server.
     outgoing: Arena,
     next: u64,
     writes: HashSet<u64>,
-    /// The first error among writes that have ended.
+    /// The first error among finished writes.
     failed: Option<Error>,
-    /// Bytes of reads in flight, by ticket.
+    /// Bytes of each read in flight, by ticket.
     reads: HashMap<u64, usize>,
-    /// Reads that have ended and were not asked for yet.
+    /// Finished reads that were not yet completed by the caller.
     arrived: HashMap<u64, Transferred>,
 }
 
@@ -105,7 +105,7 @@ impl FarMemory {
     /// Connects (`build_connection`), with queues and buffers for `threads` threads.
     ///
     /// # Errors
-    /// As [`Connection::build`]; `Invalid` also where `threads` is not 1 to 64.
+    /// As [`Connection::build`]; `Invalid` also if `threads` is not 1 to 64.
     pub fn build_connection(
         options: &FarOptions,
         threads: usize,
@@ -114,7 +114,7 @@ impl FarMemory {
         Self::build_connection_with(options, None, threads, receive)
     }
 
-    /// The same with the plane that moves data to and from `fabric://` addresses.
+    /// As [`FarMemory::build_connection`], with a data plane for `fabric://` addresses.
     ///
     /// # Errors
     /// As [`FarMemory::build_connection`].
@@ -145,11 +145,12 @@ impl FarMemory {
         })
     }
 
-    /// Starts writing `bytes` to `region` at `offset` (`far_write_start`). The bytes are copied:
-    /// the caller may change them afterwards. Waits while too much of this thread's is on the way.
+    /// Starts to write `bytes` to `region` at `offset` (`far_write_start`). The bytes are copied,
+    /// so the caller may change them afterwards. Waits while too many bytes of this thread are on
+    /// the way.
     ///
     /// # Errors
-    /// `Invalid`: no such thread, or the range is not in the region. `Io`: the server is gone.
+    /// `Invalid`: no such thread, or the range exceeds the region. `Io`: the server is gone.
     pub fn far_write_start(
         &self,
         thread: usize,
@@ -175,10 +176,10 @@ impl FarMemory {
         Ok(Ticket(thread.next))
     }
 
-    /// Waits until all writes of a thread are done (`far_write_complete`).
+    /// Waits for all writes of a thread (`far_write_complete`).
     ///
     /// # Errors
-    /// That of the first write that failed; `Invalid`: no such thread.
+    /// The error of the first failed write; `Invalid`: no such thread.
     pub fn far_write_complete(&self, thread: usize) -> Result<()> {
         let mut thread = self.thread(thread)?;
         while !thread.writes.is_empty() {
@@ -188,12 +189,12 @@ impl FarMemory {
         thread.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Starts reading `len` bytes of `region` at `offset` (`far_read_start`). Waits for a receive
-    /// buffer where others hold them all, for the time-out at most.
+    /// Starts to read `len` bytes of `region` at `offset` (`far_read_start`). If all receive
+    /// buffers are in use, waits for one, at most for the time-out.
     ///
     /// # Errors
-    /// `Invalid`: no such thread, the range is not in the region, or longer than all receive
-    /// buffers together. `Budget`: no receive buffer became free.
+    /// `Invalid`: no such thread, or the range exceeds the region or all receive buffers together.
+    /// `Budget`: no receive buffer became free.
     pub fn far_read_start(
         &self,
         thread: usize,
@@ -225,11 +226,11 @@ impl FarMemory {
         Ok(Ticket(tag))
     }
 
-    /// Waits until a read of a thread is done and returns its bytes (`far_read_complete`), with
-    /// whatever the buffer has behind them.
+    /// Waits for a read of a thread and returns its buffer (`far_read_complete`). Bytes beyond the
+    /// read are arbitrary.
     ///
     /// # Errors
-    /// That of the read; `Invalid`: the thread has no such read in flight.
+    /// The error of the read; `Invalid`: the thread has no such read in flight.
     pub fn far_read_complete(&self, thread: usize, ticket: Ticket) -> Result<Lease> {
         let mut thread = self.thread(thread)?;
         loop {
@@ -247,7 +248,7 @@ impl FarMemory {
         }
     }
 
-    /// Memory that the queues and the buffers of all threads hold.
+    /// Memory of the queues and buffers of all threads.
     pub fn memory_bytes(&self) -> Bytes {
         let pools: u64 = self.pools.iter().map(|pool| pool.size().0).sum();
         let threads: u64 = self
@@ -261,7 +262,7 @@ impl FarMemory {
         Bytes(pools + threads)
     }
 
-    /// Threads that it was built for.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
@@ -316,7 +317,7 @@ impl FarMemory {
         Ok(lock(thread))
     }
 
-    /// A buffer for a piece to be sent, once earlier ones are through.
+    /// A buffer for data to send, waiting for earlier transfers if necessary.
     fn outgoing_buffer(&self, thread: &mut Thread, len: usize) -> Result<Lease> {
         loop {
             if let Some(error) = thread.failed.take() {
@@ -330,8 +331,7 @@ impl FarMemory {
         }
     }
 
-    /// Longest that so many bytes can take on a server that still counts as there: a chunk within
-    /// each time-out.
+    /// Longest time that `bytes` bytes can take on a live server: one chunk within each time-out.
     fn patience(&self, bytes: usize) -> Duration {
         let chunks = bytes.div_ceil(self.chunk).min(1 << 16) as u32;
         self.timeout * (chunks + 2)
@@ -362,7 +362,7 @@ impl Thread {
         self.next
     }
 
-    /// Waits until something has ended, and sorts it.
+    /// Waits until at least one transfer has ended, and sorts the ended ones.
     fn wait(&mut self, patience: Duration, server: &Connection) -> Result<()> {
         let mut done = Vec::new();
         if self.arrivals.take(1, patience, &mut done) == 0 {

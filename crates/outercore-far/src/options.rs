@@ -1,4 +1,4 @@
-//! Where far memory is, and how to use it.
+//! Address and options of far memory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Where a memory server listens.
+/// Address of a memory server.
 ///
 /// # Example
 /// ```
@@ -20,15 +20,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum FarAddress {
-    /// Host and port; our own protocol over TCP.
+    /// Host and port, for our own protocol over TCP.
     Tcp(String),
     /// A Unix socket on this host; data is read from memory shared with the server.
     Unix(PathBuf),
-    /// Host and port of the control connection; data goes through libfabric.
+    /// Host and port of the control connection; data is transferred through libfabric.
     Fabric(String),
 }
 
-/// Port where none is given.
+/// Default port.
 pub const DEFAULT_PORT: u16 = 7411;
 
 impl FromStr for FarAddress {
@@ -51,7 +51,7 @@ impl FromStr for FarAddress {
 
 fn host_and_port(whole: &str, text: &str) -> Result<String> {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.contains(']') => {
             (host, port.parse::<u16>().map_err(|_| malformed(whole))?)
         }
@@ -92,34 +92,35 @@ impl From<FarAddress> for String {
     }
 }
 
-/// How to use far memory.
+/// Options of far memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FarOptions {
-    /// Where the server listens.
+    /// Address of the server.
     pub address: FarAddress,
-    /// File with the token that the server asks for; the environment variable
-    /// `OUTERCORE_FAR_TOKEN` where absent.
+    /// File with the server's token. If absent, the environment variable `OUTERCORE_FAR_TOKEN` is
+    /// used.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
-    /// Longest piece that one transfer moves (Fargraph+ 6.1).
+    /// Largest number of bytes in one transfer (Fargraph+ 6.1).
     #[serde(default = "default_chunk")]
     pub chunk: Bytes,
-    /// Data queues, each a connection of its own beside that for control messages (6.3).
+    /// Number of data queues. Each has a connection, in addition to the control connection (6.3).
     #[serde(default = "default_queues")]
     pub queues: usize,
     /// Transfers in flight in each queue.
     #[serde(default = "default_queue_length")]
     pub queue_length: usize,
-    /// Seconds without any progress after which the server counts as gone.
+    /// Seconds without progress after which the server counts as gone.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: f64,
-    /// Whether to read from the disk when the server is gone, instead of failing.
+    /// Whether to read from the disk when the server is gone; otherwise reads fail.
     #[serde(default = "default_fallback")]
     pub fallback: bool,
 }
 
-/// An engine gives every read 30 seconds; the disk needs the rest when the server is gone.
+/// An engine gives every read 30 seconds. The rest must suffice for the disk when the server is
+/// gone.
 const LONGEST_TIMEOUT_S: f64 = 20.0;
 
 fn default_chunk() -> Bytes {
@@ -156,7 +157,7 @@ impl FarOptions {
         }
     }
 
-    /// Checks what the types cannot.
+    /// Checks the values beyond their types.
     ///
     /// # Errors
     /// `Invalid`, naming the field, its value and the accepted range.

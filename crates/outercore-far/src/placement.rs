@@ -1,4 +1,4 @@
-//! Which bytes of a file lie in which region. Pure.
+//! Maps ranges of a file to regions. Pure.
 
 use std::ops::Range;
 
@@ -6,30 +6,30 @@ use outercore_core::Bytes;
 
 use crate::region::{Region, RegionKey};
 
-/// What is placed begins at multiples of this, and ends there or at the end of the file: whatever
-/// direct I/O would read can then be read from far memory.
+/// Placed ranges begin at multiples of this, and end at one or at the end of the file. So every
+/// read that direct I/O would make can be served from far memory.
 pub const PAGE: u64 = 4096;
 
-/// Longest region that is asked for: a server provides its memory within the time-out, and one that
-/// is nearly full takes a part.
+/// Longest region to request. A server must provide its memory within the time-out, and a nearly
+/// full server may take only a part.
 pub const LONGEST_REGION: Bytes = Bytes(1 << 30);
 
-/// Neighbouring regions of one range share so many bytes, so that no read up to this length lies
-/// across their border.
+/// Neighbouring regions of one range overlap by this many bytes, so that each read up to this
+/// length is inside one region.
 pub const OVERLAP: Bytes = Bytes(1 << 20);
 
-/// Bytes of a file that lie in a region.
+/// A range of a file that is in a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The bytes of the file.
+    /// The range in the file.
     pub range: Range<u64>,
     /// The region.
     pub region: Region,
-    /// Where in the region the first of them is.
+    /// Offset of the range in the region.
     pub offset: u64,
 }
 
-/// What of one file is placed where.
+/// The placed ranges of one file.
 ///
 /// # Example
 /// ```
@@ -44,12 +44,12 @@ pub struct Extent {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// Sorted by start, and by end: none lies within another.
+    /// Sorted by start and also by end, because no extent contains another.
     extents: Vec<Extent>,
 }
 
 impl Placement {
-    /// Takes note of an extent; one that lies within another is dropped.
+    /// Adds an extent, unless another one contains it.
     pub fn insert(&mut self, extent: Extent) {
         let place = self.extents.partition_point(|other| other.range.start < extent.range.start);
         let inside = |other: &Extent| {
@@ -67,16 +67,16 @@ impl Placement {
         self.extents.splice(place..place + covered, [extent]);
     }
 
-    /// The region that holds all of `range`, and where in it the range begins.
+    /// The region that holds all of `range`, and the offset in it.
     pub fn find(&self, range: &Range<u64>) -> Option<(Region, u64)> {
         let after = self.extents.partition_point(|extent| extent.range.start <= range.start);
-        // Of those that begin early enough the last ends last.
+        // Of the extents that begin early enough, the last one ends last.
         let extent = self.extents[..after].last()?;
         (range.end <= extent.range.end)
             .then(|| (extent.region, extent.offset + (range.start - extent.range.start)))
     }
 
-    /// The parts of `range` that lie in no region.
+    /// The parts of `range` that are in no region.
     pub fn missing(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = range.start;
@@ -96,7 +96,7 @@ impl Placement {
         missing
     }
 
-    /// Forgets what lies in a region.
+    /// Removes the extents in a region.
     pub fn withdraw(&mut self, key: RegionKey) {
         self.extents.retain(|extent| extent.region.key != key);
     }
@@ -128,10 +128,10 @@ pub fn whole_pages(ranges: &[Range<u64>], file_len: u64) -> Vec<Range<u64>> {
     joined
 }
 
-/// Cuts a range into pieces of at most `longest` bytes, each of which begins with the last
-/// `overlap` bytes of the one before.
+/// Splits a range into pieces of at most `longest` bytes. Each piece begins with the last `overlap`
+/// bytes of the previous one.
 ///
-/// `longest` and `overlap` are whole pages, `longest` is more than twice the overlap.
+/// `longest` and `overlap` are whole pages; `longest` is more than twice `overlap`.
 pub fn cut(range: &Range<u64>, longest: u64, overlap: u64) -> Vec<Range<u64>> {
     debug_assert!(longest > 2 * overlap);
     let mut pieces = Vec::new();
@@ -147,8 +147,8 @@ pub fn cut(range: &Range<u64>, longest: u64, overlap: u64) -> Vec<Range<u64>> {
     pieces
 }
 
-/// Deals ranges out to regions of at most `longest` bytes each, in order; only a range longer than
-/// that is cut, with an overlap.
+/// Assigns ranges to regions of at most `longest` bytes each, in order. Only a longer range is
+/// split, with an overlap.
 pub fn lay_out(ranges: &[Range<u64>], longest: u64, overlap: u64) -> Vec<Vec<Range<u64>>> {
     let mut regions: Vec<Vec<Range<u64>>> = Vec::new();
     let mut room = 0;
@@ -181,13 +181,13 @@ pub fn first_bytes(ranges: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
     first
 }
 
-/// Bytes of all `ranges`.
+/// Total bytes of `ranges`.
 pub fn total(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// The names under which a whole file of `file_len` bytes is kept, and what of it each region
-/// holds.
+/// The names under which a file of `file_len` bytes is kept, and the range of the file in each
+/// region.
 pub fn parts(content_name: &str, file_len: u64) -> Vec<(String, Range<u64>)> {
     let pieces = cut(&(0..file_len), LONGEST_REGION.0, OVERLAP.0);
     if let [whole] = &pieces[..] {

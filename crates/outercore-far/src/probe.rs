@@ -1,4 +1,4 @@
-//! Measures far memory: bytes a second by chunk size and queue length, over one data queue.
+//! Measures far memory: bytes per second by chunk size and queue length, over one data queue.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,25 @@ use crate::queue::{Arrivals, Queue, Transfer, Transferred};
 use crate::region::Region;
 use crate::remote::Remote;
 
-/// Share of the highest rate that makes a chunk good enough; smaller chunks need less memory.
+/// A chunk size is good enough at this share of the highest rate; smaller chunks need less memory.
 const GOOD_ENOUGH: f64 = 0.95;
 
-/// What to measure, and for how long.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FarProbeConfig {
-    /// Size of the region that is read.
+    /// Size of the region to read.
     pub size: Bytes,
     /// Time for each point.
     pub per_point: Duration,
-    /// Smallest chunk; sizes go up by factors of four.
+    /// Smallest chunk; sizes increase by factors of four.
     pub smallest: Bytes,
     /// Largest chunk.
     pub largest: Bytes,
-    /// Largest queue length; lengths go up by factors of four from one.
+    /// Largest queue length; lengths increase by factors of four, starting at one.
     pub length: usize,
-    /// Memory for transfers in flight, which limits how long a queue of large chunks is.
+    /// Memory for transfers in flight, which limits the queue length of large chunks.
     pub staging: Bytes,
-    /// How long to wait for one transfer before giving up.
+    /// Longest time to wait for one transfer.
     pub deadline: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for FarProbeConfig {
 }
 
 impl FarProbeConfig {
-    /// The points to measure: chunk and queue length. The smallest chunk is not empty.
+    /// The points to measure: chunk size and queue length. The smallest chunk must not be empty.
     fn points(&self) -> Vec<(Bytes, usize)> {
         let largest = self.largest.0.min(self.size.0);
         let chunks = std::iter::successors(Some(self.smallest.0), |chunk| chunk.checked_mul(4));
@@ -68,30 +68,30 @@ impl FarProbeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FarPoint {
-    /// Bytes of a transfer.
+    /// Bytes per transfer.
     pub chunk: Bytes,
     /// Transfers in flight.
     pub queue_length: usize,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// What a memory server does under random reads.
+/// Performance of a memory server with random reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FarProfile {
-    /// The smallest chunk that comes near the highest rate.
+    /// The smallest chunk whose rate is near the highest one.
     pub best_chunk: Bytes,
-    /// Seconds from request to data for the smallest chunk, one at a time.
+    /// Seconds from request to data, for the smallest chunk and one transfer at a time.
     pub latency_s: f64,
     /// One entry per chunk and queue length.
     pub points: Vec<FarPoint>,
 }
 
-/// How far a probe has come.
+/// Progress of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FarProbeStep {
-    /// So many bytes of the region are written.
+    /// A part of the region was written.
     Written {
         /// Bytes written so far.
         done: Bytes,
@@ -102,7 +102,7 @@ pub enum FarProbeStep {
     Measured {
         /// Number of the point, from 1.
         number: usize,
-        /// How many points there will be.
+        /// Total number of points.
         of: usize,
         /// The point.
         point: FarPoint,
@@ -111,15 +111,15 @@ pub enum FarProbeStep {
 
 /// Measures a memory server.
 ///
-/// Allocates a region there, writes it, reads it at random, and gives it back, also after an error.
-/// `on_step` hears of each step and may stop the probe by an error.
+/// Allocates a region on the server, writes it, reads it at random, and frees it, also after an
+/// error. `on_step` is called after each step and may stop the probe with an error.
 ///
 /// **Cost**: writes `config.size` bytes, then reads for `config.per_point` times the number of
-/// points; holds `config.staging` bytes at most.
+/// points; holds at most `config.staging` bytes.
 ///
 /// # Errors
 /// `Invalid`: the configuration is empty. `NoSpace`: the server has no room for the region. `Io`:
-/// the server is gone. What `on_step` returns.
+/// the server is gone. Errors of `on_step`.
 pub fn probe(
     remote: &dyn Remote,
     config: &FarProbeConfig,
@@ -135,7 +135,8 @@ pub fn probe(
     }
     let region = remote.allocate(config.size, None)?;
     let measured = measure_all(remote, &region, config, &points, on_step);
-    // After an error the server may be gone, and the region with it: the first error counts.
+    // After an error the server may be gone, and the region with it, so the first error is
+    // returned.
     let freed = remote.free(&region);
     let (latency, points) = measured?;
     freed?;
@@ -146,7 +147,7 @@ pub fn probe(
     })
 }
 
-/// The smallest chunk whose best point comes near the highest rate.
+/// The smallest chunk whose best point is near the highest rate.
 fn best_chunk(points: &[FarPoint]) -> Bytes {
     let peak = points.iter().map(|point| point.bytes_per_s).fold(0.0, f64::max);
     let good = points.iter().filter(|point| point.bytes_per_s >= GOOD_ENOUGH * peak);
@@ -169,7 +170,7 @@ fn measure_all(
     for (number, &(chunk, length)) in points.iter().enumerate() {
         let mut link = Link::open(remote, region, config, &arena, chunk, length)?;
         let (bytes_per_s, median) = link.measure(config.per_point)?;
-        // The first point is the smallest chunk, one at a time.
+        // The first point has the smallest chunk and one transfer at a time.
         latency.get_or_insert(median);
         let point = FarPoint { chunk, queue_length: length, bytes_per_s };
         measured.push(point);
@@ -178,7 +179,7 @@ fn measure_all(
     Ok((latency.unwrap_or_default(), measured))
 }
 
-/// Writes random bytes, so that no network can compress them.
+/// Writes random bytes, which a network cannot compress.
 fn fill(
     remote: &dyn Remote,
     region: &Region,
@@ -204,7 +205,7 @@ fn fill(
     Ok(())
 }
 
-/// One queue, and what is in flight in it.
+/// One queue and its transfers in flight.
 struct Link<'a> {
     queue: Box<dyn Queue>,
     arrivals: Arrivals,
@@ -248,7 +249,7 @@ impl<'a> Link<'a> {
         Ok(Transfer { tag: 0, region: self.region, offset, len, lease })
     }
 
-    /// Waits for one transfer at least; returns how many have ended well.
+    /// Waits for at least one transfer; returns the number of successful ones.
     fn wait(&mut self) -> Result<usize> {
         let ended = self.arrivals.take(1, self.deadline, &mut self.done);
         if ended == 0 {
@@ -269,7 +270,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Reads with a full queue until the time is over: bytes a second, and the median time between
+    /// Reads with a full queue for `time`; returns the bytes per second and the median time between
     /// two completions.
     fn measure(&mut self, time: Duration) -> Result<(f64, Duration)> {
         let begun = Instant::now();
@@ -308,7 +309,7 @@ mod tests {
     use crate::region::RegionKey;
     use crate::remote::ServerStatus;
 
-    /// Memory of this process, which counts its regions and may refuse reads.
+    /// Memory of this process as a test server, which counts its regions and can refuse reads.
     #[derive(Debug, Default)]
     struct Here {
         regions: Mutex<u64>,

@@ -1,4 +1,4 @@
-//! Data queues: transfers between leased buffers and regions, many at a time.
+//! Data queues: many concurrent transfers between leased buffers and regions.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,40 +9,42 @@ use outercore_io::Lease;
 
 use crate::region::Region;
 
-/// One transfer: the first `len` bytes of `lease` to or from `region` at `offset`.
+/// One transfer: the first `len` bytes of `lease`, to or from `region` at `offset`.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Comes back with the lease; the queue does not look at it.
+    /// Returned with the lease; the queue does not interpret it.
     pub tag: u64,
     /// The region.
     pub region: Region,
-    /// Byte of the region.
+    /// Offset in the region.
     pub offset: u64,
-    /// Bytes; at least one.
+    /// Number of bytes; at least one.
     pub len: usize,
-    /// The buffer, the queue's while the transfer is in flight.
+    /// The buffer, owned by the queue while the transfer is in flight.
     pub lease: Lease,
 }
 
-/// A transfer that has ended.
+/// A finished transfer.
 #[derive(Debug)]
 pub struct Transferred {
     /// The transfer's tag.
     pub tag: u64,
-    /// The buffer, back in its owner's hands, also after an error.
+    /// The buffer, returned also after an error.
     pub lease: Lease,
-    /// `Ok` only if all bytes are there.
+    /// `Ok` only if all bytes were transferred.
     pub result: Result<()>,
 }
 
-/// A data connection to far memory. Whatever ends goes to the [`Arrivals`] that the queue was
+/// A data connection to far memory. Finished transfers go to the [`Arrivals`] that the queue was
 /// opened with.
 ///
 /// # Contract
-/// - Every transfer that was started arrives exactly once, with success or an error: also when the
-///   server dies, does not answer for the time-out, or refuses.
-/// - Starting does not wait for the server. What cannot be started arrives as an error.
-/// - Transfers longer than a chunk are cut into chunks; the lease comes back when the last is done.
+/// - Every started transfer arrives exactly once, with success or an error. This includes a server
+///   that dies, does not answer within the time-out, or refuses.
+/// - Starting a transfer does not wait for the server. A transfer that cannot be started arrives as
+///   an error.
+/// - Transfers longer than a chunk are split into chunks; the lease is returned when the last one
+///   is done.
 /// - Dropping a queue ends its transfers; no lease is written to afterwards.
 pub trait Queue: Send + fmt::Debug {
     /// Starts reading from far memory (`far_read_start`, Fargraph+ 8.1).
@@ -51,19 +53,19 @@ pub trait Queue: Send + fmt::Debug {
     /// Starts writing to far memory (`far_write_start`).
     fn write_start(&mut self, transfer: Transfer);
 
-    /// Transfers that may be in flight at once.
+    /// Most transfers in flight.
     fn length(&self) -> usize;
 
-    /// Memory that the queue itself holds, in this process and in the kernel; leases are the
-    /// caller's.
+    /// Memory of the queue itself, in this process and in the kernel. Leases belong to the caller.
     fn memory_bytes(&self) -> Bytes {
         Bytes(0)
     }
 }
 
-/// Where ended transfers are put by whoever ends them and taken by whoever waits for them.
+/// Collects finished transfers: queues put them in, and a waiting thread takes them out.
 ///
-/// Clones share it. Several queues may put into one: then one thread waits for all of them.
+/// Clones share the content. Several queues may use one collection; then one thread can wait for
+/// all of them.
 #[derive(Clone, Default)]
 pub struct Arrivals(Arc<Shared>);
 
@@ -76,17 +78,17 @@ struct Shared {
 #[derive(Default)]
 struct State {
     done: Vec<Transferred>,
-    /// Somebody sleeps until so many are there.
+    /// Number of transfers that a sleeping thread waits for.
     wanted: Option<usize>,
 }
 
 impl Arrivals {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, except where memory is out.
+        // No code panics while it holds the lock, unless memory is exhausted.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an ended transfer.
+    /// Adds a finished transfer.
     pub fn put(&self, transferred: Transferred) {
         let mut state = self.state();
         state.done.push(transferred);
@@ -97,8 +99,8 @@ impl Arrivals {
         }
     }
 
-    /// Takes everything that has ended, once at least `at_least` are there or the deadline has
-    /// passed; returns how many were taken.
+    /// Takes all finished transfers, after waiting for `at_least` of them or for the deadline;
+    /// returns their number.
     pub fn take(&self, at_least: usize, deadline: Duration, done: &mut Vec<Transferred>) -> usize {
         let end = Instant::now() + deadline;
         let mut state = self.state();
@@ -124,7 +126,7 @@ impl fmt::Debug for Arrivals {
     }
 }
 
-/// Puts a transfer that could not be started.
+/// Adds a transfer that could not be started.
 pub fn refuse(arrivals: &Arrivals, transfer: Transfer, error: Error) {
     arrivals.put(Transferred { tag: transfer.tag, lease: transfer.lease, result: Err(error) });
 }

@@ -3,8 +3,8 @@
 use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The key by which a region is read and written (`rkey`, Fargraph+ 6.1): drawn by the server, not
-/// to be guessed.
+/// The key for reading and writing a region (`rkey`, Fargraph+ 6.1): a random number from the
+/// server, which cannot be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RegionKey(pub u64);
 
@@ -18,10 +18,10 @@ pub struct Region {
 }
 
 impl Region {
-    /// Checks that `len` bytes at `offset` lie within it.
+    /// Checks that `len` bytes at `offset` are within the region.
     ///
     /// # Errors
-    /// `Invalid`: they do not, or are none.
+    /// `Invalid`: they are not, or `len` is 0.
     pub fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.len.0 && len > 0 => Ok(()),

@@ -1,4 +1,4 @@
-//! What a memory server offers, as a client sees it.
+//! The interface of a memory server for a client.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::queue::{Arrivals, Queue};
 use crate::region::Region;
 
-/// A region as the server lists it.
+/// A region in the server's list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionInfo {
-    /// The name by which others find it; private regions have none.
+    /// The name by which other clients find it; `None` for private regions.
     pub name: Option<String>,
     /// Its length.
     pub len: Bytes,
@@ -21,63 +21,64 @@ pub struct RegionInfo {
     pub kept: bool,
 }
 
-/// What a server has and lends.
+/// Memory and regions of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Version of the server's program.
     pub version: String,
-    /// Memory that it lends.
+    /// Memory to lend.
     pub size: Bytes,
-    /// Memory that is lent.
+    /// Memory in use.
     pub used: Bytes,
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub clients: u64,
-    /// Regions that the asking client may see: named and sealed ones, and its own.
+    /// Regions that the client may see: named sealed regions, and its own.
     pub regions: Vec<RegionInfo>,
 }
 
-/// A connection to a memory server: control messages, and data queues on connections of their own
+/// A connection to a memory server: control messages, and data queues on separate connections
 /// (Fargraph+ 6.3).
 ///
-/// Regions are private to the connection until they are sealed under a name; those that are not
-/// kept are gone with it. Reading needs a sealed region, or one's own.
+/// Regions are private to the connection until they are sealed under a name. Regions that are not
+/// kept are freed with the connection. A client can read sealed regions and its own.
 pub trait Remote: Send + Sync + fmt::Debug {
-    /// A region of `len` bytes, to be written; under `name` once it is sealed.
+    /// Allocates a region of `len` bytes for writing; `name` takes effect when it is sealed.
     ///
     /// # Errors
-    /// `NoSpace`: the server is full, with what it has left. `Invalid`: a length of zero, or a name
-    /// that is taken, empty or longer than 255 bytes. `Io`: the server is gone.
+    /// `NoSpace`: the server is full, with the remaining amount. `Invalid`: a length of zero, or a
+    /// name that is taken, empty or longer than 255 bytes. `Io`: the server is gone.
     fn allocate(&self, len: Bytes, name: Option<&str>) -> Result<Region>;
 
-    /// Makes the content final: from now on it can be read by others and written by nobody. A kept
+    /// Makes the content final: from then on others can read it, and it cannot be written. A kept
     /// region outlives this connection.
     ///
     /// # Errors
     /// `Invalid`: not a region of this connection. `Io`: the server is gone.
     fn seal(&self, region: &Region, keep: bool) -> Result<()>;
 
-    /// The sealed region of a name, where there is one.
+    /// The sealed region with a name, if it exists.
     ///
     /// # Errors
     /// `Io`: the server is gone.
     fn find(&self, name: &str) -> Result<Option<Region>>;
 
-    /// Gives a region back.
+    /// Frees a region.
     ///
     /// # Errors
-    /// `NotFound`: there is no such region. `Io`: the server is gone.
+    /// `NotFound`: no such region. `Io`: the server is gone.
     fn free(&self, region: &Region) -> Result<()>;
 
-    /// What the server has and lends.
+    /// Memory and regions of the server.
     ///
     /// # Errors
     /// `Io`: the server is gone.
     fn status(&self) -> Result<ServerStatus>;
 
-    /// A new data queue with up to `length` transfers in flight, cut into chunks of `chunk` bytes.
+    /// A new data queue with up to `length` transfers in flight, split into chunks of `chunk`
+    /// bytes.
     ///
     /// # Errors
-    /// `Io`: the server is gone, or gives no more connections.
+    /// `Io`: the server is gone, or accepts no more connections.
     fn open_queue(
         &self,
         length: usize,

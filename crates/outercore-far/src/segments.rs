@@ -1,19 +1,19 @@
-//! What a program holds, by groups, and which of it goes to far memory first. Pure.
+//! Groups of a program's data, and which data moves to far memory first. Pure.
 
 use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The groups of data segments (Fargraph+ 5.1), by what is lost when one is far away.
+/// The groups of data segments (Fargraph+ 5.1), ordered by the cost of having them in far memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum SegmentGroup {
-    /// Group 1: read and written much, such as values of nodes and frontiers. Stays.
+    /// Group 1: often read and written, such as values of nodes and frontiers. Stays local.
     State = 1,
-    /// Group 2: written much and read little, such as what a pass computes on the way. Stays.
+    /// Group 2: often written and rarely read, such as intermediate results of a pass. Stays local.
     Working = 2,
     /// Group 3: read many times and never written, such as blocks of edges.
     Edges = 3,
-    /// Group 4: hardly touched.
+    /// Group 4: rarely used.
     Cold = 4,
 }
 
@@ -38,31 +38,31 @@ impl From<SegmentGroup> for u8 {
     }
 }
 
-/// A data segment of a program, and whether it is to be far away.
+/// A data segment of a program, and whether it belongs in far memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarSegment {
-    /// What kind of data.
+    /// Kind of data.
     pub group: SegmentGroup,
     /// Its length.
     pub bytes: Bytes,
-    /// How often all of it was read, by a profile.
+    /// How often the whole segment was read, according to a profile.
     pub reads: u64,
-    /// Whether far memory is its place.
+    /// Whether it belongs in far memory.
     #[serde(default)]
     pub transferable: bool,
 }
 
-/// Says of every segment whether it is to be far away: of the bytes of groups 3 and 4 a share of
-/// at least `far_ratio`, and not a segment more than it takes. Groups 1 and 2 stay.
+/// Decides for every segment whether it belongs in far memory. At least a share of `far_ratio` of
+/// the bytes in groups 3 and 4 moves, with as few segments as possible. Groups 1 and 2 stay.
 ///
-/// Group 4 goes before group 3, and within a group what is read less often goes first: a byte that
-/// is kept saves as many transfers as it has reads. Of segments alike those to go are spread evenly
-/// over the list, so that there is something to compute while they come.
+/// Group 4 moves before group 3. Within a group, rarely read segments move first, because a local
+/// byte saves one transfer per read. Among equal segments, the moving ones are spread evenly over
+/// the list, so that there is work to compute while they are fetched.
 ///
-/// **Cost**: a sort of the distinct numbers of reads, otherwise linear.
+/// **Cost**: a sort by group and number of reads, otherwise linear.
 ///
 /// # Errors
-/// `Invalid`: `far_ratio` is not in 0 to 1.
+/// `Invalid`: `far_ratio` is not between 0 and 1.
 ///
 /// **Source**: transferable data segments (Fargraph+ 5.2).
 ///
@@ -88,7 +88,7 @@ pub fn add_transferable_flag(segments: &mut [FarSegment], far_ratio: f64) -> Res
     Ok(())
 }
 
-/// As [`add_transferable_flag`], where `room` for groups 3 and 4 is known and not their share.
+/// As [`add_transferable_flag`], given the local `room` for groups 3 and 4 instead of their share.
 pub fn keep_within(segments: &mut [FarSegment], room: Bytes) {
     let rank = |segment: &FarSegment| (segment.group, std::cmp::Reverse(segment.reads));
     for segment in segments.iter_mut() {
@@ -96,7 +96,7 @@ pub fn keep_within(segments: &mut [FarSegment], room: Bytes) {
     }
     let mut order: Vec<&mut FarSegment> =
         segments.iter_mut().filter(|segment| segment.transferable).collect();
-    // Stable: segments alike stay in the order of the list.
+    // A stable sort: equal segments stay in the order of the list.
     order.sort_by_key(|segment| rank(segment));
     let mut left = room.0;
     for alike in order.chunk_by_mut(|a, b| rank(a) == rank(b)) {
@@ -112,7 +112,7 @@ pub fn keep_within(segments: &mut [FarSegment], room: Bytes) {
     }
 }
 
-/// Which of some segments alike stay within `room` bytes: spread evenly over the list.
+/// Selects which of several equal segments stay within `room` bytes, spread evenly over the list.
 ///
 /// **Cost**: linear in the segments.
 pub fn keep_evenly(segments: &[u64], room: u64) -> Vec<bool> {
@@ -125,7 +125,7 @@ pub fn keep_evenly(segments: &[u64], room: u64) -> Vec<bool> {
     segments
         .iter()
         .map(|&bytes| {
-            // What has been owed for long enough is taken: the error diffuses down the list.
+            // Error diffusion along the list: a segment is taken when enough share has accumulated.
             owed += share * bytes as f64;
             let taken = owed >= bytes as f64 / 2.0 && bytes <= left;
             if taken {
@@ -137,7 +137,7 @@ pub fn keep_evenly(segments: &[u64], room: u64) -> Vec<bool> {
         .collect()
 }
 
-/// Refuses what is no share.
+/// Checks that a ratio is between 0 and 1.
 ///
 /// # Errors
 /// `Invalid`, with the value and the accepted range.

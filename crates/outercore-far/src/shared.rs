@@ -1,9 +1,9 @@
 //! The data queue over a Unix socket: reads are copies out of memory shared with the server.
 //!
-//! The server hands out the file descriptor of a region that nobody can change any more; from then
-//! on reads of it are `pread`s, of which the server knows nothing and which its death does not
-//! hurt. They were measured beside copies out of a mapping: within a fifth of each other, while a
-//! mapping counts the whole region as this process's memory, against any budget.
+//! The server sends the file descriptor of a sealed region, whose content can no longer change.
+//! From then on, reads are `pread`s without the server, which work even after its death. Copies
+//! from a mapping were measured, too: the speeds are within a fifth of each other, but a mapping
+//! counts the whole region as memory of this process, against its budget.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,10 +28,10 @@ use crate::region::{Region, RegionKey};
 use crate::socket::Socket;
 use crate::tcp::{SocketQueue, check};
 
-/// Regions whose memory is held; each costs a file descriptor.
+/// Most regions whose memory is held; each takes a file descriptor.
 const MOST_HELD: usize = 256;
 
-/// The memory of regions, shared by all queues of a connection.
+/// Memory of regions, shared by all queues of a connection.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     door: Door,
@@ -40,18 +40,18 @@ pub(crate) struct SharedMemory {
     line: Mutex<Line>,
 }
 
-/// The data connection that asks for descriptors.
+/// The data connection that requests descriptors.
 #[derive(Debug, Default)]
 enum Line {
-    /// Nothing has been asked yet.
+    /// No request so far.
     #[default]
     Unopened,
     Open(Socket),
-    /// Why nothing more can be asked: whoever asks again would wait for the time-out again.
+    /// Why no more requests are possible. Another one would wait for the time-out again.
     Dead(String),
 }
 
-/// Least recently asked for first.
+/// Held regions, the least recently used first.
 #[derive(Debug, Default)]
 struct Held {
     regions: VecDeque<(RegionKey, Arc<File>)>,
@@ -66,12 +66,12 @@ impl SharedMemory {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up the memory of a region.
+    /// Drops the memory of a region.
     pub(crate) fn forget(&self, key: RegionKey) {
         self.held().regions.retain(|(held, _)| *held != key);
     }
 
-    /// The memory of a region; `None` where it is not shared since it can still be written.
+    /// The memory of a region; `None` if it is not shared because it can still be written.
     fn get(&self, region: &Region) -> Result<Option<Arc<File>>> {
         if let Some(memory) = self.held().get(region.key) {
             return Ok(Some(memory));
@@ -86,7 +86,7 @@ impl SharedMemory {
         Ok(Some(memory))
     }
 
-    /// Asks the server for the memory of a region.
+    /// Requests the memory of a region from the server.
     fn ask(&self, key: RegionKey) -> Result<Answer> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = match std::mem::take(&mut *line) {
@@ -163,7 +163,7 @@ fn ask(socket: &Socket, key: RegionKey, deadline: Instant) -> Result<Answer> {
     }
 }
 
-/// Receives the first bytes of an answer, and the file descriptor that comes with them.
+/// Receives the first bytes of an answer and the file descriptor in it.
 fn receive_descriptor(
     socket: &Socket,
     header: &mut [u8],
@@ -179,7 +179,7 @@ fn receive_descriptor(
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
             Ok(message) => break message.bytes,
-            // At the deadline, setting it fails.
+            // After the deadline, `set_deadline` fails.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(io::Error::from(error).into()),
         }
@@ -191,7 +191,7 @@ fn receive_descriptor(
     Ok((received, descriptors.next().and_then(|mut descriptors| descriptors.next())))
 }
 
-/// The memory, if it is as long as the region and nobody can change it.
+/// Checks that the memory is as long as the region and cannot be changed.
 fn checked(memory: OwnedFd, region: &Region) -> Result<File> {
     let seals = fcntl_get_seals(&memory).map_err(io::Error::from)?;
     let memory = File::from(memory);
@@ -205,9 +205,9 @@ fn checked(memory: OwnedFd, region: &Region) -> Result<File> {
     Ok(memory)
 }
 
-/// A data queue that reads shared memory; everything else goes over a socket.
+/// A data queue that reads from shared memory; other transfers use a socket.
 ///
-/// One thread copies, so that starting a read does not wait for the copy.
+/// A thread makes the copies, so that starting a read does not wait for its copy.
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
     inbox: Arc<Inbox>,
@@ -225,7 +225,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     started: VecDeque<(Operation, Transfer)>,
-    /// The thread waits and has to be woken; waking costs a system call.
+    /// Whether the thread sleeps and must be woken. Waking costs a system call.
     asleep: bool,
     closing: bool,
 }
@@ -281,7 +281,8 @@ impl Drop for SharedQueue {
         self.inbox.state().closing = true;
         self.inbox.started.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It waits for the server at most as long as the time-out; a panic has been printed.
+            // The thread waits for the server at most for the time-out. It has already printed its
+            // panic.
             let _ = thread.join();
         }
     }
@@ -293,7 +294,7 @@ impl Inbox {
     }
 }
 
-/// The thread's side of a queue.
+/// The side of the thread.
 struct Worker {
     inbox: Arc<Inbox>,
     memory: Arc<SharedMemory>,
@@ -316,7 +317,7 @@ impl Worker {
         }
     }
 
-    /// What was started next; `None` once the queue is closing.
+    /// The next started transfer; `None` when the queue is closing.
     fn next(&self) -> Option<(Operation, Transfer)> {
         let mut state = self.inbox.state();
         loop {

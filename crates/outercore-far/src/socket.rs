@@ -1,4 +1,4 @@
-//! Stream sockets of either family, with a deadline for whatever one waits for.
+//! Stream sockets of either family, with a deadline for every wait.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,7 +14,7 @@ use rustix::net::{self as sockets, AddressFamily, SocketAddrUnix, SocketFlags, S
 
 use crate::options::FarAddress;
 
-/// Silence after which TCP asks whether the other end is still there.
+/// Silence after which TCP checks whether the other end still exists.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// A connected stream socket.
@@ -25,7 +25,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects until `deadline`. What fabric addresses name is the TCP control connection.
+    /// Connects until `deadline`. For a fabric address, this is the TCP control connection.
     pub(crate) fn connect(address: &FarAddress, deadline: Instant) -> Result<Self> {
         match address {
             FarAddress::Tcp(at) | FarAddress::Fabric(at) => {
@@ -35,8 +35,8 @@ impl Socket {
         }
     }
 
-    /// Sets what every connection has: no delay of small messages, and an end for the silence of a
-    /// machine that is gone.
+    /// Sets options of every connection: no delay of small messages, and a time limit for a machine
+    /// that disappears.
     pub(crate) fn prepare(&self, patience: Duration) -> io::Result<()> {
         if let Self::Tcp(stream) = self {
             stream.set_nodelay(true)?;
@@ -57,16 +57,16 @@ impl Socket {
         }
     }
 
-    /// From now on a read or a write that gets nowhere for so long fails with `WouldBlock`.
+    /// From now on, a read or write without progress for `timeout` fails with `WouldBlock`.
     pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.set_read_timeout(timeout)?;
         Ok(sockopt::set_socket_timeout(self, Timeout::Send, Some(at_least_a_tick(timeout)))?)
     }
 
-    /// From now on a read fails with `WouldBlock` when `deadline` passes.
+    /// From now on, a read fails with `WouldBlock` at `deadline`.
     ///
     /// # Errors
-    /// `TimedOut`: it has passed.
+    /// `TimedOut`: the deadline has passed.
     pub(crate) fn set_deadline(&self, deadline: Instant) -> io::Result<()> {
         self.set_read_timeout(left_until(deadline)?)
     }
@@ -75,19 +75,19 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self, Timeout::Recv, Some(at_least_a_tick(timeout)))?)
     }
 
-    /// What the kernel may buffer for this socket in both directions, as of now.
+    /// Current size of the kernel's buffers for this socket, both directions together.
     pub(crate) fn buffered_bytes(&self) -> io::Result<u64> {
         let sent = sockopt::socket_send_buffer_size(self)?;
         Ok((sent + sockopt::socket_recv_buffer_size(self)?) as u64)
     }
 
-    /// Ends both directions: whoever waits on this socket, here or there, is woken.
+    /// Closes both directions: threads that wait on this socket wake, at both ends.
     pub(crate) fn shutdown(&self) {
-        // It fails where the other end was first.
+        // An error says that the other end has closed it first.
         let _ = sockets::shutdown(self, sockets::Shutdown::Both);
     }
 
-    /// Fills `buffer`, or fails with `TimedOut` when `deadline` passes.
+    /// Fills `buffer`; fails with `TimedOut` at `deadline`.
     pub(crate) fn read_before(&self, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !buffer.is_empty() {
             self.set_deadline(deadline)?;
@@ -101,7 +101,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes all of `bytes`, or fails with `TimedOut` when `deadline` passes.
+    /// Writes all `bytes`; fails with `TimedOut` at `deadline`.
     pub(crate) fn write_before(&self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let timeout = at_least_a_tick(left_until(deadline)?);
@@ -117,7 +117,7 @@ impl Socket {
     }
 }
 
-/// What a wait with a time-out of the socket returns: look at the deadline, and go on.
+/// Whether a wait ended early: check the deadline and continue.
 fn is_interruption(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -127,13 +127,13 @@ fn left_until(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// A socket's time-out of less than a microsecond would mean none at all.
+/// A socket time-out below a microsecond would mean no time-out.
 fn at_least_a_tick(timeout: Duration) -> Duration {
     timeout.max(Duration::from_millis(1))
 }
 
 fn connect_tcp(at: &str, deadline: Instant) -> Result<TcpStream> {
-    // The resolver has time-outs of its own.
+    // The resolver has its own time-outs.
     let addresses = at.to_socket_addrs().with_context(|| format!("host of `{at}`"))?;
     let mut last = None;
     for address in addresses {
@@ -148,14 +148,14 @@ fn connect_tcp(at: &str, deadline: Instant) -> Result<TcpStream> {
 fn connect_unix(path: &Path, deadline: Instant) -> Result<UnixStream> {
     let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
     let socket = new_socket(AddressFamily::UNIX)?;
-    // A listener whose backlog is full makes one wait as if to send.
+    // If the backlog of a listener is full, the send time-out limits the wait.
     let timeout = at_least_a_tick(left_until(deadline)?);
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout)).map_err(io::Error::from)?;
     sockets::connect(&socket, &address).map_err(io::Error::from)?;
     Ok(socket.into())
 }
 
-/// A socket that no child process inherits.
+/// A socket that child processes do not inherit.
 pub(crate) fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     Ok(sockets::socket_with(family, SocketType::STREAM, flags, None)?)
@@ -215,15 +215,15 @@ impl Wake {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Wakes the thread, or keeps it from falling asleep the next time.
+    /// Wakes the thread, or prevents its next wait from sleeping.
     pub(crate) fn wake(&self) {
-        // It fails only where so many wakes wait already that one more says nothing.
+        // This fails only if so many wakes are pending that another one is not needed.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Forgets the wakes so far.
+    /// Clears pending wakes.
     pub(crate) fn clear(&self) {
-        // It fails only where there are none.
+        // This fails only if no wake is pending.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -234,8 +234,8 @@ impl AsFd for Wake {
     }
 }
 
-/// Waits until there is something of `events` on `socket`, or a wake, or the time-out is over;
-/// returns what there is on the socket.
+/// Waits for one of `events` on `socket`, a wake, or the time-out; returns the events on the
+/// socket.
 pub(crate) fn wait_for<S: AsFd>(
     socket: &S,
     events: PollFlags,

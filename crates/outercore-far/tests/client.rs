@@ -1,4 +1,4 @@
-//! The client of a memory server: shared memory, and servers that end.
+//! The client of a memory server: shared memory, and servers that disappear.
 
 #[allow(dead_code)] // A part of it is used.
 #[path = "common/proxy.rs"]
@@ -15,7 +15,7 @@ use served::{Client, Fixture, PATIENCE, noise};
 
 const LEN: usize = 1 << 20;
 
-/// A sealed region of noise.
+/// A sealed region of random bytes.
 fn sealed(connection: &Connection, seed: u64) -> (Region, Vec<u8>) {
     let content = noise(seed, LEN);
     let region = connection.allocate(Bytes(LEN as u64), None).unwrap();
@@ -56,7 +56,7 @@ fn shared_memory_is_given_up_when_its_region_is_freed() {
     connection.free(&region).unwrap();
     let error = client.read(&region, 0, 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    // This client could still hold the memory; it counts until the session ends.
+    // The client could still hold the memory, so it counts until the session ends.
     assert_eq!(fixture.server.status().used, Bytes(LEN as u64));
     drop((client, connection));
     let began = Instant::now();
@@ -86,7 +86,8 @@ fn more_regions_than_descriptors_are_held_are_read_right() {
     }
 }
 
-/// What all in flight and all later transfers of a queue end with once the network does `then`.
+/// Checks the error of all transfers in flight and of all later ones, after the network does
+/// `then`.
 fn ends(then: Then, expected: &str) {
     let fixture = Fixture::tcp();
     let FarAddress::Tcp(at) = &fixture.server.addresses()[0] else { unreachable!() };
@@ -119,7 +120,7 @@ fn ends(then: Then, expected: &str) {
     }
     assert_eq!(connection.status().unwrap_err().kind(), ErrorKind::Io);
     assert!(!connection.is_alive());
-    // It is known to be gone: nobody waits for it again.
+    // The server is known to be gone, so no call waits for it again.
     let error = connection.open_queue(1, Bytes(4096), &Arrivals::default()).unwrap_err();
     assert_eq!(error.to_string(), connection.status().unwrap_err().to_string());
     assert_eq!(client.arena.free_bytes(), client.arena.size());

@@ -1,4 +1,4 @@
-//! Far memory over a disk keeps the contract of `Reader`, whatever of a file is placed.
+//! Far memory over a disk keeps the contract of `Reader`, for any placed parts of a file.
 
 mod common;
 
@@ -12,7 +12,7 @@ use outercore_far::{Connection, FarOptions, FarTier, Remote};
 use outercore_io::{Arena, Backend, Engine, EngineConfig, Reader, Tier};
 use outercore_testkit::{HeapRemote, MakeReader, reader_conformance};
 
-/// What of every file is placed before it is read.
+/// The part of every file that is placed before it is read.
 #[derive(Clone, Copy, Debug)]
 enum Share {
     Nothing,

@@ -1,4 +1,4 @@
-//! Servers that die, hang and forget: right bytes or a clear error, and always an end.
+//! Servers that die, hang and forget: every read ends, with correct bytes or a clear error.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn a_server_that_was_started_again_has_lost_its_regions_but_not_its_client() {
         assert_eq!(read.is_ok(), fallback);
         assert!(tier.is_alive());
         assert_eq!(tier.counters().failed_over > 0, fallback);
-        // It has a place again.
+        // The file has an entry again.
         assert_eq!(place(&tier, &sample, true).unwrap().bytes, sample.len());
         read_all(&mut engine, &sample.path, &sample.content).unwrap();
     }
@@ -117,7 +117,7 @@ fn keeping_on_a_server_that_dies_is_an_error_with_fallback_too() {
     }
 }
 
-/// An engine over a tier over a disk that fails by script, with short patience.
+/// An engine over a tier over a disk with scripted faults, and a short time-out.
 fn engine_over_sim(tier: &FarTier, script: BTreeMap<u64, Fault>) -> Engine {
     let config = SimConfig { depth: 16, script, ..SimConfig::default() };
     let arena = Arena::new(Bytes::kib(512)).unwrap();

@@ -1,5 +1,5 @@
-//! Networks that delay, stall and cut, and servers that are killed in each phase: right bytes or a
-//! clear error, and always an end.
+//! Networks that delay, stall and cut, and servers that are killed in each phase. Every run ends,
+//! with correct bytes or a clear error.
 
 mod common;
 #[path = "common/proxy.rs"]
@@ -14,10 +14,10 @@ use outercore_far::{FarAddress, FarOptions, FarTier};
 use outercore_io::PlannedRead;
 use proxy::{Network, Proxy, Then};
 
-/// No run may last longer, whatever happens: a hundred time-outs.
+/// No run may last longer: a hundred time-outs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a run has come to when it ends.
+/// The phase in which a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reached {
     Connecting,
@@ -57,7 +57,8 @@ fn check(what: &str, outcome: Result<()>, reached: Reached, fallback: bool, bega
     assert!(text.contains("tcp://127.0.0.1:"), "{what}, {reached:?}: {text}");
 }
 
-/// Runs over a network that ends after each of `points` parts of the bytes of a good run.
+/// Repeats the run over networks that fail after each of `points` fractions of the bytes of a good
+/// run.
 fn runs_over_networks_that_end(then: Then, points: u64) {
     let server = Server::tcp(Bytes::mib(64));
     let sample = Sample::new(1, 150_001);
@@ -77,7 +78,7 @@ fn runs_over_networks_that_end(then: Then, points: u64) {
         check(&what, outcome, reached, fallback, began);
         reached
     };
-    // They mostly wait.
+    // In parallel, because the runs mostly wait.
     let seen = std::thread::scope(|scope| {
         let one = &one;
         let runs: Vec<_> = (0..points)
@@ -87,7 +88,7 @@ fn runs_over_networks_that_end(then: Then, points: u64) {
         runs.into_iter().map(|run| run.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(seen.contains(&Reached::Connecting) && seen.contains(&Reached::Reading));
-    // Nothing of those clients stays, except what still waits for their silence to last.
+    // Nothing of these clients stays, except sessions that the server has not yet timed out.
     let fresh = run(&server.options(), &sample);
     fresh.1.unwrap();
 }
@@ -108,7 +109,7 @@ fn a_slow_network_is_waited_for_as_long_as_bytes_come() {
     let sample = Sample::new(2, 60_000);
     let network = Network { delay: Duration::from_millis(20), ..Network::GOOD };
     let proxy = Proxy::start(&target(&server), network);
-    // Longer than a packet takes, far shorter than all of them.
+    // Longer than the delay of one packet, far shorter than the sum of all delays.
     let options = FarOptions { timeout_s: 1.0, ..through(&proxy, &server, false) };
     let began = Instant::now();
     let (_, outcome) = run(&options, &sample);
@@ -166,7 +167,7 @@ fn run_with_a_murder(mut server: Server, phase: Phase, fallback: bool, sample: &
         })?;
         read_all(&mut engine, &sample.path, &sample.content)?;
         if fallback {
-            // A mapping outlives its server, so that nothing need fail over.
+            // Shared memory outlives its server, so no read needs to fail over.
             let counters = tier.counters();
             assert!(counters.disk_requests > 0, "{what}: {counters:?}");
         }
@@ -211,7 +212,7 @@ fn a_tier_over_a_server_finds_keeps_and_gives_back() {
         let counters = taker.counters();
         assert_eq!((counters.disk_requests, counters.lost), (0, None));
 
-        // The rest of the server is too small for another file.
+        // The remaining memory of the server is too small for another file.
         let other = Sample::new(5, 900_000);
         let placed = common::place(&taker, &other, true).unwrap();
         assert!(placed.bytes > 0 && placed.refused > 0, "{placed:?}");

@@ -1,4 +1,4 @@
-//! The low-level interface: reads and writes that are started and completed, thread by thread.
+//! The low-level interface: reads and writes that are started and completed by numbered threads.
 
 mod served;
 
@@ -79,7 +79,7 @@ fn one_pool_of_receive_buffers_takes_less_memory_than_one_a_thread() {
     let shared = connect(&fixture, 4, Receive::Shared).memory_bytes();
     let apart = connect(&fixture, 4, Receive::PerThread).memory_bytes();
     let pool = 8 * (16 << 10);
-    // What the kernel buffers for a socket is its own affair, and grows with use.
+    // The kernel's buffers of a socket are not counted exactly, and grow with use.
     assert!(apart.0 >= 4 * pool, "{apart}");
     assert!(shared.0 >= pool, "{shared}");
     assert!(shared < apart, "{shared} {apart}");

@@ -1,4 +1,4 @@
-//! The memory server, as its clients see it over real sockets.
+//! The memory server, tested through real sockets.
 
 #[allow(dead_code)] // A part of it is used.
 #[path = "common/proxy.rs"]
@@ -16,7 +16,7 @@ use outercore_far::{
 };
 use served::{Client, Fixture, PATIENCE, noise};
 
-/// Waits until `holds`, which some other thread brings about.
+/// Waits until `holds` is true, which depends on another thread.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -245,7 +245,7 @@ fn a_client_that_falls_silent_is_given_up() {
     );
     let at = tcp_address(&fixture.server);
     let network = proxy::Network { then: proxy::Then::Stall, ..proxy::Network::GOOD };
-    // So many bytes pass that the session opens; the pings get stuck.
+    // Enough bytes pass to open the session; the keep-alive messages are lost.
     let network = proxy::Network { passes: 240, ..network };
     let proxy = proxy::Proxy::start(at, network);
     let options = FarOptions { address: proxy.address().parse().unwrap(), ..fixture.options() };
@@ -267,7 +267,7 @@ fn pings_keep_an_idle_session() {
     let region = connection.allocate(Bytes(1), None).unwrap();
     let mut client = Client::open(&connection, Bytes::kib(4));
     client.read(&region, 0, 1).unwrap();
-    // Four pings, one each third of the time-out, and their answers.
+    // Four keep-alive messages, one per third of the time-out, and their answers.
     let before = proxy.passed();
     eventually("pings pass", || proxy.passed() >= before + 4 * 32);
     client.read(&region, 0, 1).unwrap();
@@ -299,7 +299,7 @@ fn strangers_learn_nothing_and_break_nothing() {
         bytes.extend([version, 0]);
         bytes
     };
-    // Another service, another version, a role that is none, a proof that is none.
+    // Another service, another version, an invalid role, an invalid proof.
     let role = [&hello(1)[..], &[9; 48]].concat();
     let proof = [&hello(1)[..], &[1], &[0; 47], &[0; 32]].concat();
     for (opening, answered) in
@@ -310,7 +310,7 @@ fn strangers_learn_nothing_and_break_nothing() {
         stream.write_all(&opening).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        // A reset is as good as a close.
+        // A reset counts like a close.
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() >= answered, "{opening:?}: {answer:?}");
         assert_eq!(answer[..8], hello(1)[..], "both ends say which version they are");
@@ -324,7 +324,7 @@ fn those_who_say_nothing_keep_nobody_out() {
     let fixture = Fixture::tcp();
     let at = tcp_address(&fixture.server);
     let mut silent: Vec<_> = (0..70).map(|_| TcpStream::connect(at).unwrap()).collect();
-    // At once, and also new queues of a session.
+    // At once, and also for new queues of a session.
     let connection = fixture.connect();
     silent.extend((0..70).map(|_| TcpStream::connect(at).unwrap()));
     connection.open_queue(1, Bytes::kib(4), &Arrivals::default()).unwrap();
@@ -369,7 +369,7 @@ fn a_unix_socket_is_its_owners_and_goes_with_the_server() {
     server.stop();
     assert!(!path.exists());
 
-    // What a killed server leaves behind is replaced; a file of another kind is not.
+    // The socket file of a killed server is replaced; a file of another kind is not.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let token = Token::from_file(&directory.path().join("token")).unwrap();
     let address = FarAddress::Unix(path.clone());

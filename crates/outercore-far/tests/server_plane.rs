@@ -1,4 +1,4 @@
-//! What a data plane is told by the server and the client, in which order.
+//! The calls of server and client to a data plane, and their order.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use outercore_far::{
     PlaneListener, Queue, RegionKey, Remote, ServerConfig, Token, serve,
 };
 
-/// A plane that moves nothing and writes down what it is told; one that is stuck gives up no region.
+/// A plane that moves nothing and records its calls. With `true` it cannot withdraw a region.
 #[derive(Clone, Debug, Default)]
 struct Told(Arc<Mutex<Vec<String>>>, bool);
 
@@ -23,7 +23,7 @@ impl Told {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// Waits for the last word.
+    /// Waits for the call `last`.
     fn wait_for(&self, last: &str) -> Vec<String> {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -102,7 +102,7 @@ impl PlaneClient for Client {
 
     fn forget(&self, key: RegionKey) {
         self.told.say("forget");
-        // Asked again, a sealed region is granted for reading alone; a freed one is not.
+        // A sealed region is granted again, but only for reading; a freed one is not.
         match self.control.grant(key) {
             Ok(grant) => assert_eq!(grant, b"granted"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),

@@ -1,4 +1,4 @@
-//! What a tier finds, places and keeps, over a server on the heap.
+//! Finding, placing and keeping files with a tier, over a server on the heap.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn a_file_that_is_not_what_its_name_says_is_never_kept() {
     }
     std::fs::write(&sample.path, &sample.content[..200_000]).unwrap();
     assert_eq!(keep().unwrap_err().kind(), ErrorKind::Corrupt);
-    // The checksum leaves the header out.
+    // The checksum does not cover the header.
     let mut altered = sample.content.clone();
     altered[HEADER as usize - 1] ^= 1;
     std::fs::write(&sample.path, &altered).unwrap();

@@ -5,7 +5,8 @@ const PREFIX: &str = "xxh3:";
 
 /// A running checksum of an array's data bytes: XXH3-64 with seed 0, header excluded.
 ///
-/// It finds torn writes, bit rot and files cut short; it does not protect against intent.
+/// It detects torn writes, bit rot and truncated files; it does not protect against intentional
+/// changes.
 ///
 /// # Example
 /// ```
@@ -19,29 +20,29 @@ const PREFIX: &str = "xxh3:";
 pub struct Checksum(Xxh3);
 
 impl Checksum {
-    /// The checksum of no bytes yet.
+    /// Starts the checksum, over zero bytes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The checksum as the manifest writes it: `xxh3:` and 16 lower-case hexadecimal digits.
+    /// The checksum in the notation of the manifest: `xxh3:` and 16 lower-case hexadecimal digits.
     pub fn finish(&self) -> String {
         format!("{PREFIX}{:016x}", self.0.digest())
     }
 
-    /// The checksum of bytes that are all here.
+    /// The checksum of a whole array in memory.
     pub fn of(bytes: &[u8]) -> String {
         let mut checksum = Self::new();
         checksum.update(bytes);
         checksum.finish()
     }
 
-    /// Checks that `text` is written as [`Checksum::finish`] writes it.
+    /// Checks that `text` has the notation of [`Checksum::finish`].
     ///
     /// # Errors
     /// `Corrupt`, naming the text.

@@ -123,7 +123,7 @@ impl DType {
         }
     }
 
-    /// The type a `.npy` header of this array says: itself, but `uint16` for `bfloat16`.
+    /// The type in the `.npy` header of this array: the same type, except `uint16` for `bfloat16`.
     pub const fn stored(self) -> Self {
         match self {
             Self::BF16 => Self::U16,

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: any bytes in, a panic where a property does not hold.
+//! Bodies of fuzz targets. Each accepts any bytes and panics if a property does not hold.
 
 use outercore_core::{Error, ErrorKind};
 
@@ -7,7 +7,7 @@ use crate::{DType, Manifest, NpyHeader, Update};
 
 const SEGMENT: Segment = Segment { id: [7; 16], first: 1 };
 
-/// A manifest that parses is sound, and is the same after it is written.
+/// A manifest that parses is valid, and stays the same after writing and parsing it again.
 pub fn manifest(bytes: &[u8]) {
     let manifest = match Manifest::from_json(bytes) {
         Ok(manifest) => manifest,
@@ -23,13 +23,14 @@ pub fn manifest(bytes: &[u8]) {
         Err(error) => told(&error),
     }
     for entry in manifest.arrays.values() {
-        // None of these may overflow: every reader computes them.
+        // These must not overflow, because every reader computes them.
         assert!(entry.file_len() >= entry.data_offset);
         assert_eq!(entry.data_len(), entry.rows() * entry.row_bytes());
     }
 }
 
-/// A header that parses says no more than a file can hold, and is the same after it is written.
+/// A header that parses describes no more bytes than a file can hold, and stays the same after
+/// writing and parsing it again.
 pub fn npy_header(bytes: &[u8]) {
     if let Err(error) = NpyHeader::length(bytes) {
         told(&error);
@@ -46,7 +47,7 @@ pub fn npy_header(bytes: &[u8]) {
     assert_ne!(header.dtype, DType::BF16, "NumPy has no such type");
 }
 
-/// Updates that decode are the same after they are written.
+/// Updates that decode stay the same after writing and reading them again.
 pub fn updates(bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -61,8 +62,9 @@ pub fn updates(bytes: &[u8]) {
     }
 }
 
-/// Frames of a log: bytes as they are; and bytes as the body of a frame with the right checksum,
-/// which the log takes only if they are updates, and finds torn once a byte is another.
+/// Tests frames of a log with the bytes as they are, and with the bytes as the body of a frame with
+/// the right checksum. The log must accept such a body only if it consists of updates. After a
+/// change of one byte, the frame must be torn.
 pub fn log_frames(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk::<SEGMENT_HEADER>() {
         match Segment::decode(header) {
@@ -97,7 +99,7 @@ pub fn log_frames(bytes: &[u8]) {
     assert!(matches!(log::decode_frame(&SEGMENT, &frame[..frame.len() - 1]), Ok(Frame::Torn)));
 }
 
-/// Whether a frame is whole, for a reader that takes it piece by piece.
+/// Whether a frame is whole, for a reader that reads it piece by piece.
 fn is_whole_in_pieces(bytes: &[u8]) -> bool {
     let Some(head) = FrameHead::decode(bytes) else { return false };
     let Some(frame) = bytes.get(FRAME_HEADER..head.frame_len() as usize) else { return false };
@@ -114,7 +116,7 @@ fn same_when_written(record: &Record, frame: &[u8]) {
     assert_eq!(again, Frame::Whole(record.clone(), written.len()));
 }
 
-/// An error about bytes from outside is never one of ours, and never says nothing.
+/// Bytes from outside never cause an internal error, and the error always has a message.
 fn told(error: &Error) {
     assert!(error.kind() != ErrorKind::Internal, "internal error: {error}");
     assert!(!error.message().trim().is_empty(), "an error without a message");

@@ -1,7 +1,7 @@
 //! Names of the arrays in a data set.
 //!
-//! A key is the path of an array inside the data set without `.npy`. A homogeneous graph has the
-//! one node type [`NODE`] and the one edge type [`EDGE`].
+//! A key is the path of an array inside the data set without `.npy`. A homogeneous graph has one
+//! node type, [`NODE`], and one edge type, [`EDGE`].
 
 use outercore_core::{Error, Result};
 
@@ -11,36 +11,36 @@ pub const NODE: &str = "node";
 /// The edge type of a homogeneous graph.
 pub const EDGE: &str = "edge";
 
-/// CSC column offsets: `uint64 [N + 1]`; with several types one more than columns.
+/// CSC column offsets: `uint64 [N + 1]`; with several types `[columns + 1]`.
 pub const OFFSETS: &str = "edges/edge/offsets";
 
-/// CSC sources: `uint32` or `uint64 [E]`; with several types global ids.
+/// CSC sources: `uint32` or `uint64 [E]`; global ids if there are several types.
 pub const SOURCES: &str = "edges/edge/sources";
 
-/// CSC edge ids: `uint32` or `uint64 [E]`; absent for the identity.
+/// CSC edge ids: `uint32` or `uint64 [E]`; absent if each id equals its position.
 pub const EDGE_IDS: &str = "edges/edge/ids";
 
-/// Whether `key` names one of the arrays of the CSC, which all edge types share.
+/// Whether `key` is one of the CSC arrays, which all edge types share.
 pub fn is_topology(key: &str) -> bool {
     [OFFSETS, SOURCES, EDGE_IDS].contains(&key)
 }
 
-/// Weights of the imported edges, by edge id: what `outercore import --weight` adds.
+/// Weights of the imported edges, by edge id, as written by `outercore import --weight`.
 pub const EDGE_WEIGHTS: &str = "edges/edge/weight";
 
-/// The triples that a knowledge graph is trained on: `int64 [n, 3]`.
+/// The training triples of a knowledge graph: `int64 [n, 3]`.
 pub const TRIPLES: &str = "triples/train";
 
-/// Where an import puts the features of the nodes.
+/// Node features written by an import.
 pub const FEATURES: &str = "nodes/node/x";
 
-/// Where an import puts the labels of the nodes.
+/// Node labels written by an import.
 pub const LABELS: &str = "nodes/node/y";
 
 /// The kind of the names of classes: `names/class.offsets` and `names/class.bytes`.
 pub const CLASS: &str = "class";
 
-/// The first node of each graph of a data set of many: `int64` or `uint64 [G]`.
+/// The first node of each graph, in a data set of many graphs: `int64` or `uint64 [G]`.
 pub const FIRST_NODES: &str = "graphs/first";
 
 /// Labels of graphs.
@@ -66,7 +66,7 @@ pub fn edge_array(name: &str) -> String {
     format!("edges/{EDGE}/{name}")
 }
 
-/// The key of the array `name` with a row for each graph.
+/// The key of the array `name`, which has one row per graph.
 ///
 /// # Example
 /// ```
@@ -86,20 +86,21 @@ pub fn split(name: &str) -> String {
     format!("splits/{name}")
 }
 
-/// What keys of a grid begin with, and those of layouts.
+/// Prefixes of the keys of grids and layouts.
 const DERIVED: [&str; 2] = ["grid/", "layout/"];
 
 /// The weights of a grid.
 pub const GRID_WEIGHTS: &str = "grid/edge/weights";
 
-/// Whether an array belongs to a grid or a layout, which are made of other arrays and can be made
-/// again.
+/// Whether an array belongs to a grid or a layout, which are computed from other arrays and can be
+/// rebuilt.
 pub fn is_derived(key: &str) -> bool {
     DERIVED.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Whether the array `derived` is made of the array `key`: a layout of its own array, a grid of the
-/// topology or the triples. A grid with weights counts as made of every edge array.
+/// Whether the array `derived` is computed from the array `key`. A layout depends on one array, a
+/// grid on the topology or the triples. A grid with weights counts as dependent on every edge
+/// array.
 ///
 /// # Example
 /// ```
@@ -111,7 +112,8 @@ pub fn is_derived(key: &str) -> bool {
 pub fn is_made_of(derived: &str, key: &str, has_weights: bool) -> bool {
     if let Some(layout) = derived.strip_prefix(DERIVED[1]) {
         let parts = layout.strip_prefix(key).and_then(|rest| rest.strip_prefix('/'));
-        // The precision and the part: an array may have a name that goes on after this one's.
+        // Exactly the precision and the part must follow: another array's name may start with this
+        // key.
         return parts.is_some_and(|parts| parts.split('/').count() == 2);
     }
     derived.starts_with(DERIVED[0])
@@ -123,7 +125,7 @@ pub fn is_made_of(derived: &str, key: &str, has_weights: bool) -> bool {
             })
 }
 
-/// What an array is, told by its key.
+/// The kind of array that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group<'a> {
     /// `nodes/<node type>/<name>`.
@@ -169,13 +171,13 @@ pub enum Group<'a> {
     },
     /// `names/<kind>.<array>`.
     Names {
-        /// What has the names: `entity`, `relation` or `class`; or texts of nodes:
-        /// `<node type>.<name>`.
+        /// The owner of the names: `entity`, `relation` or `class`; for texts of nodes `<node
+        /// type>.<name>`.
         kind: &'a str,
         /// `offsets`, `bytes` or `order`.
         array: &'a str,
     },
-    /// Anything else: kept and checked for length and checksum, not interpreted.
+    /// Any other key: the array is stored and checked for length and checksum, but not interpreted.
     Other,
 }
 
@@ -203,9 +205,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Checks that `path` is relative, stays below where it starts and is the same on every file
-/// system: parts of letters, digits and `_ - . +` and blanks in between, none of which begins with
-/// a dot, separated by single slashes.
+/// Checks that `path` is relative, stays below its starting directory and is the same on every file
+/// system. It consists of parts separated by single slashes. A part has letters, digits, `_ - . +`
+/// and inner blanks, and does not start with a dot.
 ///
 /// # Errors
 /// `Invalid`, naming the path and the part.

@@ -49,7 +49,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// The next byte that is not blank, which stays.
+    /// The next byte that is not blank; it is not consumed.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;

@@ -10,7 +10,7 @@ use crate::Update;
 /// Bytes at the start of a segment.
 pub const SEGMENT_HEADER: usize = 64;
 
-/// Bytes of a frame besides its updates.
+/// Bytes of a frame without its updates.
 pub const FRAME_HEADER: usize = 40;
 
 /// Frames start at multiples of this.
@@ -29,11 +29,11 @@ const SEGMENT_MAGIC: [u8; 8] = *b"OCLOG\0\0\x01";
 const FRAME_MAGIC: [u8; 4] = *b"OCR\x01";
 const END_MAGIC: [u8; 8] = *b"OCEND\0\0\x01";
 
-/// Stands before the key of a record, where an update has its kind. A version that knows no keys
-/// refuses the record.
+/// Byte before the key of a record, at the position where an update has its kind. A version without
+/// keys rejects the record.
 const KEY: u8 = 9;
 
-/// Whose log a segment belongs to, and where in it.
+/// The header of a segment: the data set that it belongs to, and its place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Id of the data set.
@@ -43,7 +43,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The bytes at the start of its file.
+    /// The bytes at the start of the segment's file.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -54,10 +54,10 @@ impl Segment {
         bytes
     }
 
-    /// Reads what [`Segment::encode`] wrote.
+    /// Decodes a header written by [`Segment::encode`].
     ///
     /// # Errors
-    /// `Version`: a newer log. `Corrupt`: no segment, or one with another checksum.
+    /// `Version`: a newer log. `Corrupt`: not a segment, or its checksum differs.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER]) -> Result<Self> {
         if bytes[..7] != SEGMENT_MAGIC[..7] {
             return Err(Error::corrupt("not a log of updates"));
@@ -74,15 +74,15 @@ impl Segment {
         Ok(Self { id, first: number(&bytes[24..]) })
     }
 
-    /// Seed of its frames' checksums, so that a frame of another log does not pass.
+    /// Seed for the checksums of the frames, so a frame of another log fails the check.
     fn seed(&self) -> u64 {
         xxh3_64_with_seed(&self.id, 0)
     }
 }
 
-/// The end of the log when it was last synced, as it stands outside the log.
+/// The end of the log at its last sync, stored outside the log.
 ///
-/// What it names is durable. A log that ends before has lost acknowledged updates.
+/// All records up to this end are durable. A log that ends earlier has lost acknowledged updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// Id of the data set.
@@ -91,12 +91,12 @@ pub struct LogEnd {
     pub lsn: u64,
     /// Number of the first record of the last segment.
     pub first: u64,
-    /// Bytes of that segment.
+    /// Bytes of the last segment.
     pub len: u64,
 }
 
 impl LogEnd {
-    /// Its bytes.
+    /// The encoded bytes.
     pub fn encode(&self) -> [u8; LOG_END] {
         let mut bytes = [0; LOG_END];
         bytes[..8].copy_from_slice(&END_MAGIC);
@@ -109,7 +109,7 @@ impl LogEnd {
         bytes
     }
 
-    /// Reads what [`LogEnd::encode`] wrote; `None`: other bytes, or too few.
+    /// Decodes bytes written by [`LogEnd::encode`]; `None` for other or too few bytes.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<LOG_END>()?;
         if bytes[..8] != END_MAGIC || xxh3_64_with_seed(&bytes[..56], 0) != number(&bytes[56..]) {
@@ -121,15 +121,16 @@ impl LogEnd {
     }
 }
 
-/// How a client names a request, so that it can send it again without changing the graph twice.
+/// A client's name for a request. With it, the client can repeat the request without changing the
+/// graph twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(Box<str>);
 
 impl Key {
-    /// A key of this text.
+    /// Creates a key from `text`.
     ///
     /// # Errors
-    /// `Invalid`: no byte, or more than [`MOST_KEY`].
+    /// `Invalid`: the text is empty, or longer than [`MOST_KEY`] bytes.
     pub fn new(text: &str) -> Result<Self> {
         if text.is_empty() || text.len() > MOST_KEY {
             let text = format!("a key of {} bytes, expected 1 to {MOST_KEY}", text.len());
@@ -138,21 +139,21 @@ impl Key {
         Ok(Self(text.into()))
     }
 
-    /// Its text.
+    /// The text of the key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Appends the length in one byte, and the text.
+    /// Appends the length as one byte, then the text.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.0.len() as u8);
         bytes.extend(self.0.as_bytes());
     }
 
-    /// Reads what [`Key::encode`] wrote from the front of `bytes`, which then begin after it.
+    /// Decodes a key from the front of `bytes` and advances `bytes` past it.
     ///
     /// # Errors
-    /// `Corrupt`: bytes that end too early, or no such key.
+    /// `Corrupt`: the bytes end too early, or are not a valid key.
     pub fn decode(bytes: &mut &[u8]) -> Result<Self> {
         let damaged = || Error::corrupt("a damaged key of a request");
         let len = *bytes.split_off_first().ok_or_else(damaged)?;
@@ -164,12 +165,12 @@ impl Key {
 /// Updates that take effect together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Log sequence number: one more than that of the record before.
+    /// Log sequence number: the previous record's number plus one.
     pub lsn: u64,
-    /// Number of the last record that was durable when this one was written. Tells a write that
-    /// was never acknowledged from one that was damaged.
+    /// Number of the last durable record when this record was written. It separates a write that
+    /// was never acknowledged from a damaged one.
     pub durable: u64,
-    /// The key that the client gave.
+    /// The client's key.
     pub key: Option<Key>,
     /// The updates, in order.
     pub updates: Vec<Update>,
@@ -179,7 +180,8 @@ impl Record {
     /// Appends the record's frame.
     ///
     /// # Errors
-    /// `Invalid`: above [`MOST_BODY`] bytes, or as [`Update::encode`]. `bytes` are as before then.
+    /// `Invalid`: above [`MOST_BODY`] bytes, or as [`Update::encode`]. `bytes` are unchanged in
+    /// this case.
     pub fn encode(&self, segment: &Segment, bytes: &mut Vec<u8>) -> Result<()> {
         let start = bytes.len();
         let encoded = self.try_encode(segment, bytes, start);
@@ -216,19 +218,19 @@ impl Record {
     }
 }
 
-/// What stands at a place of a segment.
+/// Result of decoding a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A whole record, and the bytes of its frame.
     Whole(Record, usize),
-    /// No record: bytes are missing or are others than those written.
+    /// Not a record: bytes are missing or differ from the written ones.
     Torn,
 }
 
-/// Reads the frame at the front of `bytes`, which go to the end of the segment.
+/// Decodes the frame at the front of `bytes`, which extend to the end of the segment.
 ///
 /// # Errors
-/// `Corrupt`: a frame with the right checksum whose updates make no sense.
+/// `Corrupt`: the checksum of the frame is right, but its updates are invalid.
 pub fn decode_frame(segment: &Segment, bytes: &[u8]) -> Result<Frame> {
     if bytes.len() < FRAME_HEADER || bytes[..4] != FRAME_MAGIC {
         return Ok(Frame::Torn);
@@ -260,12 +262,12 @@ pub fn decode_frame(segment: &Segment, bytes: &[u8]) -> Result<Frame> {
     Ok(Frame::Whole(record, whole))
 }
 
-/// The start of a frame, for readers that do not have all of it in memory.
+/// The start of a frame, for readers that do not hold the whole frame in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameHead([u8; FRAME_HEADER]);
 
 impl FrameHead {
-    /// Reads it; `None`: no frame begins so.
+    /// Decodes the start of a frame; `None` if the bytes cannot start a frame.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let head = Self(*bytes.first_chunk()?);
         (head.0[..4] == FRAME_MAGIC && head.body() <= MOST_BODY).then_some(head)
@@ -285,12 +287,12 @@ impl FrameHead {
         number(&self.0[16..])
     }
 
-    /// Its [`Record::durable`].
+    /// [`Record::durable`] of the record.
     pub fn durable(&self) -> u64 {
         number(&self.0[24..])
     }
 
-    /// Begins to compare the checksum.
+    /// Starts the check of the frame's checksum.
     pub fn check(&self, segment: &Segment) -> FrameCheck {
         let mut hash = Xxh3::with_seed(xxh3_64_with_seed(&self.0[..8], segment.seed()));
         hash.update(&self.0[16..]);
@@ -305,18 +307,18 @@ pub struct FrameCheck {
 }
 
 impl FrameCheck {
-    /// Takes the next bytes after [`FRAME_HEADER`].
+    /// Adds the next bytes after [`FRAME_HEADER`].
     pub fn update(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }
 
-    /// Whether the bytes that were taken are those that were written.
+    /// Whether the added bytes match the checksum.
     pub fn is_whole(&self) -> bool {
         self.hash.digest() == self.expected
     }
 }
 
-/// A frame with the right checksum around any bytes.
+/// A frame with the right checksum and any bytes as its body.
 pub(crate) fn sealed_frame(segment: &Segment, lsn: u64, count: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; FRAME_HEADER];
     frame[..4].copy_from_slice(&FRAME_MAGIC);
@@ -331,12 +333,12 @@ pub(crate) fn sealed_frame(segment: &Segment, lsn: u64, count: u32, body: &[u8])
     frame
 }
 
-/// Bytes of the frame of `len` bytes of updates.
+/// Length of a frame whose updates have `len` bytes.
 fn frame_len(len: usize) -> usize {
     (FRAME_HEADER + len).next_multiple_of(ALIGNMENT)
 }
 
-/// Over everything in a frame but itself, magic and length included.
+/// Covers everything in a frame except for the checksum, including magic and length.
 fn checksum_of(segment: &Segment, frame: &[u8]) -> u64 {
     let head = xxh3_64_with_seed(&frame[..8], segment.seed());
     xxh3_64_with_seed(&frame[16..], head)

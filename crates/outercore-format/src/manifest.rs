@@ -11,10 +11,10 @@ use crate::{
     NEWEST_VERSION, TYPED_VERSION, keys, npy,
 };
 
-/// `graph.json`: the only truth about what a data set holds.
+/// `graph.json`: the single source of truth about the content of a data set.
 ///
-/// Members that a reader does not know are ignored and not kept when it writes the manifest again;
-/// whatever must not be ignored raises the version.
+/// A reader ignores unknown members and drops them when it writes the manifest again. A member that
+/// must not be ignored therefore needs a new version.
 ///
 /// # Example
 /// ```
@@ -30,9 +30,9 @@ use crate::{
 pub struct Manifest {
     /// Always `outercore`.
     pub format: String,
-    /// The format version, which is not the library's.
+    /// The format version; it differs from the library version.
     pub version: u32,
-    /// When the data set was made: UTC, as [`crate::utc_timestamp`] writes it.
+    /// Creation time of the data set: UTC, in the notation of [`crate::utc_timestamp`].
     pub created: String,
     /// Node types by name.
     pub node_types: BTreeMap<String, NodeType>,
@@ -40,23 +40,23 @@ pub struct Manifest {
     pub edge_types: BTreeMap<String, EdgeType>,
     /// Arrays by key.
     pub arrays: BTreeMap<String, ArrayEntry>,
-    /// What the arrays are for.
+    /// Purposes of the arrays.
     #[serde(default)]
     pub roles: Roles,
-    /// Where updates of the graph are; absent until there may be some.
+    /// State of the updates; absent until the data set accepts updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Live>,
-    /// How the data set came to be.
+    /// How the data set was created.
     #[serde(default)]
     pub provenance: Provenance,
 }
 
-/// A data set that takes updates: what its arrays hold, and whose log belongs to it.
+/// State of a data set that accepts updates: the updates in its arrays, and its log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// 32 hexadecimal digits that no other data set has. Its log carries them.
+    /// 32 hexadecimal digits, unique to this data set and its log.
     pub id: String,
-    /// Log sequence number up to which the arrays hold the updates; those after it are in the log.
+    /// The arrays contain the updates up to this log sequence number; later updates are in the log.
     pub lsn: u64,
 }
 
@@ -65,13 +65,13 @@ pub struct Live {
 pub struct NodeType {
     /// Number of nodes; their ids are `0..count`.
     pub count: u64,
-    /// What the files of the user call node 0: their ids count from 0 or from 1.
+    /// The id of node 0 in the user's files: 0 or 1, as their ids count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub first_id: u64,
 }
 
 impl NodeType {
-    /// A type of so many nodes, whose ids are those of the user.
+    /// A type of `count` nodes, whose ids equal the user's ids.
     pub fn of(count: u64) -> Self {
         Self { count, first_id: 0 }
     }
@@ -86,62 +86,62 @@ pub struct EdgeType {
     pub target: String,
     /// Number of arcs in the CSC.
     pub count: u64,
-    /// Whether every imported edge gave an arc in either direction.
+    /// Whether every imported edge gave one arc in each direction.
     #[serde(default)]
     pub undirected: bool,
-    /// Rows of the imported edge list, the bound of the edge ids; unknown where absent.
+    /// Rows of the imported edge list, the bound of the edge ids; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
 }
 
-/// An array: where its bytes are and what they mean.
+/// An array: the place of its bytes and their meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayEntry {
-    /// Path of the `.npy` file: relative to the data set, or absolute where `external`.
+    /// Path of the `.npy` file: relative to the data set, or absolute if `external`.
     pub file: String,
     /// Type of the elements.
     pub dtype: DType,
     /// Extent of each dimension, rows first.
     pub shape: Vec<u64>,
-    /// Offset of the first data byte; 4096 unless `external`.
+    /// Offset of the first data byte; always 4096 unless `external`.
     pub data_offset: u64,
     /// Checksum of the data bytes.
     pub checksum: String,
-    /// Whether the file lies outside the data set, registered in place.
+    /// Whether the file is outside the data set and registered in place.
     #[serde(default)]
     pub external: bool,
 }
 
-/// Which arrays play which part in training.
+/// The role of arrays in training.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// Key of the node features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<String>,
-    /// Keys of the features by node type, in a data set with several types.
+    /// Keys of the features by node type, if there are several types.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub typed_features: BTreeMap<String, String>,
-    /// Key of the node labels; in a data set with several types it says whose labels they are, and
-    /// splits hold ids of that type.
+    /// Key of the node labels. If there are several types, it names the labelled type, and splits
+    /// hold ids of that type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<String>,
     /// Keys of the splits by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub splits: BTreeMap<String, String>,
-    /// Number of classes the labels have.
+    /// Number of classes of the labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
-    /// Features and labels by key that were given in another form than that in which they are
-    /// stored. Batches have them in this form.
+    /// Features and labels, by key, that were given in another form than the stored one. Batches
+    /// have the given form.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<String, Given>,
     /// Keys of the arrays that are points in time, with their type in Arrow's notation, such as
-    /// `timestamp[us, tz=UTC]`. Times whose unit only the user knows are not among them.
+    /// `timestamp[us, tz=UTC]`. Times without a known unit are not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, String>,
 }
 
-/// The form of rows as their owner had them.
+/// The form of rows as the user provided them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
     /// Type of the elements.
@@ -150,19 +150,19 @@ pub struct Given {
     pub row_shape: Vec<u64>,
 }
 
-/// How a data set came to be; informs people, decides nothing.
+/// How a data set was created. This is information for people; no code depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The command that made it.
+    /// The command that created the data set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// The library version that made it.
+    /// The library version that created the data set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub outercore: String,
-    /// The files it was made of.
+    /// The input files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<String>,
-    /// The options it was made with.
+    /// The options of the command.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub options: serde_json::Map<String, serde_json::Value>,
 }
@@ -195,7 +195,7 @@ impl Manifest {
         }
     }
 
-    /// The format version that what it holds needs.
+    /// The lowest format version that supports the content.
     pub fn needed_version(&self) -> u32 {
         if self.is_typed() {
             return TYPED_VERSION;
@@ -210,8 +210,8 @@ impl Manifest {
     /// Parses and validates a manifest.
     ///
     /// # Errors
-    /// `Version`: written by a newer format version, whatever else is in it. `Corrupt`: not JSON,
-    /// not a manifest, one that contradicts itself or its checksum.
+    /// `Version`: written by a newer format version, regardless of the other content. `Corrupt`:
+    /// not JSON, not a manifest, or in contradiction to itself or to its checksum.
     pub fn from_json(json: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {
@@ -219,7 +219,8 @@ impl Manifest {
             version: u64,
             checksum: Option<String>,
         }
-        // First what every version has: a newer manifest need not parse as ours.
+        // First parse the members that every version has: the rest of a newer manifest may not
+        // parse.
         let preamble: Preamble = serde_json::from_slice(json).map_err(not_a_manifest)?;
         if preamble.format != FORMAT_NAME {
             return Err(Error::corrupt(format!(
@@ -255,15 +256,14 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The manifest as indented JSON with a last line end.
+    /// The manifest as indented JSON with a final newline.
     pub fn to_json(&self) -> String {
         let mut json = serde_json::to_string_pretty(self).expect("strings, numbers and maps");
         json.push('\n');
         json
     }
 
-    /// The manifest as it is written to disk: its JSON, with a checksum of what follows as the first
-    /// member.
+    /// The manifest as it is written to disk: JSON whose first member is a checksum of the rest.
     ///
     /// # Example
     /// ```
@@ -280,8 +280,8 @@ impl Manifest {
         sealed(&Checksum::of(members.as_bytes())) + members
     }
 
-    /// Enters an array. Where another one had the key, the layouts and the grid that were made of
-    /// that one are removed: they would be stale. Returns how many arrays were removed.
+    /// Adds an array. If the key had another array, the layouts and the grid computed from it are
+    /// stale and are removed. Returns the number of removed arrays.
     ///
     /// # Example
     /// ```
@@ -310,7 +310,7 @@ impl Manifest {
         before - self.arrays.len()
     }
 
-    /// Checks everything that can be checked without looking at a file.
+    /// Checks everything that does not require opening a file.
     ///
     /// # Errors
     /// `Corrupt`, naming the array or type: a file outside the data set, a shape that does not fit
@@ -321,7 +321,7 @@ impl Manifest {
 }
 
 impl Live {
-    /// The id as bytes; `None` where it is not written as it must be.
+    /// The id as bytes; `None` if its notation is invalid.
     pub fn id_bytes(&self) -> Option<[u8; 16]> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -339,14 +339,14 @@ impl Live {
         Some(id)
     }
 
-    /// The id of these bytes.
+    /// The text of the id with these bytes.
     pub fn id_of(bytes: [u8; 16]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 impl ArrayEntry {
-    /// The entry of an array inside the data set, in the file that its key names.
+    /// The entry of an array inside the data set, in the file named after its key.
     pub fn inside(key: &str, dtype: DType, shape: &[u64], checksum: String) -> Self {
         Self {
             file: format!("{key}.npy"),
@@ -378,21 +378,22 @@ impl ArrayEntry {
         self.rows() * self.row_bytes()
     }
 
-    /// Length that the file must have.
+    /// The expected length of the file.
     pub fn file_len(&self) -> u64 {
         self.data_offset + self.data_len()
     }
 
-    /// Why the shape cannot be: more bytes than a file can hold, or too many dimensions.
+    /// The reason why the shape is invalid: more bytes than a file can hold, or too many
+    /// dimensions.
     pub(crate) fn overflow(&self) -> Option<String> {
         npy::file_len(self.dtype, &self.shape, self.data_offset).err()
     }
 }
 
-/// How indented JSON begins.
+/// The first bytes of indented JSON.
 const OPENING: &str = "{\n";
 
-/// The beginning of a file with this checksum.
+/// The first bytes of a file with this checksum.
 fn sealed(checksum: &str) -> String {
     format!("{OPENING}  \"checksum\": \"{checksum}\",\n")
 }

@@ -4,13 +4,13 @@ use crate::{DATA_OFFSET, DType, literal};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// Longer headers belong to structured types, which are refused anyway.
+/// Only structured types have longer headers, and these are rejected anyway.
 const MAX_HEADER: usize = 1 << 20;
 
-/// NumPy allows 64; what fits the padded header is less than that.
+/// NumPy allows 64 dimensions; the padded header has room for fewer.
 const MAX_DIMENSIONS: usize = 32;
 
-/// What the header of a `.npy` file says.
+/// The content of a `.npy` header.
 ///
 /// # Example
 /// ```
@@ -34,10 +34,10 @@ impl NpyHeader {
     /// Bytes of a file's start that [`NpyHeader::length`] needs.
     pub const PREFIX: usize = 12;
 
-    /// Length of the whole header, told by the first [`NpyHeader::PREFIX`] bytes of the file.
+    /// Length of the whole header, from the first [`NpyHeader::PREFIX`] bytes of the file.
     ///
     /// # Errors
-    /// `Invalid`: not a `.npy` file, or a header format that does not exist.
+    /// `Invalid`: not a `.npy` file, or an unknown header format.
     pub fn length(prefix: &[u8]) -> Result<usize> {
         if !prefix.starts_with(MAGIC) {
             return Err(Error::invalid("not a .npy file: it does not start with `\\x93NUMPY`")
@@ -63,9 +63,9 @@ impl NpyHeader {
         Ok(length)
     }
 
-    /// Parses a header; `bytes` is the start of a file and may go on after it.
+    /// Parses a header; `bytes` is the start of a file and may extend past the header.
     ///
-    /// Takes what `np.save` of any version writes, padded or not.
+    /// Accepts the output of `np.save` of any version, padded or not.
     ///
     /// # Errors
     /// `Corrupt`: the file ends within its header. `Invalid`: not a `.npy` file, big-endian
@@ -94,7 +94,7 @@ impl NpyHeader {
     pub fn encode(dtype: DType, shape: &[u64]) -> Vec<u8> {
         assert!(shape.len() <= MAX_DIMENSIONS, "{} dimensions", shape.len());
         let extents: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
-        // A tuple of one element keeps its comma, longer ones lose the last.
+        // A tuple of one element keeps its comma; longer tuples drop the last comma.
         let extents =
             if shape.len() == 1 { extents.trim_end() } else { extents.trim_end_matches(", ") };
         let text = format!(
@@ -122,13 +122,13 @@ impl NpyHeader {
     }
 }
 
-/// Length of an array file, or why no file can be that long.
+/// Length of an array file, or the reason why no file can be that long.
 pub(crate) fn file_len(dtype: DType, shape: &[u64], data_offset: u64) -> Result<u64, String> {
     if shape.len() > MAX_DIMENSIONS {
         return Err(format!("{} dimensions, expected at most {MAX_DIMENSIONS}", shape.len()));
     }
-    // A zero extent makes the product zero, but the others still must not overflow each other:
-    // whoever multiplies a few of them may rely on it.
+    // A zero extent makes the product zero. The other extents still must not overflow, because
+    // callers may multiply only some of them.
     let elements =
         shape.iter().try_fold(1u64, |product, extent| product.checked_mul((*extent).max(1)));
     elements
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A foreign header around `text`.
+    /// A header around `text`, as other programs may write it.
     fn foreign(version: u8, text: &str) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[version, 0]);

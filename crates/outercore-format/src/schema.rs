@@ -6,12 +6,12 @@ use outercore_core::{Error, ErrorKind, Result};
 
 use crate::{Manifest, keys};
 
-/// The node and edge types of a graph, in the order of their names, as ranges.
+/// The node and edge types of a graph as ranges, in the order of their names.
 ///
-/// Inside the core a node has a *global id*: the nodes of one type follow those of the one before.
-/// The CSC has a column for each pair of edge type and target, so the edges of one type are one
-/// contiguous part of it. With one node type and one edge type, a global id, a column and a node
-/// are the same number.
+/// Inside the core, a node has a *global id*: the types follow each other in one range of ids. The
+/// CSC has a column for each pair of edge type and target node, so the edges of one type are one
+/// contiguous part of it. With one node type and one edge type, global id, column and node are the
+/// same number.
 ///
 /// # Example
 /// ```
@@ -34,7 +34,7 @@ pub struct Schema {
 /// A node type and the global ids of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRange {
-    /// Its name.
+    /// Name of the type.
     pub name: String,
     /// Global ids.
     pub nodes: Range<u64>,
@@ -43,11 +43,11 @@ pub struct NodeRange {
 /// An edge type, its columns of the CSC, and its rows of the imported edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeRange {
-    /// Its name in keys.
+    /// Name of the type in keys.
     pub name: String,
-    /// Place of the source type among the node types.
+    /// Index of the source type among the node types.
     pub source: usize,
-    /// Place of the target type among the node types.
+    /// Index of the target type among the node types.
     pub target: usize,
     /// Columns: one for each node of the target type.
     pub columns: Range<u64>,
@@ -63,12 +63,11 @@ impl EdgeRange {
 }
 
 impl Schema {
-    /// A schema from node types (name, count) and edge types (name, source type, target type, rows);
-    /// both are put in the order of their names.
+    /// A schema from node types (name, count) and edge types (name, source type, target type,
+    /// rows). Both are sorted by name.
     ///
     /// # Errors
-    /// `Invalid`: an edge type between node types that are not there; more than 2^63 nodes, columns
-    /// or rows.
+    /// `Invalid`: an edge type between unknown node types; more than 2^63 nodes, columns or rows.
     pub fn new<'a>(
         node_types: impl IntoIterator<Item = (String, u64)>,
         edge_types: impl IntoIterator<Item = (String, &'a str, &'a str, u64)>,
@@ -115,73 +114,73 @@ impl Schema {
         Self { node_types: vec![node], edge_types: vec![edge] }
     }
 
-    /// Whether there are other types than those of a homogeneous graph.
+    /// Whether the graph has types other than those of a homogeneous graph.
     pub fn is_typed(&self) -> bool {
         self.node_types.iter().any(|range| range.name != keys::NODE)
             || self.edge_types.iter().any(|range| range.name != keys::EDGE)
     }
 
-    /// Node types in the order of their names.
+    /// Node types, sorted by name.
     pub fn node_types(&self) -> &[NodeRange] {
         &self.node_types
     }
 
-    /// Edge types in the order of their names.
+    /// Edge types, sorted by name.
     pub fn edge_types(&self) -> &[EdgeRange] {
         &self.edge_types
     }
 
-    /// Nodes of all types.
+    /// Number of nodes of all types.
     pub fn num_nodes(&self) -> u64 {
         self.node_types.last().map_or(0, |range| range.nodes.end)
     }
 
-    /// Columns of the CSC.
+    /// Number of columns of the CSC.
     pub fn num_columns(&self) -> u64 {
         self.edge_types.last().map_or(0, |range| range.columns.end)
     }
 
-    /// Place of the type of the node with this global id.
+    /// Index of the type of the node with this global id.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     pub fn type_of(&self, node: u64) -> usize {
         assert!(node < self.num_nodes(), "node {node} of {}", self.num_nodes());
         self.node_types.partition_point(|range| range.nodes.end <= node)
     }
 
-    /// Place of the edge type of a column.
+    /// Index of the edge type of a column.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// If the column does not exist.
     pub fn edge_type_of(&self, column: u64) -> usize {
         assert!(column < self.num_columns(), "column {column} of {}", self.num_columns());
         self.edge_types.partition_point(|range| range.columns.end <= column)
     }
 
-    /// The global id of a column's target.
+    /// The global id of a column's target node.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// If the column does not exist.
     pub fn target_of(&self, column: u64) -> u64 {
         let edge_type = &self.edge_types[self.edge_type_of(column)];
         let first = self.node_types[edge_type.target].nodes.start;
         first + (column - edge_type.columns.start)
     }
 
-    /// Place of a node type.
+    /// Index of a node type.
     ///
     /// # Errors
-    /// `NotFound`, with the types there are.
+    /// `NotFound`, with the existing types.
     pub fn node_type(&self, name: &str) -> Result<usize> {
         let names = || self.node_types.iter().map(|range| &*range.name);
         names().position(|known| known == name).ok_or_else(|| unknown("node", name, names()))
     }
 
-    /// Place of an edge type, by its name in keys.
+    /// Index of an edge type, by its name in keys.
     ///
     /// # Errors
-    /// `NotFound`, with the types there are.
+    /// `NotFound`, with the existing types.
     pub fn edge_type(&self, name: &str) -> Result<usize> {
         let names = || self.edge_types.iter().map(|range| &*range.name);
         names().position(|known| known == name).ok_or_else(|| unknown("edge", name, names()))
@@ -202,14 +201,14 @@ impl Manifest {
         Schema::new(nodes, edges)
     }
 
-    /// Whether there are other types than those of a homogeneous graph.
+    /// Whether the graph has types other than those of a homogeneous graph.
     pub fn is_typed(&self) -> bool {
         self.node_types.keys().any(|name| name != keys::NODE)
             || self.edge_types.keys().any(|name| name != keys::EDGE)
     }
 }
 
-/// The next `count` numbers after those before.
+/// The next `count` numbers, after the ones given out so far.
 fn following(first: &mut u64, count: u64, what: &str) -> Result<Range<u64>> {
     let start = *first;
     let end = start.checked_add(count).filter(|&end| i64::try_from(end).is_ok());

@@ -1,4 +1,4 @@
-/// A time as the manifest writes it: UTC, whole seconds, `2026-01-31T23:59:59Z`.
+/// Formats a time for the manifest: UTC, whole seconds, `2026-01-31T23:59:59Z`.
 ///
 /// # Source
 /// Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`.
@@ -10,8 +10,8 @@
 pub fn utc_timestamp(unix_seconds: u64) -> String {
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    // Counting years from the first of March puts the leap day last, and 400 such years have
-    // always the same length.
+    // If years start on the first of March, the leap day comes last, and 400 years always have the
+    // same length.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let leap_days = day_of_era / 1460 + day_of_era / 146_096 - day_of_era / 36_524;

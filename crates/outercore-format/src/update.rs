@@ -1,20 +1,20 @@
-//! Updates of a graph, and their bytes in the log.
+//! Updates of a graph, and their encoding in the log.
 
 use std::collections::BTreeMap;
 
 use outercore_core::{Error, Result};
 
-/// Rows of arrays by key, each as the array stores it.
+/// Rows of arrays by key; each row has the stored form of its array.
 pub type Rows = BTreeMap<String, Vec<u8>>;
 
-/// An edge of a graph that is registered.
+/// An edge of a graph to register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEdge {
-    /// Where it starts: a place among the nodes of the graph, from 0.
+    /// Source: an index among the nodes of the graph, from 0.
     pub source: u64,
-    /// Where it ends: likewise.
+    /// Target: an index among the nodes of the graph, from 0.
     pub target: u64,
-    /// Its row of every edge array.
+    /// Row of the edge in every edge array.
     pub rows: Rows,
 }
 
@@ -24,31 +24,32 @@ pub struct NewEdge {
 /// GraphRegister, GraphUnregister.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Adds an edge; in an undirected graph both arcs. Parallel edges are allowed.
+    /// Adds an edge; in an undirected graph, both arcs. Parallel edges are allowed.
     AddEdge {
-        /// Where it starts.
+        /// Source node.
         source: u64,
-        /// Where it ends.
+        /// Target node.
         target: u64,
-        /// Its row of every edge array.
+        /// Row of the edge in every edge array.
         rows: Rows,
     },
-    /// Removes all edges from `source` to `target`; in an undirected graph between the two.
+    /// Removes all edges from `source` to `target`; in an undirected graph, all edges between the
+    /// two.
     RemoveEdge {
-        /// Where they start.
+        /// Source node.
         source: u64,
-        /// Where they end.
+        /// Target node.
         target: u64,
     },
-    /// Adds a node, whose id is the number of nodes so far.
+    /// Adds a node; its id is the current number of nodes.
     AddNode {
-        /// The graph that it joins, in a data set of many graphs; else `None`.
+        /// The graph of the node, in a data set of many graphs; otherwise `None`.
         graph: Option<u64>,
-        /// Its row of every node array.
+        /// Row of the node in every node array.
         rows: Rows,
     },
-    /// Removes a node with all its edges. Its id is not used again. The last node of one of many
-    /// graphs stays until the graph is removed.
+    /// Removes a node with all its edges. Its id is not used again. In a data set of many graphs,
+    /// the last node of a graph stays until the graph is removed.
     RemoveNode {
         /// The node.
         node: u64,
@@ -57,19 +58,19 @@ pub enum Update {
     UpdateNode {
         /// The node.
         node: u64,
-        /// Its new rows; those of other arrays stay.
+        /// The new rows; rows in other arrays stay unchanged.
         rows: Rows,
     },
     /// Adds a graph to a data set of many, with the next ids of graphs, nodes and edges.
     RegisterGraph {
-        /// Its row of every array of graphs.
+        /// Row of the graph in every array of graphs.
         rows: Rows,
-        /// Rows of its nodes, of at least one: of every node array.
+        /// Rows of its nodes in every node array; at least one node.
         nodes: Vec<Rows>,
         /// Its edges.
         edges: Vec<NewEdge>,
     },
-    /// Removes one of many graphs with its nodes and edges. Its id is not used again.
+    /// Removes one of many graphs with its nodes and edges. The graph's id is not used again.
     UnregisterGraph {
         /// The graph.
         graph: u64,
@@ -89,8 +90,8 @@ impl Update {
     /// Appends the update's bytes.
     ///
     /// # Errors
-    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes, a row of 4 GiB, or a graph of 2^32
-    /// nodes or edges.
+    /// `Invalid`: more than 65,535 rows, a key above 65,535 bytes, a row of 4 GiB, or a graph of
+    /// 2^32 nodes or edges.
     pub fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::AddEdge { source, target, rows } => {
@@ -140,10 +141,11 @@ impl Update {
         }
     }
 
-    /// Reads an update from the front of `bytes`, which then begin after it.
+    /// Decodes an update from the front of `bytes` and advances `bytes` past it.
     ///
     /// # Errors
-    /// `Corrupt`: an unknown kind, bytes that end too early, keys that are no text or come twice.
+    /// `Corrupt`: an unknown kind, bytes that end too early, keys that are not text or are
+    /// repeated.
     pub fn decode(bytes: &mut &[u8]) -> Result<Self> {
         let [kind] = take(bytes)?;
         Ok(match kind {
@@ -194,7 +196,8 @@ fn encode_count(count: usize, too_many: &str, bytes: &mut Vec<u8>) -> Result<()>
     Ok(())
 }
 
-/// Reads a count and as many elements. A wrong count reserves no memory: bytes run out first.
+/// Decodes a count and as many elements. A wrong count reserves no memory, because the bytes run
+/// out first.
 fn decode_list<T>(bytes: &mut &[u8], element: impl Fn(&mut &[u8]) -> Result<T>) -> Result<Vec<T>> {
     let mut list = Vec::new();
     for _ in 0..u32::from_le_bytes(take(bytes)?) {

@@ -1,4 +1,4 @@
-//! Stored elements as the `float32` that batches hold.
+//! Converts stored elements to the `float32` of batches.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,9 +27,9 @@ impl Word for AtomicU64 {
     }
 }
 
-/// The words of a row, the last one filled up with zeros.
+/// The words of a row, the last one padded with zeros.
 ///
-/// **Cost** replaces what is in `words`, and allocates nothing once they have room.
+/// **Cost** overwrites `words`; allocates nothing if `words` has enough capacity.
 pub fn words_of(row: &[u8], words: &mut Vec<u64>) {
     words.clear();
     words.extend(row.chunks(8).map(|bytes| {
@@ -39,12 +39,12 @@ pub fn words_of(row: &[u8], words: &mut Vec<u64>) {
     }));
 }
 
-/// Writes the elements of a row as `float32`: `float64` is rounded to the nearest, every other type
-/// arrives exactly.
+/// Writes the elements of a row as `float32`. Values of `float64` are rounded to the nearest; all
+/// other types must be represented exactly.
 ///
 /// # Errors
-/// `Invalid` with the column: a whole number that `float32` does not hold, or one that would become
-/// infinite or 0.
+/// `Invalid`, naming the column: a whole number that `float32` cannot represent, or a number that
+/// would become infinite or 0.
 ///
 /// # Example
 /// ```
@@ -92,7 +92,7 @@ pub fn widen<W: Word>(dtype: DType, words: &[W], out: &mut [f32]) -> Result<()> 
     Ok(())
 }
 
-/// `unpack` for types that `float32` does not hold whole.
+/// `unpack` for types that `float32` cannot always represent.
 fn narrow<W: Word, const PER_WORD: usize, T: Narrow>(
     dtype: DType,
     words: &[W],
@@ -136,12 +136,13 @@ fn unpack<W: Word, const PER_WORD: usize>(
     }
 }
 
-/// A number that `float32` may not hold.
+/// A number that `float32` may not represent exactly.
 trait Narrow: Copy + std::fmt::Debug {
     /// The nearest `float32`.
     fn nearest(self) -> f32;
 
-    /// Whether that is the same whole number, or a rounded fraction that is neither infinite nor 0.
+    /// Whether the result is the same whole number, or a rounded fraction that is neither infinite
+    /// nor 0.
     fn fits(self) -> bool;
 }
 
@@ -168,7 +169,7 @@ impl Narrow for f64 {
 
     fn fits(self) -> bool {
         let rounded = self as f32;
-        // Beyond 2^53 every float is a whole number, so that says nothing about the value.
+        // Beyond 2^53 every float is a whole number, so being whole says nothing about the value.
         let may_round = self.fract() != 0.0 || self.abs() >= (1u64 << 53) as f64;
         rounded.is_finite() == self.is_finite()
             && (rounded == 0.0) == (self == 0.0)

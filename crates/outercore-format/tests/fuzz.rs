@@ -33,7 +33,7 @@ fn write_the_first_inputs() {
         let root = frozen(version);
         let manifest = std::fs::read(root.join("graph.json")).unwrap();
         keep("manifest", &format!("format-{version}"), &manifest);
-        // Without a checksum, so that changes get further.
+        // Without a checksum, so that changes reach the later checks.
         let text = String::from_utf8(manifest).unwrap();
         let lines = text
             .lines()

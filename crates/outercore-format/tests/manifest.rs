@@ -1,4 +1,4 @@
-//! The manifest: what it accepts, what it refuses, and how it says so.
+//! The manifest: which content it accepts and rejects, and with which messages.
 
 use outercore_core::{Error, ErrorKind};
 use outercore_format::{ArrayEntry, Checksum, DType, Live, Manifest, NEWEST_VERSION, keys};

@@ -45,7 +45,7 @@ proptest! {
 
 #[test]
 fn the_header_of_the_largest_shape_fits() {
-    // 32 dimensions of one, and the longest single extent.
+    // 32 dimensions of extent one, and the longest single extent.
     for shape in [vec![1; 32], vec![u64::from(u32::MAX) << 20]] {
         let header = NpyHeader::parse(&NpyHeader::encode(DType::U8, &shape)).unwrap();
         assert_eq!(header.shape, shape);

@@ -1,11 +1,11 @@
-//! Builds the grid of a data set and decodes it, with seconds and bytes.
+//! Builds the grid of a data set and decodes it; reports seconds and bytes.
 //!
 //! ```text
 //! outercore generate rmat --scale 20 --undirected --out rmat20
 //! cargo run --release -p outercore-grid --example grid_bench -- rmat20 128MiB
 //! ```
-//! Prints one JSON object: what was built, and how fast pieces in memory are decoded by one thread.
-//! A third argument, `degree` or `natural`, gives the order.
+//! Prints one JSON object: the summary of the build, and the decoding speed of one thread for
+//! pieces in memory. A third argument, `degree` or `natural`, gives the order.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ use outercore_grid::{BuildOptions, Decoder, Grid, Order, PieceWeights, build};
 use outercore_io::RealDisk;
 use outercore_store::dataset::DataSet;
 
-/// Pieces that are decoded at most; they are spread over the file.
+/// Most pieces to decode; they are spread over the file.
 const PIECES: usize = 2000;
 
 fn main() -> Result<()> {
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Edges decoded, and nanoseconds an edge without and with the checksum.
+/// Decoded edges, and nanoseconds per edge without and with the checksum.
 fn decode(data_set: &DataSet) -> Result<(u64, f64, f64)> {
     let grid = Grid::open(data_set)?;
     let step = grid.pieces().len().div_ceil(PIECES).max(1);

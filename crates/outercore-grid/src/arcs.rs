@@ -1,6 +1,6 @@
 //! The arcs of a piece, decoded.
 
-/// Which side of a piece the values come from.
+/// The direction in which values flow through a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// From columns to rows.
@@ -10,7 +10,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Source and target partition of a piece between a row and a column partition.
+    /// Source and target partition of a piece with the given row and column partition.
     pub fn ends<P>(self, row: P, column: P) -> (P, P) {
         match self {
             Self::ToRows => (column, row),
@@ -19,34 +19,34 @@ impl Side {
     }
 }
 
-/// Row entries of up to this many columns stand together, by the number of their columns.
+/// Row entries with at most this many columns are grouped by the number of their columns.
 pub const SHORT: usize = 8;
 
-/// The group of a row entry by how many columns it has, at least one: groups come in this order, the
-/// last one, [`SHORT`], has all that are longer.
+/// The group of a row entry with `columns` columns, at least one. Groups are stored in this order;
+/// the last one, [`SHORT`], has all longer entries.
 pub fn length_group(columns: usize) -> usize {
     (columns - 1).min(SHORT)
 }
 
-/// Decoded arcs of a piece, seen in one direction.
+/// Decoded arcs of a piece, for one direction of flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Arcs<'a> {
-    /// Local id of each row entry: first those of `short_counts`, then all others.
+    /// Local id of each row entry: first the entries of `short_counts`, then all others.
     pub rows: &'a [u16],
-    /// Where the columns of each row entry end.
+    /// The end of each row entry's columns.
     pub ends: &'a [u32],
-    /// How many row entries have 1, 2, ... [`SHORT`] columns; they come in this order.
+    /// Number of row entries with 1, 2, ... [`SHORT`] columns, in this order.
     pub short_counts: [u32; SHORT],
     /// Local ids of the columns.
     pub columns: &'a [u16],
-    /// One for each column; empty without weights.
+    /// One weight per column; empty without weights.
     pub weights: &'a [f64],
-    /// Which way values flow.
+    /// The direction of flow.
     pub side: Side,
 }
 
 impl<'a> Arcs<'a> {
-    /// Row entries: local row, its columns, their weights (empty without).
+    /// Row entries: local row, its columns, and their weights (empty without weights).
     pub fn rows(&self) -> impl Iterator<Item = (usize, &'a [u16], &'a [f64])> + use<'a> {
         let (columns, weights) = (self.columns, self.weights);
         let mut start = 0;
@@ -58,9 +58,10 @@ impl<'a> Arcs<'a> {
         })
     }
 
-    /// Calls `each(row, columns)` for every row entry, in the order of [`Arcs::rows`]. Where it is
-    /// inlined, loops over the columns of a short entry have a length that is known: a processor
-    /// that guesses when a loop of a few columns ends is wrong at every other row.
+    /// Calls `each(row, columns)` for every row entry, in the order of [`Arcs::rows`]. If this is
+    /// inlined, loops over the columns of a short entry have a length known at compile time.
+    /// Otherwise the processor must predict the end of each short loop, and is wrong at every
+    /// second row.
     #[inline(always)]
     pub fn each_row(&self, mut each: impl FnMut(usize, &[u16])) {
         let (mut rows, mut columns) = (self.rows, self.columns);

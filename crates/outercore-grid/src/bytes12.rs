@@ -1,11 +1,12 @@
-//! 16-bit numbers in one byte or two: a bit says which, the numbers follow.
+//! Encodes 16-bit numbers in one or two bytes: control bits give the lengths, then the numbers
+//! follow.
 //!
-//! `n` numbers are `n / 8` control bytes, rounded up, then the numbers, little endian. Bit `k` of
-//! control byte `b` says that number `8 b + k` has two bytes.
+//! `n` numbers take `n / 8` control bytes, rounded up, then the numbers, little endian. Bit `k` of
+//! control byte `b` is set if number `8 b + k` has two bytes.
 
-/// Where each of eight numbers begins, by control byte.
+/// The start of each of eight numbers, by control byte.
 const STARTS: [[u8; 8]; 256] = starts();
-/// Which bits of the two bytes at its start belong to a number, by control byte.
+/// For each number, the mask of the two bytes at its start, by control byte.
 const MASKS: [[u16; 8]; 256] = masks();
 
 const fn starts() -> [[u8; 8]; 256] {
@@ -38,7 +39,7 @@ const fn masks() -> [[u16; 8]; 256] {
     table
 }
 
-/// Bytes that `values` take.
+/// Bytes of the encoded `values`.
 pub(crate) fn encoded_len(values: &[u16]) -> usize {
     let wide = values.iter().filter(|value| **value > 0xFF).count();
     values.len().div_ceil(8) + values.len() + wide
@@ -58,11 +59,11 @@ pub(crate) fn encode(values: &[u16], out: &mut Vec<u8>) {
     }
 }
 
-/// Fills `out` from the first `len` bytes of `bytes`; `None` if they are not exactly `out.len()`
+/// Fills `out` from the first `len` bytes of `bytes`; `None` if these are not exactly `out.len()`
 /// numbers.
 ///
-/// What follows those bytes is not looked at, but eight numbers are loaded faster where 17 bytes
-/// are there.
+/// The result does not depend on the bytes after `len`, but eight numbers are loaded faster if 17
+/// bytes are present.
 pub(crate) fn decode(bytes: &[u8], len: usize, out: &mut [u16]) -> Option<()> {
     let count = out.len();
     let (controls, mut rest) = bytes.split_at_checked(count.div_ceil(8))?;
@@ -75,7 +76,7 @@ pub(crate) fn decode(bytes: &[u8], len: usize, out: &mut [u16]) -> Option<()> {
         rest = decode_group(control, rest, group)?;
     }
     let Some(&control) = controls.get(groups.len()) else { return Some(()) };
-    // A number that is not there has no second byte either.
+    // Control bits beyond the last number must be 0.
     if control >> last.len() != 0 {
         return None;
     }
@@ -104,7 +105,7 @@ fn decode_group<'a>(control: u8, bytes: &'a [u8], out: &mut [u16; 8]) -> Option<
     };
     let (starts, masks) = (&STARTS[usize::from(control)], &MASKS[usize::from(control)]);
     for ((value, start), mask) in out.iter_mut().zip(starts).zip(masks) {
-        // No start is above 14; saying so leaves no check of bounds.
+        // No start is above 14; the mask tells the compiler so, and it omits the bounds checks.
         let start = usize::from(start & 15);
         *value = u16::from_le_bytes([window[start], window[start + 1]]) & mask;
     }

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: any bytes in, a panic where a property does not hold.
+//! Bodies of fuzz targets. Each accepts any bytes and panics if a property does not hold.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,8 @@ use crate::open::Expected;
 use crate::piece::{Decoder, PIECE_EDGES, Piece, PieceWeights, encode};
 use crate::shape::{GridShape, Order};
 
-/// A header that parses does not contradict itself, and is the same after it is written.
+/// A header that parses does not contradict itself, and stays the same after writing and parsing it
+/// again.
 pub fn header(bytes: &[u8]) {
     static DATA_SET: OnceLock<DataSet> = OnceLock::new();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/format-1");
@@ -24,15 +25,15 @@ pub fn header(bytes: &[u8]) {
     assert_eq!(connected, shape.connected);
     let written = header.to_json().expect("what was read can be written");
     let again = GridHeader::from_json(&written, data_set).expect("what was written");
-    // A weight that is no number is not equal to itself.
+    // A NaN weight is not equal to itself, so compare the text.
     assert_eq!(again.to_json().unwrap(), written);
 }
 
-/// Bytes of a piece's record, then of the shape of its grid.
+/// Bytes of a piece's record, followed by the shape of its grid.
 const HEAD: usize = 64 + 8;
 
-/// Whatever a record and a body say, what is decoded lies within the partitions; and what is encoded
-/// decodes to the same edges.
+/// For any record and body, decoded rows and columns are within the partitions. Encoded edges
+/// decode to the same edges.
 pub fn piece(bytes: &[u8]) {
     if let Some((head, body)) = bytes.split_first_chunk::<HEAD>() {
         any_piece(head, body);
@@ -41,7 +42,7 @@ pub fn piece(bytes: &[u8]) {
     keys.truncate(PIECE_EDGES);
     keys.sort_unstable();
     same_edges(&keys);
-    // The same with small rows and columns: other widths of numbers, longer rows.
+    // The same with small rows and columns: other number widths, longer rows.
     keys.iter_mut().for_each(|key| *key = *key & 0x003F_0000 | *key & 0x3FF);
     keys.sort_unstable();
     same_edges(&keys);
@@ -70,7 +71,7 @@ fn any_piece(head: &[u8; HEAD], body: &[u8]) {
     if Expected::default().take(&piece, &header).is_err() {
         return;
     }
-    // Bodies lie at multiples of 8.
+    // Bodies start at multiples of 8.
     let mut aligned = vec![0u64; body.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut aligned)[..body.len()].copy_from_slice(body);
     let body = &bytemuck::cast_slice(&aligned)[..body.len()];
@@ -144,7 +145,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-/// An error about bytes from outside is never one of ours, and never says nothing.
+/// Bytes from outside never cause an internal error, and the error always has a message.
 fn told(error: &Error) {
     assert!(error.kind() != ErrorKind::Internal, "internal error: {error}");
     assert!(!error.message().trim().is_empty(), "an error without a message");

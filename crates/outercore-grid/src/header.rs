@@ -8,28 +8,28 @@ use crate::shape::{GridShape, Order};
 
 /// The grid's description: JSON as `uint8 [n]`.
 pub const HEADER: &str = "grid/edge/header";
-/// Where the pieces are: `uint64 [pieces, 8]`.
+/// Positions of the pieces: `uint64 [pieces, 8]`.
 pub const PIECES: &str = "grid/edge/pieces";
 /// Bodies of the pieces: `uint8 [bytes]`.
 pub const BLOCKS: &str = "grid/edge/blocks";
-/// The node of each rank: `uint32 [N]`; absent where ranks are nodes.
+/// The node of each rank: `uint32 [N]`; absent if ranks equal node ids.
 pub const ORDER: &str = "grid/edge/order";
 /// Arcs out of each rank: `uint32 [C]`.
 pub const OUT_DEGREES: &str = "grid/edge/out_degrees";
 /// Arcs into each rank: `uint32 [C]`; absent in a symmetric grid.
 pub const IN_DEGREES: &str = "grid/edge/in_degrees";
-/// Weights of the stored edges, in the order of the pieces: `float32 [edges]` where that holds all of
-/// them exactly, else `float64 [edges]`; absent without.
+/// Weights of the stored edges, in the order of the pieces: `float32 [edges]` if that represents
+/// all of them exactly, otherwise `float64 [edges]`; absent without weights.
 pub const WEIGHTS: &str = "grid/edge/weights";
 
 pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, IN_DEGREES, WEIGHTS];
 
-/// What mends a damaged grid.
+/// How to repair a damaged grid.
 pub(crate) const MEND: &str =
     "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
 
-/// The command that builds the grid of a data set anew, with the edge type or the relation, and
-/// with the array `weights`, where they are given.
+/// The command that rebuilds the grid of a data set, for the given edge type or relation and the
+/// given array `weights`.
 pub fn rebuild_command(
     data_set: &DataSet,
     relation: Option<&str>,
@@ -45,12 +45,12 @@ pub fn rebuild_command(
     command + " --overwrite"
 }
 
-/// What users call the edge type or the relation that the core calls `relation`.
+/// The user's name for the edge type or the relation that the core calls `relation`.
 pub(crate) fn named(data_set: &DataSet, relation: &str) -> String {
     if !data_set.manifest().edge_types.is_empty() {
         return relation.replace("__", ",");
     }
-    // A damaged dictionary is for `outercore check` to tell.
+    // `outercore check` reports a damaged dictionary.
     let name = relation.parse().ok().and_then(|id| data_set.relation_name(id).ok());
     name.unwrap_or_else(|| relation.to_owned())
 }
@@ -66,13 +66,13 @@ pub(crate) const MAX_PARTITION_LOG2: u32 = 16;
 /// The most partitions of a grid.
 pub const MAX_PARTITIONS: u64 = 4096;
 
-/// What `grid/edge/header` says.
+/// Content of `grid/edge/header`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridHeader {
     /// Always `outercore-grid`.
     pub format: String,
-    /// The version of the grid, which is not that of the data set.
+    /// The version of the grid; it differs from the version of the data set.
     pub version: u32,
     /// Nodes of the graph.
     pub nodes: u64,
@@ -94,15 +94,15 @@ pub struct GridHeader {
     pub loops: u64,
     /// Bytes of the data of `grid/edge/blocks`.
     pub codec_bytes: u64,
-    /// The edge type whose arcs it has, as in keys, or the id of the relation; absent: all arcs.
+    /// The edge type of its arcs, as in keys, or the id of the relation; absent: all arcs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
-    /// Name of the edge array that the weights were taken from.
+    /// Name of the edge array of the weights.
     pub weights: Option<String>,
     /// The least weight; absent without weights or without edges.
     pub least_weight: Option<f64>,
-    /// Checksums of what the grid was made of: offsets (or triples), sources, edge ids and weights,
-    /// empty where not used.
+    /// Checksums of the grid's input: offsets (or triples), sources, edge ids and weights; empty if
+    /// not used.
     pub topology: [String; 4],
 }
 
@@ -138,8 +138,9 @@ impl GridHeader {
     /// Parses and checks the header of the grid of a data set.
     ///
     /// # Errors
-    /// `Invalid`: an older version, which is to be built anew as a stale grid is. `Version`: a newer
-    /// one, whatever else it says. `Corrupt`: no header, or one that contradicts itself.
+    /// `Invalid`: an older version, which must be rebuilt like a stale grid. `Version`: a newer
+    /// version, regardless of the other content. `Corrupt`: not a header, or a header that
+    /// contradicts itself.
     pub(crate) fn from_json(json: &[u8], data_set: &DataSet) -> Result<Self> {
         #[derive(Deserialize)]
         struct Preamble {
@@ -199,7 +200,7 @@ impl GridHeader {
         Ok(())
     }
 
-    /// What the grid holds.
+    /// The shape of the grid.
     pub fn shape(&self) -> GridShape {
         GridShape {
             nodes: self.nodes,
@@ -214,7 +215,7 @@ impl GridHeader {
     }
 }
 
-/// Says in which array an error was.
+/// Adds the array's key to an error.
 pub(crate) fn in_array<T, E: Into<Error>>(key: &str, result: Result<T, E>) -> Result<T> {
     result.with_context(|| format!("grid `{key}`"))
 }

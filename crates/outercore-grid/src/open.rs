@@ -1,4 +1,4 @@
-//! Opening a grid: its header and its piece records, checked; no edge is read.
+//! Opens a grid: reads and checks its header and its piece records; reads no edges.
 
 use outercore_core::{Error, ErrorKind, Result, shell_path};
 use outercore_format::DType;
@@ -15,15 +15,15 @@ use crate::source::GridSource;
 /// Words of a piece record.
 pub(crate) const RECORD_WORDS: usize = 8;
 
-/// Piece records that are read at a time.
+/// Piece records per read.
 const RECORDS: u64 = 1 << 12;
 
-/// A header of more than this is none of ours.
+/// A larger header was not written by Outercore.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// A grid whose header and piece records have been read and agree with each other.
+/// A grid whose header and piece records have been read and are consistent.
 ///
-/// **Cost**: holds 64 bytes a piece.
+/// **Cost**: holds 64 bytes per piece.
 #[derive(Clone, Debug)]
 pub struct Grid {
     shape: GridShape,
@@ -40,12 +40,12 @@ pub struct Grid {
 impl Grid {
     /// Opens the grid of a data set.
     ///
-    /// **Cost**: reads the header and 64 bytes a piece.
+    /// **Cost**: reads the header and 64 bytes per piece.
     ///
     /// # Errors
-    /// `NotFound`: there is no grid. `Invalid`: it is to be built anew, since it was made of another
-    /// topology or other weights, or by an older release. `Version`: a newer one. `Corrupt`: it
-    /// contradicts itself.
+    /// `NotFound`: there is no grid. `Invalid`: it must be rebuilt, because it was built from
+    /// another topology or other weights, or by an older release. `Version`: a newer version.
+    /// `Corrupt`: it contradicts itself.
     pub fn open(data_set: &DataSet) -> Result<Self> {
         let root = data_set.root().display();
         if !Self::is_built(data_set) {
@@ -95,7 +95,7 @@ impl Grid {
             false => None,
         };
         let weights = match shape.weighted {
-            // As narrow as holds all of them exactly.
+            // The narrowest type that represents all weights exactly.
             true => Some(match data_set.array(WEIGHTS)?.dtype {
                 DType::F64 => array(WEIGHTS, DType::F64, &[shape.edges])?,
                 _ => array(WEIGHTS, DType::F32, &[shape.edges])?,
@@ -106,12 +106,12 @@ impl Grid {
         Ok(Self { shape, header, source, pieces, blocks, weights, order, out_degrees, in_degrees })
     }
 
-    /// Whether a grid is there; it may be stale.
+    /// Whether a grid exists; it may be stale.
     pub fn is_built(data_set: &DataSet) -> bool {
         data_set.has_array(HEADER)
     }
 
-    /// What it holds.
+    /// The shape of the grid.
     pub fn shape(&self) -> &GridShape {
         &self.shape
     }
@@ -121,16 +121,16 @@ impl Grid {
         &self.header
     }
 
-    /// What it is made of.
+    /// The source of the grid's arcs.
     pub fn source(&self) -> &GridSource {
         &self.source
     }
 
-    /// Checks that the grid, that of `data_set`, has the arcs of the edge type or the relation
-    /// `wanted`, or all.
+    /// Checks that the grid of `data_set` contains the arcs of the edge type or relation `wanted`,
+    /// or all arcs.
     ///
     /// # Errors
-    /// `Invalid`: it has others; with the command that builds it anew.
+    /// `Invalid`: it contains other arcs; names the command that rebuilds it.
     pub fn check_relation(&self, data_set: &DataSet, wanted: Option<&str>) -> Result<()> {
         let found = self.source.relation();
         if found == wanted {
@@ -162,7 +162,8 @@ impl Grid {
         &self.blocks
     }
 
-    /// The weights of the edges, in the order of the pieces: `float32 [edges]` or `float64 [edges]`.
+    /// The weights of the edges, in the order of the pieces: `float32 [edges]` or
+    /// `float64 [edges]`.
     pub fn weights(&self) -> Option<&ArrayRef> {
         self.weights.as_ref()
     }
@@ -172,17 +173,18 @@ impl Grid {
         self.weights.as_ref().map_or(0, |weights| weights.dtype.size() as u64)
     }
 
-    /// The node of each rank, nodes without arcs last: `uint32 [N]`; `None` where ranks are nodes.
+    /// The node of each rank, nodes without arcs last: `uint32 [N]`; `None` if ranks equal node
+    /// ids.
     pub fn order(&self) -> Option<&ArrayRef> {
         self.order.as_ref()
     }
 
-    /// Arcs out of each rank, loops and parallel arcs counted: `uint32 [C]`.
+    /// Number of arcs out of each rank, including loops and parallel arcs: `uint32 [C]`.
     pub fn out_degrees(&self) -> &ArrayRef {
         &self.out_degrees
     }
 
-    /// Arcs into each rank: `uint32 [C]`; those out of it in a symmetric grid.
+    /// Number of arcs into each rank: `uint32 [C]`; the out-degrees in a symmetric grid.
     pub fn in_degrees(&self) -> &ArrayRef {
         self.in_degrees.as_ref().unwrap_or(&self.out_degrees)
     }
@@ -237,7 +239,7 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// What the next record must say, by the records before it.
+/// The required content of the next record, from the records before it.
 #[derive(Default)]
 pub(crate) struct Expected {
     bytes: u64,
@@ -281,7 +283,7 @@ impl Expected {
                 piece.offset, piece.first_edge, self.bytes, self.edges
             ));
         }
-        // Of the longest body: all numbers of two bytes.
+        // The longest possible body: all numbers have two bytes.
         let most = 32 + 5 * u64::from(piece.rows) + 3 * u64::from(piece.edges);
         if u64::from(piece.len) > most.next_multiple_of(ALIGN as u64) {
             return Err(format!("{} bytes for {} edges", piece.len, piece.edges));

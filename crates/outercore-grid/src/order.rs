@@ -1,14 +1,14 @@
-//! How nodes get their ranks: by falling degree, or as they are. Pure.
+//! How nodes get their ranks: by falling degree, or in the given order. Pure.
 
 use std::cmp::Reverse;
 
 use crate::header::MAX_PARTITION_LOG2;
 use crate::shape::{GridShape, Order};
 
-/// Place of a node without arcs.
+/// Place of nodes without arcs.
 pub(crate) const ISOLATED: u32 = u32::MAX;
 
-/// Nodes of fewer than this many partitions are taken for small.
+/// A graph that fills fewer partitions than this is small, and gets smaller partitions.
 const WANTED_PARTITIONS: u64 = 16;
 
 /// The partition size of small graphs.
@@ -17,16 +17,17 @@ const LEAST_LOG2: u32 = 9;
 /// Arcs between nodes whose ids are closer than this are near.
 pub(crate) const NEAR: u64 = 1 << 16;
 
-/// The order that suits a graph of `nodes` nodes, of whose sampled arcs `near` in `sampled` are
-/// near (see [`NEAR`]).
+/// A suitable order for a graph of `nodes` nodes, of whose `sampled` arcs `near` are near (see
+/// [`NEAR`]).
 ///
-/// Degrees are worth more than the given order unless most arcs stay within a partition or two, as
-/// in crawls of the web and in road maps. In a graph of at most two partitions all arcs do.
+/// Order by degree is better, unless most arcs stay within one or two partitions in the given
+/// order, as in web crawls and road maps. In a graph of at most two partitions, all arcs do, so
+/// that says nothing.
 pub(crate) fn choose(nodes: u64, near: u64, sampled: u64) -> Order {
     if nodes > 2 * NEAR && 2 * near > sampled { Order::Natural } else { Order::Degree }
 }
 
-/// The largest partition, as a power of two, that leaves 16 partitions; at least 512 nodes.
+/// The largest partition, as a power of two, that gives at least 16 partitions; at least 512 nodes.
 pub(crate) fn partition_log2(connected: u64) -> u32 {
     (LEAST_LOG2..=MAX_PARTITION_LOG2)
         .rev()
@@ -34,10 +35,10 @@ pub(crate) fn partition_log2(connected: u64) -> u32 {
         .unwrap_or(LEAST_LOG2)
 }
 
-/// Nodes by falling `degree`, ties by id; those of degree 0 last, in the order of their ids.
+/// Nodes by falling `degree`, ties by id; nodes of degree 0 last, by id.
 ///
-/// **Cost**: a counting sort over degrees below 65,536, and a comparison sort of the few above; 4
-/// bytes a node for the answer.
+/// **Cost**: a counting sort for degrees below 65,536, and a comparison sort for the few higher
+/// ones; 4 bytes per node for the result.
 pub(crate) fn by_degree(nodes: usize, degree: impl Fn(usize) -> u64) -> Vec<u32> {
     const LARGE: usize = 1 << 16;
     let bucket = |node: usize| (degree(node) as usize).min(LARGE);
@@ -58,7 +59,7 @@ pub(crate) fn by_degree(nodes: usize, degree: impl Fn(usize) -> u64) -> Vec<u32>
     order
 }
 
-/// Where a rank is: its partition in the upper half, its local id in the lower.
+/// The place of a rank: its partition in the upper half, its local id in the lower half.
 pub(crate) fn packed_place(shape: &GridShape, rank: u64) -> u32 {
     let (partition, local) = shape.place(rank);
     (partition << 16 | local) as u32

@@ -1,4 +1,4 @@
-//! Pieces: the edges of a block, at most 65,536 at a time, encoded, checked and decoded.
+//! Pieces: the edges of a block, at most 65,536 at a time. Encodes, checks and decodes them.
 
 use std::ops::Range;
 
@@ -10,40 +10,40 @@ use crate::bytes12;
 use crate::header::{BLOCKS, MEND};
 use crate::shape::GridShape;
 
-// Columns are read from the file as they are.
+// Columns are used directly from the file's bytes.
 const _: () = assert!(cfg!(target_endian = "little"), "the format is little endian");
 
 /// The most edges of a piece.
 pub const PIECE_EDGES: usize = 1 << 16;
 
-/// Bodies begin at multiples of this many bytes.
+/// Bodies start at multiples of this many bytes.
 pub(crate) const ALIGN: usize = 8;
 
-/// Bytes before the first section of a body: the lengths of the first two, and how many row entries
-/// have 2 to [`SHORT`] columns and more.
+/// Bytes before the first section of a body: the lengths of the first two sections, and the numbers
+/// of row entries with 2 to [`SHORT`] columns and with more.
 const PREFIX: usize = 8 + 2 * SHORT;
 
-/// How the columns of a piece are written; its rows are always compressed.
+/// Encoding of the columns of a piece; its rows are always compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// Two bytes each, used where they lie.
+    /// Two bytes per column, used in place.
     Plain,
-    /// Differences within a row, one or two bytes each: for graphs whose neighbours are near.
+    /// Differences within a row, one or two bytes each: for graphs whose neighbours have near ids.
     Delta,
 }
 
-/// Where an encoded part of a block is and what it holds.
+/// Position and content of an encoded part of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where its body begins in the data of `grid/edge/blocks`; a multiple of 8.
+    /// Start of its body in the data of `grid/edge/blocks`; a multiple of 8.
     pub offset: u64,
-    /// Stored edges before it, and so the row of its first weight.
+    /// Number of stored edges before it; also the row of its first weight.
     pub first_edge: u64,
     /// Bytes of its body.
     pub len: u32,
     /// Edges, 1 to 65,536.
     pub edges: u32,
-    /// Row entries.
+    /// Number of row entries.
     pub rows: u32,
     /// Partition of its rows.
     pub row_part: u32,
@@ -55,9 +55,9 @@ pub struct Piece {
     pub last_row: u16,
     /// XXH3-64 of its body.
     pub checksum: u64,
-    /// How its columns are written.
+    /// Encoding of its columns.
     pub codec: Codec,
-    /// Whether it holds the loops of a symmetric grid, which are applied once and never swapped.
+    /// Whether it holds the loops of a symmetric grid, which are applied once and never in reverse.
     pub is_loop: bool,
 }
 
@@ -84,10 +84,10 @@ impl Piece {
         ]
     }
 
-    /// Reads a record; what it says is checked against the shape by `Grid::open`.
+    /// Reads a record; `Grid::open` checks its content against the shape.
     ///
     /// # Errors
-    /// What is wrong with a codec, a flag or a word that is not known.
+    /// A description of the unknown codec, flag or word.
     pub(crate) fn from_words(words: [u64; 8]) -> Result<Self, String> {
         let (codec, flags) = (words[6] & 0xFF, words[6] >> 8);
         let codec = match codec {
@@ -114,7 +114,7 @@ impl Piece {
         })
     }
 
-    /// Its body with the zeros behind it.
+    /// Length of its body with padding.
     pub(crate) fn padded_len(&self) -> u64 {
         u64::from(self.len).next_multiple_of(ALIGN as u64)
     }
@@ -130,22 +130,22 @@ impl Piece {
     }
 }
 
-/// Appends the body of a piece: edges as ascending `row << 16 | column`, at most 65,536, and their
-/// weights, if there are any, in the order of the body. Returns how the columns were written and the
-/// number of row entries.
+/// Appends the body of a piece. `keys` are the edges as ascending `row << 16 | column`, at most
+/// 65,536. Appends their weights, if any, in the order of the body. Returns the encoding of the
+/// columns and the number of row entries.
 ///
-/// Entries with one column come first, then those with two, up to [`SHORT`], then all others; in
-/// each of these groups rows ascend. So no length is written for most of them, and loops over the
-/// columns of most entries have a length that is known.
+/// Entries with one column come first, then entries with two, up to [`SHORT`], then all others;
+/// rows ascend within each group. Most entries therefore need no stored length, and loops over the
+/// columns of most entries have a length known at compile time.
 ///
-/// Differences are taken where they leave two thirds of the bytes or less: on Kronecker graphs they
-/// leave 0.77, and decoding them takes four times as long.
+/// Differences are used if they reduce the bytes to two thirds or less. On Kronecker graphs they
+/// reduce them only to 0.77, and decoding them takes four times as long.
 ///
-/// **Cost**: two passes over the rows and two over the columns; holds 6 bytes an edge and 8 a row
-/// entry.
+/// **Cost**: two passes over the rows and two over the columns; holds 6 bytes per edge and 8 per
+/// row entry.
 ///
 /// # Panics
-/// With more than 65,536 edges, or another number of weights than none or one an edge.
+/// With more than 65,536 edges, or if `weights` is neither empty nor has one weight per edge.
 ///
 /// # Example
 /// ```
@@ -199,7 +199,7 @@ pub fn encode<W: Copy>(
     let [gaps_len, counts_len] = [gaps_end - start - PREFIX, counts_end - gaps_end];
     out[start..start + 4].copy_from_slice(&(gaps_len as u32).to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&(counts_len as u32).to_le_bytes());
-    // Entries of two columns or more are at most half as many as the edges.
+    // At most half as many entries as edges have two or more columns, so their number fits 16 bits.
     for (place, entries) in out[start + 8..start + PREFIX].chunks_exact_mut(2).zip(&groups[1..]) {
         place.copy_from_slice(&(entries.len() as u16).to_le_bytes());
     }
@@ -218,7 +218,7 @@ pub fn encode<W: Copy>(
     (codec, gaps.len() as u32)
 }
 
-/// Where the edges of each row lie in ascending edges, by the row's group.
+/// The range of each row's edges within ascending edges, by the row's group.
 fn by_length(keys: &[u32]) -> [Vec<Range<u32>>; SHORT + 1] {
     let mut groups: [Vec<Range<u32>>; SHORT + 1] = Default::default();
     let mut start = 0;
@@ -230,19 +230,19 @@ fn by_length(keys: &[u32]) -> [Vec<Range<u32>>; SHORT + 1] {
     groups
 }
 
-/// The weights of a piece as they lie in the file.
+/// The weights of a piece, in the form of the file.
 #[derive(Clone, Copy, Debug)]
 pub enum PieceWeights<'a> {
-    /// None are wanted, or there.
+    /// No weights exist or are needed.
     None,
-    /// `float32`, which hold every weight of the grid exactly.
+    /// `float32`, if they represent every weight of the grid exactly.
     Single(&'a [f32]),
     /// `float64`.
     Double(&'a [f64]),
 }
 
 impl PieceWeights<'_> {
-    /// How many, if there are any.
+    /// Number of weights, if there are any.
     fn len(&self) -> Option<usize> {
         match self {
             Self::None => None,
@@ -252,10 +252,10 @@ impl PieceWeights<'_> {
     }
 }
 
-/// Turns bodies back into arcs, one after the other, in memory of its own.
+/// Decodes bodies into arcs, one piece at a time, and reuses its memory.
 ///
-/// **Cost**: at most 528 KiB, with `float32` weights 512 KiB more; about a nanosecond a row entry, and another an edge where the codec
-/// is [`Codec::Delta`].
+/// **Cost**: at most 528 KiB, and 512 KiB more with `float32` weights. About a nanosecond per row
+/// entry, and another per edge with [`Codec::Delta`].
 #[derive(Default)]
 pub struct Decoder {
     rows: Vec<u16>,
@@ -266,14 +266,14 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The edges of `piece`, from columns to rows.
+    /// Decodes the edges of `piece`, with flow from columns to rows.
     ///
-    /// `bytes` is the body, at an address that is a multiple of 2; `weights` has one entry for each
-    /// edge or none. The checksum is compared if `verify` is set. Whatever the bytes are, every row
-    /// and column of the answer is one of its partition, and the ends are those of the columns.
+    /// `bytes` is the body, at an address that is a multiple of 2. `weights` has one entry per edge
+    /// or is empty. The checksum is compared if `verify` is set. For any bytes, the rows and
+    /// columns in the result are within their partitions, and the ends are within the columns.
     ///
     /// # Errors
-    /// `Corrupt`, naming the offset of the piece. `Internal`: another number of weights.
+    /// `Corrupt`, naming the offset of the piece. `Internal`: a wrong number of weights.
     pub fn decode<'a>(
         &'a mut self,
         piece: &Piece,
@@ -307,7 +307,7 @@ impl Decoder {
             Codec::Delta => delta_columns(columns, &self.ends, &mut self.columns),
         };
         let columns = columns.map_err(|what| piece.corrupt(what))?;
-        // The largest of all, without leaving early, so that the loop is vectorised.
+        // The maximum of all columns, without an early exit, so that the loop is vectorised.
         let largest = columns.iter().fold(0, |largest, &column| column.max(largest));
         if edges > 0 && usize::from(largest) >= limit {
             return Err(piece.corrupt("a column beyond its partition"));
@@ -325,8 +325,8 @@ impl Decoder {
         Ok(Arcs { rows, ends, short_counts, columns, weights, side: Side::ToRows })
     }
 
-    /// Decodes the row entries; returns the bytes of the columns and how many entries have 1 to
-    /// [`SHORT`] of them.
+    /// Decodes the row entries. Returns the bytes of the columns, and the numbers of entries with 1
+    /// to [`SHORT`] columns.
     fn rows_and_ends<'a>(
         &mut self,
         piece: &Piece,
@@ -341,7 +341,7 @@ impl Decoder {
         self.ends.resize(piece.rows as usize, 0);
         self.counts.resize(groups[SHORT] as usize, 0);
         bytes12::decode(sections, gaps_len, &mut self.rows).ok_or("bad row gaps")?;
-        // The gaps have been decoded, so they are there.
+        // The gaps have been decoded, so this range exists.
         let after = &sections[gaps_len..];
         bytes12::decode(after, counts_len, &mut self.counts).ok_or("bad row counts")?;
         let (mut first, mut last) = (u32::MAX, 0);
@@ -374,7 +374,7 @@ impl Decoder {
             }
             ends = others;
         }
-        // At most 7,281 counts of at most 65,544.
+        // At most 7,281 counts of at most 65,544 cannot overflow.
         for (count, place) in self.counts.iter().zip(ends) {
             end += u32::from(*count) + SHORT as u32 + 1;
             *place = end;
@@ -388,8 +388,8 @@ impl Decoder {
     }
 }
 
-/// Row entries by the number of their columns less one, the last group all longer ones; together
-/// they have no more edges than a piece can have.
+/// Number of row entries by number of columns minus one; the last group has all longer entries.
+/// Together they have at most as many edges as a piece may have.
 fn groups(piece: &Piece, counts: &[u8]) -> Result<[u32; SHORT + 1], &'static str> {
     const WRONG: &str = "more edges or rows than a piece can have";
     if piece.edges as usize > PIECE_EDGES || piece.rows > piece.edges {

@@ -1,16 +1,16 @@
-//! How a grid numbers and divides the nodes.
+//! How a grid numbers and partitions the nodes.
 
-/// How the nodes are numbered and divided.
+/// How the nodes are numbered and partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// By falling degree, dealt over the partitions.
+    /// By falling degree; consecutive ranks go to different partitions in turn.
     Degree,
-    /// As given, nodes without arcs last.
+    /// In the given order, nodes without arcs last.
     Natural,
 }
 
-/// What a grid holds, without its bytes.
+/// Dimensions and options of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridShape {
     /// Nodes of the graph.
@@ -21,7 +21,7 @@ pub struct GridShape {
     pub partition_log2: u32,
     /// How ranks become places.
     pub order: Order,
-    /// Every stored edge stands for two arcs (a loop for one).
+    /// Whether every stored edge represents two arcs (a loop represents one).
     pub symmetric: bool,
     /// Arcs of the CSC.
     pub arcs: u64,
@@ -32,11 +32,11 @@ pub struct GridShape {
 }
 
 impl GridShape {
-    /// Partitions, at least one.
+    /// Number of partitions, at least one.
     pub fn partitions(&self) -> usize {
         self.connected.div_ceil(1 << self.partition_log2).max(1) as usize
     }
-    /// Nodes in a partition.
+    /// Number of nodes in a partition.
     pub fn partition_len(&self, partition: usize) -> usize {
         let (count, p) = (self.partitions() as u64, partition as u64);
         match self.order {

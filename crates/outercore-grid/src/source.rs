@@ -1,4 +1,4 @@
-//! What a grid is made of: the arcs of all edge types or those of one, or the triples of a knowledge
+//! The source of a grid's arcs: the arcs of all edge types or of one, or the triples of a knowledge
 //! graph.
 
 use std::ops::Range;
@@ -7,13 +7,13 @@ use outercore_core::{Error, ErrorKind, Result};
 use outercore_format::{Manifest, keys};
 use outercore_store::dataset::DataSet;
 
-/// The arcs that a grid is made of, and the nodes that it numbers.
+/// The arcs for a grid, and the nodes that the grid numbers.
 ///
-/// All edge types together number all nodes: a node's number is its global id. One edge type numbers
-/// the nodes of its source and target type alone, in the order of the types.
+/// With all edge types, all nodes are numbered by their global ids. With one edge type, only the
+/// nodes of its source and target type are numbered, in the order of the types.
 ///
-/// The training triples of a knowledge graph are arcs from head to tail; those of one relation are
-/// chosen by its id. Every entity has its id as number.
+/// The training triples of a knowledge graph are arcs from head to tail; the id of a relation
+/// selects its triples. The number of an entity is its id.
 ///
 /// # Example
 /// ```
@@ -36,19 +36,19 @@ pub struct GridSource {
     origin: Origin,
 }
 
-/// Where the arcs are.
+/// Location of the arcs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Csc(Columns),
     Triples {
         /// Rows of the array of triples.
         rows: u64,
-        /// The relation whose triples count; absent: all.
+        /// The relation whose triples are used; `None`: all.
         relation: Option<i64>,
     },
 }
 
-/// Consecutive columns of the CSC: those of all edge types, or of one.
+/// Consecutive columns of the CSC, of all edge types or of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     parts: Vec<EdgePart>,
@@ -63,24 +63,24 @@ pub(crate) struct EdgePart {
     pub(crate) columns: Range<u64>,
     /// Positions in the CSC.
     pub(crate) arcs: Range<u64>,
-    /// Edge ids; an unknown end where the manifest does not say how many rows there are.
+    /// Edge ids; the end is unknown if the manifest does not give the number of rows.
     pub(crate) rows: Range<u64>,
     pub(crate) rows_are_known: bool,
-    /// Global ids that its sources have.
+    /// Global ids of its source nodes.
     pub(crate) sources: Range<u64>,
-    /// The number of a source is its global id less this.
+    /// The number of a source is its global id minus this.
     pub(crate) source_shift: u64,
     /// The number of the first column's target.
     pub(crate) first_target: u64,
 }
 
 impl GridSource {
-    /// The arcs of the edge type `relation`, by its name in keys, or of all edge types; of triples
-    /// those of the relation with this id, or of all.
+    /// The arcs of the edge type `relation`, by its name in keys, or of all edge types. For
+    /// triples: those of the relation with this id, or all.
     ///
     /// # Errors
-    /// `Invalid`: there are neither edges nor triples. `NotFound`: no such edge type, with those there
-    /// are; no such relation.
+    /// `Invalid`: there are neither edges nor triples. `NotFound`: no such edge type, with the
+    /// existing ones; no such relation.
     pub fn of(data_set: &DataSet, relation: Option<&str>) -> Result<Self> {
         let (schema, manifest) = (data_set.schema(), data_set.manifest());
         if manifest.edge_types.is_empty() {
@@ -149,20 +149,20 @@ impl GridSource {
         })
     }
 
-    /// The edge type that was asked for, as in keys, or the id of a relation; `None`: all.
+    /// The requested edge type, as in keys, or the id of a relation; `None`: all.
     pub fn relation(&self) -> Option<&str> {
         self.relation.as_deref()
     }
 
-    /// Nodes that the grid numbers.
+    /// Number of nodes that the grid numbers.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// The key of the array `name` of the edges, which may be given by its key.
+    /// The key of the edge array `name`, which may also be a full key.
     ///
     /// # Errors
-    /// `Invalid` where the grid is made of several edge types: an array belongs to one.
+    /// `Invalid` if the grid has several edge types: an array belongs to one of them.
     pub fn edge_array(&self, name: &str) -> Result<String> {
         match self.array_prefix() {
             Ok(prefix) => Ok(format!("{prefix}{}", name.strip_prefix(&prefix).unwrap_or(name))),
@@ -176,10 +176,10 @@ impl GridSource {
         }
     }
 
-    /// What the keys of edge arrays begin with.
+    /// The prefix of the keys of edge arrays.
     ///
     /// # Errors
-    /// The edge types, where there are several: each has its own arrays.
+    /// The edge types, if there are several: each has separate arrays.
     fn array_prefix(&self) -> Result<String, &[EdgePart]> {
         match &self.origin {
             Origin::Triples { .. } => Ok(format!("{}.", keys::TRIPLES)),
@@ -190,7 +190,7 @@ impl GridSource {
         }
     }
 
-    /// That the edges, of one edge type, have no array `name`, with those they have.
+    /// The error that the edges of one edge type have no array `name`; lists the existing arrays.
     pub fn no_array(&self, data_set: &DataSet, name: &str) -> Error {
         let prefix = self.array_prefix().unwrap_or_default();
         let arrays = data_set.manifest().arrays.keys();
@@ -211,7 +211,7 @@ impl GridSource {
         })
     }
 
-    /// Whether every edge stands for two arcs.
+    /// Whether every edge represents two arcs.
     pub(crate) fn is_symmetric(&self) -> bool {
         self.symmetric
     }
@@ -220,7 +220,7 @@ impl GridSource {
         &self.origin
     }
 
-    /// How many arcs there are; `None`: known when the triples of a relation have been counted.
+    /// Number of arcs; `None` if it is unknown until the triples of a relation have been counted.
     pub(crate) fn arcs(&self) -> Option<u64> {
         match &self.origin {
             Origin::Csc(columns) => Some(columns.arcs().end - columns.arcs().start),
@@ -229,8 +229,8 @@ impl GridSource {
         }
     }
 
-    /// Checksums of what a grid with the array `weights` is made of, as the manifest has them now:
-    /// of offsets, sources and edge ids, or of the triples alone; and of the weights.
+    /// Current checksums, from the manifest, of the input of a grid with the array `weights`:
+    /// offsets, sources and edge ids, or only the triples; and the weights.
     pub(crate) fn topology(&self, manifest: &Manifest, weights: Option<&str>) -> [String; 4] {
         let checksum = |key: &str| {
             manifest.arrays.get(key).map_or_else(String::new, |entry| entry.checksum.clone())
@@ -270,7 +270,7 @@ impl Columns {
         self.first().rows.start..self.last().rows.end
     }
 
-    /// Whether a column is the number of its target, as in a graph of one type.
+    /// Whether a column equals the number of its target, as in a graph of one type.
     pub(crate) fn are_nodes(&self) -> bool {
         self.columns() == (0..self.nodes) && self.parts.len() == 1
     }

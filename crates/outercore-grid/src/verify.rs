@@ -1,4 +1,4 @@
-//! Checking a grid against itself and against the degrees of the graph.
+//! Checks a grid for consistency, and against the degrees of the graph.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,24 +16,25 @@ use crate::open::{Grid, read_header};
 use crate::piece::{Decoder, PieceWeights};
 use crate::source::{Columns, Origin};
 
-/// Problems after which a check gives up: the rest is likely of the same kind.
+/// After this many problems a check stops: the others are likely of the same kind.
 const MOST_PROBLEMS: usize = 100;
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const CHUNK: Bytes = Bytes::mib(1);
 
-/// Decodes every piece of a data set's grid and lists what is wrong; nothing if it is sound.
+/// Decodes every piece of a data set's grid and lists its problems; the list is empty if it is
+/// sound.
 ///
-/// Every checksum, row and column is checked. Edges ascend, and the order has each node once.
-/// Degrees are those of the edges; those into each node are those of the CSC or the triples.
-/// Weights are finite, and the least one is that of the header.
+/// Checks every checksum, row and column, that edges ascend, and that the order contains each node
+/// once. The degrees must match the edges, and the in-degrees must match the CSC or the triples.
+/// Weights must be finite, and the least weight must match the header.
 ///
-/// **Cost**: reads the grid, and the offsets or triples, once; holds 16 bytes a connected node (8
-/// where symmetric), 4 bytes a node, 64 bytes a piece, and at most 2 MiB for one piece.
+/// **Cost**: reads the grid, and the offsets or triples, once. Holds 16 bytes per connected node (8
+/// if symmetric), 4 bytes per node, 64 bytes per piece, and at most 2 MiB for one piece.
 ///
 /// # Errors
-/// `NotFound`: there is no grid. A failed read, and those of `on_progress`; what is wrong with the
-/// grid itself, a stale one included, is an answer.
+/// `NotFound`: there is no grid. A failed read, and errors of `on_progress`. Problems of the grid,
+/// even a stale one, are part of the result.
 pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Problem>> {
     let grid = match Grid::open(data_set) {
         Ok(grid) => grid,
@@ -57,7 +58,7 @@ pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Pro
     Ok(check.problems)
 }
 
-/// An error that is about the grid's content.
+/// Converts an error about the grid's content to a problem.
 fn as_problem(data_set: &DataSet, error: Error) -> Result<Problem> {
     match error.kind() {
         kind @ (ErrorKind::Corrupt | ErrorKind::Invalid | ErrorKind::Version) => {
@@ -68,7 +69,8 @@ fn as_problem(data_set: &DataSet, error: Error) -> Result<Problem> {
 }
 
 fn problem(data_set: &DataSet, kind: ErrorKind, message: String) -> Problem {
-    // What a damaged header says is not known: all edges without weights, then.
+    // If the header is damaged, its options are unknown: suggest a grid of all edges without
+    // weights.
     let header = read_header(data_set).ok();
     let of = |part: fn(&GridHeader) -> Option<&str>| header.as_ref().and_then(part);
     let relation = of(|header| header.relation.as_deref());
@@ -80,7 +82,7 @@ fn problem(data_set: &DataSet, kind: ErrorKind, message: String) -> Problem {
 /// Degrees by rank, counted.
 struct Counted {
     out: Vec<u64>,
-    /// Absent where symmetric.
+    /// `None` if symmetric.
     into: Option<Vec<u64>>,
 }
 
@@ -221,8 +223,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares in-degrees by rank with those of the CSC or the triples, which are taken off `into`;
-    /// nodes beyond the connected must have none.
+    /// Compares in-degrees by rank with the CSC or the triples, by subtracting these from `into`.
+    /// Nodes that are not connected must have in-degree 0.
     fn in_degrees(
         &mut self,
         into: &mut [u64],
@@ -257,7 +259,7 @@ impl Check<'_> {
     }
 }
 
-/// Calls `each` with every node that has a column, and the arcs of the column.
+/// Calls `each` for every node with a column, with the number of arcs in the column.
 fn of_columns(
     data_set: &DataSet,
     columns: &Columns,
@@ -272,7 +274,7 @@ fn of_columns(
         for offset in bytes.as_chunks::<8>().0.iter().map(|offset| u64::from_le_bytes(*offset)) {
             while parts.next_if(|part| part.columns.end < row).is_some() {}
             if let Some(part) = parts.peek().filter(|part| row > part.columns.start) {
-                // A node has a column of each edge type that leads to it.
+                // A node has one column for each edge type into it.
                 let node = part.first_target + (row - 1 - part.columns.start);
                 each(node, offset.wrapping_sub(before));
             }
@@ -282,7 +284,7 @@ fn of_columns(
     })
 }
 
-/// Calls `each` with the tail of every triple that counts, and 1.
+/// Calls `each` with the tail of every triple of the chosen relation, and 1.
 fn of_triples(
     data_set: &DataSet,
     chosen: Option<i64>,
@@ -296,7 +298,7 @@ fn of_triples(
         for words in bytes.as_chunks::<24>().0 {
             let [_, relation, tail] = bytemuck::pod_read_unaligned::<[i64; 3]>(words);
             if chosen.is_none_or(|chosen| chosen == relation) {
-                // What is no entity is no node either.
+                // An id that is not an entity becomes a number that is not a node.
                 each(tail as u64, 1);
             }
         }
@@ -305,8 +307,8 @@ fn of_triples(
     })
 }
 
-/// The last edge of `arcs`, if no row has two entries, columns ascend in each, and all edges are
-/// `before` or later.
+/// The last edge of `arcs`. Requires that each row has one entry, columns ascend within each, and
+/// no edge is below `before`; otherwise `None`.
 fn last_key(arcs: &Arcs<'_>, before: Option<u32>) -> Option<u32> {
     let mut entries: Vec<(usize, &[u16])> =
         arcs.rows().map(|(row, columns, _)| (row, columns)).collect();
@@ -319,7 +321,8 @@ fn last_key(arcs: &Arcs<'_>, before: Option<u32>) -> Option<u32> {
     if once && ascend && first >= before { last } else { None }
 }
 
-/// Whether diagonal blocks of a symmetric grid have loops where they belong, and only the upper half.
+/// Whether a diagonal block of a symmetric grid has only edges of the upper half, with loops only
+/// in loop pieces.
 fn diagonal_is_right(arcs: &Arcs<'_>, piece: &crate::Piece, symmetric: bool) -> bool {
     if !symmetric || piece.row_part != piece.col_part {
         return true;

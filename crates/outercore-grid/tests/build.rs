@@ -1,5 +1,5 @@
-//! A built grid holds the arcs of the CSC, whatever the order, the partition size, the budget and the
-//! number of threads.
+//! A built grid contains the arcs of the CSC, for any order, partition size, budget and number of
+//! threads.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn options(order: Option<Order>, partition_log2: Option<u32>) -> BuildOptions {
 fn the_arcs_of_a_grid_are_those_of_the_graph() {
     for (name, made) in zoo() {
         for order in [None, Some(Order::Degree), Some(Order::Natural)] {
-            // Partitions of 2 nodes make millions of blocks of a large graph.
+            // In a large graph, partitions of 2 nodes would create millions of blocks.
             let smallest = if made.csc.num_nodes() <= 300 { 1 } else { 5 };
             for log2 in [None, Some(smallest), Some(9), Some(16)] {
                 let directory = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_grid_is_the_same_for_every_budget_and_number_of_threads() {
                 let mut phases = BTreeSet::new();
                 let summary = build(&RealDisk, &data_set, &options, &mut |phase, _, _, _| {
                     phases.insert(phase.to_owned());
-                    // The temporary file is there while edges are encoded, or it is not needed.
+                    // The temporary file exists while edges are encoded, unless it is not needed.
                     if phase == "encode" && directory.path().join(".grid/edges").exists() {
                         phases.insert("file".to_owned());
                     }
@@ -118,7 +118,7 @@ fn a_grid_is_the_same_for_every_budget_and_number_of_threads() {
                 let dealt = if by_file { record * summary.edges } else { 0 };
                 assert_eq!(summary.written.0, stored + dealt);
                 let mut now = files(directory.path());
-                // The widths of the ids show in the checksums alone.
+                // The widths of the ids affect only the checksums.
                 now.retain(|(key, _)| !key.ends_with("header"));
                 let first = first.get_or_insert_with(|| now.clone());
                 assert!(*first == now, "{memory}, {threads} threads, weights: {weighted}");
@@ -153,7 +153,7 @@ fn builds_at_once_write_one_after_the_other_and_what_one_built_the_others_take()
 #[test]
 fn weights_follow_their_edges() {
     for (name, made) in zoo() {
-        // Thirds are no float32: they are stored as float64.
+        // Thirds are not exact as float32, so they are stored as float64.
         let (halves, thirds) =
             (|id: u64| (id % 97) as f64 - 5.5, |id: u64| id as f64 / 3.0 - 1e-60);
         for (order, single) in [(Order::Degree, true), (Order::Natural, true)]

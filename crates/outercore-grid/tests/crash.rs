@@ -1,5 +1,5 @@
-//! Every crash point and every refused write of a build: the data set stays whole, with the grid it
-//! had, or with the whole new one.
+//! Every crash point and every refused write of a build: the data set stays valid, with its
+//! previous grid or with the complete new one.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn options(overwrite: bool, weights: bool) -> BuildOptions {
 
 fn run(disk: &dyn Disk, root: &Path, options: &BuildOptions) -> Result<BuildSummary> {
     let built = build(disk, &DataSet::open(root)?, options, &mut |_, _, _, _| Ok(()));
-    // The data set that was built from was open meanwhile, and kept its files.
+    // The input data set was open during the build, so its files were kept.
     generations::tidy(root)?;
     built
 }
@@ -60,7 +60,7 @@ fn grid_arrays(root: &Path) -> usize {
     data_set.manifest().arrays.keys().filter(|key| key.starts_with("grid/")).count()
 }
 
-/// Files that no manifest names may be left behind by a crash, but not by an error.
+/// A crash may leave files that no manifest names; an error must not.
 fn grid_files(root: &Path) -> usize {
     std::fs::read_dir(root.join("grid/edge")).map_or(0, Iterator::count)
 }
@@ -99,12 +99,12 @@ fn every_crash_point_leaves_a_data_set_without_a_grid_or_with_a_whole_one() {
                 assert!(done.is_err(), "{when}: reported as done, but undone");
                 old += 1;
             }
-            // Whatever the crash left lying about, the next build works.
+            // The next build works in spite of leftovers of the crash.
             run(&RealDisk, &root, &options(true, true)).unwrap();
             assert!(assert_sound(&root, &made, &format!("built after {when}")));
             assert_eq!(grid_files(&root), grid_arrays(&root), "{when}: files are left over");
         }
-        // After the commit there is the note of the change to remove, and the grid from before.
+        // After the commit, the build still removes the note of the change and the previous grid.
         assert!(old > 0 && new > 0, "{old} old, {new} new");
     }
 }
@@ -129,7 +129,7 @@ fn a_full_or_failing_disk_is_an_error_that_leaves_nothing_behind() {
             let when = format!("{kind:?} at {at}");
             let there = assert_sound(&root, &made, &when);
             match done {
-                // Only giving room back may fail unnoticed.
+                // Only the release of space may fail without an error.
                 Ok(_) => assert!(there, "{when}"),
                 Err(error) => {
                     let expected = match kind {
@@ -139,7 +139,7 @@ fn a_full_or_failing_disk_is_an_error_that_leaves_nothing_behind() {
                     assert_eq!(error.kind(), expected, "{when}: {error}");
                     assert!(error.to_string().contains('`'), "{when}: {error}");
                     if !there && kind == FaultKind::NoSpace {
-                        // `remove_file` is never refused for want of room.
+                        // `remove_file` is never refused on a full device.
                         assert_eq!(grid_files(&root), 0, "{when}");
                     }
                 }
@@ -157,7 +157,7 @@ fn a_crash_while_edges_are_dealt_to_a_file_leaves_nothing_that_matters() {
         graph.sources.iter().zip(0..).map(|(s, t)| (*s, t * 7 % 2000)).collect();
     let weights = (0..edges.len()).map(|id| id as f64).collect();
     let made = Made::directed(2000, &edges).weighted(weights);
-    // Twice 8 bytes an edge do not fit the rest.
+    // Two copies of 8 bytes per edge do not fit into the rest.
     let mut options = options(true, true);
     options.memory = Bytes::kib(8704);
     let place = || {

@@ -1,4 +1,4 @@
-//! What a build and an opening refuse, and what a check finds.
+//! Inputs that a build or an opening rejects, and problems that a check finds.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn open(root: &Path) -> Result<Grid> {
     Grid::open(&DataSet::open(root)?)
 }
 
-/// Changes the JSON of the header in place, keeping its length, as another release would write it.
+/// Changes the JSON of the header in place, with the same length, to imitate another release.
 fn change_header(root: &Path, from: &str, to: &str) {
     assert_eq!(from.len(), to.len());
     let path = root.join("grid/edge/header.npy");
@@ -137,7 +137,7 @@ fn a_grid_without_weights_replaces_one_with_weights() {
     run(root, &BuildOptions { overwrite: true, ..BuildOptions::default() }).unwrap();
     let manifest = DataSet::read_manifest(root).unwrap();
     assert!(!manifest.arrays.contains_key("grid/edge/weights"));
-    // The data set that was built from was open, and kept its files.
+    // The input data set was open, so its files were kept.
     generations::tidy(root).unwrap();
     assert!(!root.join("grid/edge/weights.npy").exists());
     assert_eq!(verify(&DataSet::open(root).unwrap(), &mut |_, _, _, _| Ok(())).unwrap(), []);
@@ -187,7 +187,7 @@ fn a_damaged_record_is_refused_and_named() {
                 write_at(root, "pieces", at, &after);
                 let error = match open(root) {
                     Err(error) => error,
-                    // Counts and first rows that could be: the pieces say otherwise.
+                    // Plausible counts and first rows; only the pieces contradict them.
                     Ok(_) => {
                         let data_set = DataSet::open(root).unwrap();
                         let problems = verify(&data_set, &mut |_, _, _, _| Ok(())).unwrap();
@@ -276,7 +276,7 @@ fn weights_that_are_missing_or_not_numbers_are_refused() {
 
 #[test]
 fn an_undirected_graph_with_an_arc_of_one_way_is_corrupt() {
-    // The reverse of the one arc is the other, in number only.
+    // The numbers of arcs in both directions match, but the arcs are not reverses of each other.
     for edges in [vec![(0, 1), (1, 2)], vec![(0, 1), (0, 1)], vec![(5, 1), (1, 1)]] {
         let directory = tempfile::tempdir().unwrap();
         let made = Made { undirected: true, ..Made::directed(6, &edges) };
@@ -322,7 +322,7 @@ fn the_budget_refuses_a_grid_instead_of_changing_it() {
         Ok::<_, outercore_core::Error>(fs::read(directory.path().join("grid/edge/header.npy"))?)
     };
     let enough = header(Bytes::mib(64)).unwrap();
-    // There is room for the given order, not for sorting.
+    // Enough memory for the given order, but not for sorting.
     let given = Bytes(9_800_000);
     let error = header(given).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Budget, "{error}");

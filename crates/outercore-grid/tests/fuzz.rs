@@ -34,7 +34,7 @@ fn write_the_first_inputs() {
                 |at: usize| u64::from_le_bytes(record[8 * at..8 * at + 8].try_into().unwrap());
             let start = word(0) as usize;
             let body = &bodies[start..start + (word(2) & 0xFFFF_FFFF) as usize];
-            // Partitions of 64 nodes, dealt.
+            // Partitions of 64 nodes, in order of degree.
             let shape = nodes | 5 << 56;
             let input = [record, &shape.to_le_bytes(), body].concat();
             keep("grid_piece", &format!("{nodes}-nodes-{number}"), &input);

@@ -1,4 +1,4 @@
-//! Bodies of pieces: what is encoded is decoded, and what is damaged is refused.
+//! Bodies of pieces: encoded edges decode to the same edges, and damaged bodies are rejected.
 
 use outercore_core::ErrorKind;
 use outercore_grid::{Arcs, Codec, Decoder, GridShape, Order, Piece, PieceWeights, SHORT, encode};
@@ -21,7 +21,7 @@ fn shape(nodes: u64) -> GridShape {
     }
 }
 
-/// A piece of block (0, 1) and its body, 8-aligned.
+/// A piece of block (0, 1) and its body, aligned to 8 bytes.
 fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
     let mut body = Vec::new();
     let (codec, rows) = encode::<f32>(keys, &[], &mut body, &mut Vec::new());
@@ -44,7 +44,7 @@ fn encoded(keys: &[u32]) -> (Piece, Vec<u64>) {
     (piece, aligned)
 }
 
-/// The edges of `arcs` in their order, which both ways to walk over them agree on.
+/// The edges of `arcs` in their order; both ways to walk over them must agree.
 fn keys_of(arcs: &Arcs<'_>) -> Vec<u32> {
     let key = |row: usize, column: &u16| (row as u32) << 16 | u32::from(*column);
     let entries = arcs.rows();
@@ -142,7 +142,7 @@ fn a_piece_that_is_cut_short_or_damaged_anywhere_is_corrupt() {
             let error =
                 decoder.decode(&piece, &shape, bytes, PieceWeights::None, true).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
-            // Without its checksum too, even if the record agrees.
+            // Also without its checksum, even if the record agrees.
             let piece = Piece { len: short as u32, ..piece };
             let error =
                 decoder.decode(&piece, &shape, bytes, PieceWeights::None, false).unwrap_err();
@@ -167,7 +167,7 @@ fn a_piece_that_is_cut_short_or_damaged_anywhere_is_corrupt() {
     }
 }
 
-/// Whatever was decoded lies within partitions of `nodes` nodes.
+/// Decoded rows and columns are within partitions of `nodes` nodes.
 fn assert_contained(decoded: outercore_core::Result<Arcs<'_>>, piece: &Piece, nodes: usize) {
     let Ok(arcs) = decoded else { return };
     assert_eq!(arcs.columns.len(), piece.edges as usize);
@@ -229,7 +229,8 @@ proptest! {
     }
 }
 
-/// The bytes that `docs/format.md`, section 9, says a body is, so that grids on disk stay readable.
+/// The bytes of a body as specified in `docs/format.md`, section 9, so that existing grids stay
+/// readable.
 #[test]
 fn bodies_are_the_bytes_of_the_format() {
     let key = |row: u32, column: u32| row << 16 | column;
@@ -240,11 +241,11 @@ fn bodies_are_the_bytes_of_the_format() {
         .chain((10..20).map(|column| key(9, column)))
         .collect();
     let mut expected = vec![6, 0, 0, 0, 2, 0, 0, 0];
-    // Entries with 2, 3, ... 8 columns, and with more.
+    // Numbers of entries with 2, 3, ... 8 columns, and with more.
     for count in [1u16, 0, 0, 0, 0, 0, 1, 1] {
         expected.extend(count.to_le_bytes());
     }
-    // Rows 3 and 6 with one column, 4 with two, 5 with eight, 9 with ten: nine and one more.
+    // Rows 3 and 6 have one column, row 4 two, row 5 eight, row 9 ten: stored as ten minus nine.
     expected.extend([0, 3, 3, 4, 5, 9]);
     expected.extend([0, 1]);
     let columns = [7, 65_535, 1, 300].into_iter().chain(0..8).chain(10..20);
@@ -256,7 +257,7 @@ fn bodies_are_the_bytes_of_the_format() {
     );
     assert_eq!(body, expected);
 
-    // A row of two bytes, a byte to come to an even offset, and differences.
+    // A row of two bytes, one padding byte for an even offset, and differences.
     let near: Vec<u32> = (0..61).map(|column| key(300, column)).collect();
     let mut expected = vec![3, 0, 0, 0, 2, 0, 0, 0];
     expected.extend([0; 14]);

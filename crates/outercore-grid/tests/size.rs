@@ -47,12 +47,12 @@ fn a_grid_takes_few_bytes_an_arc_and_few_writes() {
     }
 }
 
-/// Too little to deal the edges in memory; with weights, those take 16 MiB of it.
+/// Too little memory to deal the edges in memory; with weights, these take 16 MiB of it.
 fn budget(weighted: bool) -> Bytes {
     Bytes::mib(if weighted { 40 } else { 24 })
 }
 
-/// What the program itself takes: its code, its stacks, the allocator's rounding.
+/// Memory of the program without data: its code, its stacks, the allocator's rounding.
 const PROGRAM: Bytes = Bytes::mib(12);
 
 #[test]
@@ -84,7 +84,7 @@ fn peak_memory_stays_within_the_budget() {
     }
 }
 
-/// Not a test of its own: the process that the test above measures.
+/// Not a separate test: the test above starts this as a process and measures it.
 #[test]
 #[ignore = "run by peak_memory_stays_within_the_budget"]
 fn build_in_a_process() {

@@ -1,4 +1,4 @@
-//! The grid of a knowledge graph has the triples of all relations, or those of one.
+//! The grid of a knowledge graph contains the triples of all relations, or of one.
 
 mod common;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const NAMES: [&str; 4] = ["likes", "has part", "it's", "/a/b.c"];
 
-/// Writes entities, triples with weights of their row, and the names of the relations.
+/// Writes entities, triples with weights equal to their row, and the names of the relations.
 fn write(root: &Path, entities: u64, triples: &[[i64; 3]]) -> DataSet {
     let mut manifest = Manifest::homogeneous(entities, 0, false);
     manifest.edge_types.clear();
@@ -40,7 +40,8 @@ fn run(root: &Path, options: &BuildOptions) -> Result<BuildSummary> {
     build(&RealDisk, &DataSet::open(root)?, options, &mut |_, _, _, _| Ok(()))
 }
 
-/// Builds, compares and verifies the grid of all relations and of each, with and without weights.
+/// Builds, compares and verifies the grid of all relations and of each one, with and without
+/// weights.
 fn check(entities: u64, triples: &[[i64; 3]], options: &BuildOptions) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
@@ -79,7 +80,7 @@ fn options(order: Option<Order>, log2: Option<u32>) -> BuildOptions {
     BuildOptions { order, partition_log2: log2, threads: Some(2), ..BuildOptions::default() }
 }
 
-/// Some triples, of which the first relation has most.
+/// Some triples; most belong to the first relation.
 fn made(entities: u64, count: u64) -> Vec<[i64; 3]> {
     let entity = |number: u64| (number * number * 31 % entities) as i64;
     let triple = |row: u64| [entity(row), (row % 5 % 3) as i64, entity(7 * row + 1)];
@@ -100,7 +101,7 @@ fn the_arcs_of_a_grid_are_the_triples_of_the_relations_asked_for() {
 }
 
 proptest! {
-    // Each builds ten grids.
+    // Each case builds ten grids.
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn any_triples_are_arcs(

@@ -1,4 +1,4 @@
-//! The grid of a graph with several types has the arcs of all edge types, or those of one.
+//! The grid of a graph with several types contains the arcs of all edge types, or of one.
 
 mod common;
 
@@ -56,8 +56,8 @@ fn write(root: &Path, graph: &TypedGraph, width: Width) -> DataSet {
     DataSet::open(root).unwrap()
 }
 
-/// The arcs of one edge type, or of all, from the definition: nodes of the types that count, in the
-/// order of their names.
+/// The arcs of one edge type, or of all, from the definition: nodes of the used types, in the order
+/// of their names.
 fn naive(graph: &TypedGraph, relation: Option<usize>, weighted: bool) -> (u64, Vec<Arc>) {
     let (node_types, edge_types) = (graph.schema.node_types(), graph.schema.edge_types());
     let counts = |place: usize| match relation {
@@ -129,7 +129,7 @@ fn the_arcs_of_a_grid_are_those_of_the_edge_types_asked_for() {
             check(&graph, width, &options(Some(order), Some(4)));
         }
     }
-    // Several chunks of 4096 arcs, which begin and end anywhere, and edges dealt to a file.
+    // Several chunks of 4096 arcs, which start and end anywhere, and edges dealt to a file.
     let graph = TypedGraph::bibliography(2000, 9000, 40);
     check(&graph, Width::Narrow, &BuildOptions { memory: Bytes::mib(6), ..options(None, None) });
 }
@@ -157,7 +157,7 @@ fn weights_are_those_of_the_edge_type_by_their_name_or_their_key() {
         overwrite: true,
         ..BuildOptions::default()
     };
-    // Both edge types have as many rows, so that only the key tells them apart.
+    // Both edge types have the same number of rows, so only the key distinguishes them.
     let foreign = weighted("edges/paper__in__venue/w");
     let error = build(&RealDisk, &data_set, &foreign, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
@@ -207,7 +207,7 @@ fn a_stale_grid_of_one_edge_type_says_how_to_build_it_again() {
 fn a_source_of_another_type_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut graph = TypedGraph::bibliography(9, 8, 2);
-    // An author who writes gets an id beyond those of authors, which papers have.
+    // A source of `writes` gets an id beyond the authors' ids; papers have such ids.
     let writes = graph.schema.edge_type("author__writes__paper").unwrap();
     graph.edges[writes].sources[3] = 9;
     let data_set = write(directory.path(), &graph, Width::Narrow);

@@ -1,4 +1,4 @@
-//! Rows per second of one thread through a linear map, by precision.
+//! Measures the rows per second of one thread through a linear map, by precision.
 //!
 //!     cargo run --release -p outercore-infer --example linear_bench [ROWS]
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use common::{Random, Shape};
 use outercore_infer::{Precision, Subgraph};
 
-/// Fewest seconds of a measurement, of which the fastest of several runs counts.
+/// Least seconds of a measurement; the fastest of several runs is reported.
 const LEAST_SECONDS: f64 = 0.5;
 
 fn main() {

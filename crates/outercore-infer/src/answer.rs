@@ -1,34 +1,35 @@
 use crate::manifest::{Manifest, TaskKind};
 
-/// What a client sees of a model's logits, row-major by seed.
+/// The client's view of a model's logits, row-major by seed.
 ///
-/// Where features were not finite, so are the numbers here: NaN in a seed's row says so.
+/// If features were not finite, the values here are not finite either: a seed's row then contains
+/// NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// One class a seed.
+    /// One class per seed.
     Classes {
-        /// The most probable class of each seed; the first of equals.
+        /// The most probable class of each seed; among equals the first.
         classes: Vec<u32>,
-        /// `[seeds, classes]`, of sum 1: the softmax of the logits.
+        /// `[seeds, classes]`, each row sums to 1: the softmax of the logits.
         probabilities: Vec<f32>,
     },
-    /// Several labels a seed.
+    /// Several labels per seed.
     Labels {
-        /// `[seeds, labels]`, 1 where the probability is above one half.
+        /// `[seeds, labels]`, 1 if the probability is above one half.
         labels: Vec<u8>,
         /// `[seeds, labels]`: the logistic function of the logits.
         probabilities: Vec<f32>,
     },
-    /// Whether there are edges.
+    /// Whether an edge exists, for pairs of nodes.
     Links {
-        /// One a pair: the larger, the more likely.
+        /// One score per pair: the larger, the more likely.
         scores: Vec<f32>,
         /// The logistic function of the scores.
         probabilities: Vec<f32>,
     },
-    /// Numbers in the unit of the training's labels.
+    /// Values in the unit of the training labels.
     Values {
-        /// `[seeds, numbers]`
+        /// `[seeds, values]`
         values: Vec<f32>,
     },
 }
@@ -74,7 +75,7 @@ fn logistic(logit: f32) -> f32 {
     (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
 }
 
-/// The place of the first largest number; of the first NaN where there is one, as in NumPy.
+/// The index of the first largest value, or of the first NaN if there is one, as in NumPy.
 fn largest(row: &[f32]) -> usize {
     let mut best = 0;
     for (place, &value) in row.iter().enumerate() {

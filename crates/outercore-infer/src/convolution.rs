@@ -1,7 +1,7 @@
-//! What a layer computes of a node and its neighbours, kind by kind.
+//! Computes a layer's state of a node from the node and its neighbours, for each kind of layer.
 //!
-//! Neighbours are added up before the linear map, not after it: of a sampled subgraph a layer
-//! computes about a tenth of the nodes that it reads.
+//! Neighbours are summed before the linear map, not after it: in a sampled subgraph, a layer
+//! computes only about a tenth of the nodes that it reads.
 
 use crate::linear::Linear;
 use crate::manifest::{Kind, Network};
@@ -34,12 +34,12 @@ pub(crate) enum Convolution {
 
 #[derive(Debug)]
 pub(crate) struct Attention {
-    /// Scores of a node by head: as a source, then as a target. Always in float32: they are few, and
-    /// the exponential function makes their errors larger.
+    /// Scores of a node by head: as a source, then as a target. Always in float32: there are few of
+    /// them, and the exponential function would magnify their errors.
     scores: Linear,
     heads: Vec<Linear>,
     bias: Vec<f32>,
-    /// Whether the output is the mean over the heads; else they are side by side.
+    /// Whether the output is the mean over the heads; otherwise the heads are concatenated.
     averages: bool,
 }
 
@@ -99,7 +99,8 @@ impl Attention {
         let attention = [take("source_attention"), take("target_attention")];
         let bias = take("bias");
         let width = weight.len() / before / network.heads;
-        // The score of a node is linear in its state: a dot product a head, found here once.
+        // The score of a node is linear in its state. It is therefore one dot product per head,
+        // computed only once here.
         let scores: Vec<f32> = attention
             .iter()
             .flat_map(|vectors| vectors.chunks_exact(width))
@@ -146,7 +147,8 @@ impl Attention {
         out
     }
 
-    /// Of each target the mean of its neighbours and itself, weighed by one head's attention.
+    /// For each target, the mean of its neighbours and itself, weighted by the attention of one
+    /// head.
     fn attended(&self, x: Rows<'_>, hop: &Hop<'_>, scores: Rows<'_>, head: usize) -> Matrix {
         let mut out = Matrix::zeros(hop.targets, x.width);
         let mut weights = Vec::new();
@@ -174,7 +176,7 @@ impl Attention {
     }
 }
 
-/// Sets negative numbers to 0; NaN stays.
+/// Sets negative values to 0; NaN stays NaN.
 pub(crate) fn rectify(state: &mut Matrix) {
     for value in state.padded_mut() {
         if *value < 0.0 {
@@ -183,7 +185,7 @@ pub(crate) fn rectify(state: &mut Matrix) {
     }
 }
 
-/// The mean of each target's neighbours, 0 where there are none.
+/// The mean of each target's neighbours; 0 for a target without neighbours.
 fn mean(x: Rows<'_>, hop: &Hop<'_>) -> Matrix {
     let mut out = Matrix::zeros(hop.targets, x.width);
     vectorised(|| {
@@ -201,7 +203,8 @@ fn mean(x: Rows<'_>, hop: &Hop<'_>) -> Matrix {
     out
 }
 
-/// The sum of each target's neighbours, scaled up where some were sampled, and `own` times itself.
+/// The sum of each target's neighbours, scaled up if only some were sampled, plus `own` times the
+/// target's state.
 fn scaled_sum(x: Rows<'_>, hop: &Hop<'_>, own: f32) -> Matrix {
     let mut out = Matrix::zeros(hop.targets, x.width);
     vectorised(|| {
@@ -219,7 +222,8 @@ fn scaled_sum(x: Rows<'_>, hop: &Hop<'_>, own: f32) -> Matrix {
     out
 }
 
-/// Rows of D^-1/2 (A + I) D^-1/2 x by in-degrees in the whole graph, sampled edges scaled up.
+/// Rows of D^-1/2 (A + I) D^-1/2 x, with in-degrees of the whole graph; sums over sampled edges are
+/// scaled up.
 fn normalised_sum(x: Rows<'_>, hop: &Hop<'_>) -> Matrix {
     let mut out = Matrix::zeros(hop.targets, x.width);
     let root = |node: usize| (hop.degrees[node] + 1.0).sqrt().recip();
@@ -243,7 +247,7 @@ fn add_scaled(out: &mut [f32], factor: f32, row: &[f32]) {
     }
 }
 
-/// Runs loops compiled for the widest vectors of this machine.
+/// Runs loops compiled for the widest vectors of this processor.
 fn vectorised(work: impl FnOnce()) {
     pulp::Arch::new().dispatch(work);
 }

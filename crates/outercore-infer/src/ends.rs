@@ -1,4 +1,4 @@
-//! What comes before the network and after it: embeddings of categories, heads of pairs and graphs.
+//! Inputs and outputs of the network: embeddings of categories, heads for pairs and graphs.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use crate::manifest::{Head, Manifest, PairScore, Readout};
 use crate::matrix::{Matrix, Rows};
 use crate::tensors::Tensors;
 
-/// What enters the network.
+/// The input of the network.
 #[derive(Debug)]
 pub(crate) enum Inputs {
-    /// The features as they are.
+    /// The features.
     Features,
-    /// The sum of an embedding for each column.
+    /// The sum of one embedding per column.
     Categories {
-        /// `[categories, width]` of each column.
+        /// For each column, `[categories, width]`.
         tables: Vec<Vec<f32>>,
         width: usize,
-        /// Whether the one column is the in-degree.
+        /// Whether the only column is the in-degree.
         degree: bool,
     },
-    /// A learnt row for each node.
+    /// A learnt row per node.
     Table { rows: Vec<f32>, width: usize },
 }
 
@@ -41,7 +41,8 @@ impl Inputs {
         Self::Categories { tables, width, degree: input.degree }
     }
 
-    /// What enters for `nodes` with features `x`, `picked` of whose in-edges are at hand.
+    /// The input for `nodes` with features `x`. `picked` has the number of in-edges of each node in
+    /// the subgraph.
     pub fn of<'x>(&self, x: &'x [f32], nodes: &[u64], picked: &[u32]) -> Result<Cow<'x, [f32]>> {
         match self {
             Self::Features => Ok(Cow::Borrowed(x)),
@@ -59,7 +60,8 @@ impl Inputs {
                 Ok(Cow::Owned(out))
             }
             Self::Categories { tables, width, degree: true } => {
-                // Of whole graphs, all in-edges of every node are at hand; others have none there.
+                // In whole graphs, every node has all its in-edges here. Nodes outside `picked`
+                // have none.
                 let last = tables[0].len() / width - 1;
                 let degree = |place: usize| picked.get(place).map_or(0, |&count| count as usize);
                 let mut out = Vec::with_capacity(nodes.len() * width);
@@ -92,7 +94,7 @@ impl Inputs {
     }
 }
 
-/// What makes logits of states.
+/// Converts states to logits.
 #[derive(Debug)]
 pub(crate) enum Outputs {
     /// The states are the logits.
@@ -178,7 +180,7 @@ impl Outputs {
     }
 }
 
-/// One row of many; there is at least one.
+/// Pools several rows into one; there is at least one.
 fn pool(readout: Readout, states: &[f32], out: &mut [f32]) {
     let count = states.len() / out.len();
     let mut rows = states.chunks_exact(out.len());
@@ -188,7 +190,7 @@ fn pool(readout: Readout, states: &[f32], out: &mut [f32]) {
     for row in rows {
         for (out, &value) in out.iter_mut().zip(row) {
             match readout {
-                // NaN stays.
+                // NaN stays NaN.
                 Readout::Max if *out < value || value.is_nan() => *out = value,
                 Readout::Max => {}
                 Readout::Sum | Readout::Mean => *out += value,

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: any bytes in, a panic where a property does not hold.
+//! Bodies of fuzz targets. Each accepts any bytes and panics if a property does not hold.
 
 use outercore_core::{Error, ErrorKind};
 use safetensors::SafeTensors;
@@ -8,13 +8,13 @@ use crate::model::Model;
 use crate::precision::Precision;
 use crate::tensors::{digest, most_bytes};
 
-/// A file of weights is no longer than this here, so that an input cannot ask for gigabytes.
+/// Limit for the file of weights, so that an input cannot allocate gigabytes.
 const MOST: u64 = 4 << 20;
 
 /// Two files of a model: a length in four bytes, `model.json` of that length, and the weights.
 ///
-/// Digests are made right first, since no random change would get past them. A model that opens
-/// takes and gives what its manifest says.
+/// Digests are corrected first, because a random change would otherwise always fail there. A model
+/// that opens must accept inputs and give outputs as described in its manifest.
 pub fn model(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return };
     let length = (u32::from_le_bytes(*length) as usize).min(rest.len());
@@ -50,7 +50,7 @@ pub fn model(bytes: &[u8]) {
     }
 }
 
-/// An error about bytes from outside is never one of ours, and never says nothing.
+/// Bytes from outside never cause an internal error, and the error always has a message.
 fn told(error: &Error) {
     assert!(error.kind() != ErrorKind::Internal, "internal error: {error}");
     assert!(!error.message().trim().is_empty(), "an error without a message");

@@ -1,10 +1,11 @@
-//! Trained networks as data: a manifest and weights in, logits of a sampled subgraph out.
+//! Trained networks as data: computes the logits of a sampled subgraph from a manifest and weights.
 //!
-//! Layer 1. A model is a directory with `model.json` and `model.safetensors`, which
-//! `outercore export-model` writes; `docs/design/0019-models-as-data.md` says what is in them. The
-//! set of layers is closed, so a model never holds code. Nothing is trusted before it is checked.
+//! Layer 1. A model is a directory with `model.json` and `model.safetensors`, written by `outercore
+//! export-model`; `docs/design/0019-models-as-data.md` describes their content. The set of layers
+//! is fixed, so a model never contains code. All content is checked before use.
 //!
-//! A forward pass runs on the calling thread and shares nothing: a server calls it from many.
+//! A forward pass runs on the calling thread and shares no state, so a server may call it from many
+//! threads.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -2,27 +2,27 @@ use outercore_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 const FORMAT: &str = "outercore-inference";
-/// The newest version; models of nodes with plain features are of version 1.
+/// The newest version; models of nodes with plain features have version 1.
 const VERSION: u64 = 2;
-/// What `outercore train` keeps in a run; it is no model that can be served.
+/// The format of a checkpoint that `outercore train` stores in a run; it cannot be served.
 const TRAINING_FORMAT: &str = "outercore-model";
 
-// Far above any network, and low enough that no size of a tensor overflows 64 bits.
+// Far above any real network, and low enough that no tensor size overflows 64 bits.
 const MOST_LAYERS: usize = 64;
 const MOST_WIDTH: usize = 1 << 24;
 const MOST_HEADS: usize = 1 << 10;
 
-/// What a model is: everything in `model.json` that a caller may want to know.
+/// Description of a model: the content of `model.json`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Manifest {
     /// Shape and kind of the network.
     pub network: Network,
-    /// What comes after the network; `None` where its outputs are the logits of nodes.
+    /// The part after the network; `None` if the network's outputs are the logits of nodes.
     pub head: Option<Head>,
-    /// What its outputs mean.
+    /// Meaning of the outputs.
     pub task: Task,
-    /// What it has to be given.
+    /// Inputs of the model.
     pub input: Input,
     /// Digest of the weights, as `sha256:` and 64 hexadecimal digits.
     pub weights: String,
@@ -33,32 +33,32 @@ pub struct Manifest {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Network {
-    /// What a layer computes.
+    /// Kind of its layers.
     pub kind: Kind,
     /// Number of layers.
     pub layers: usize,
-    /// Features a node.
+    /// Number of features per node.
     pub features: usize,
-    /// Width between the layers; of `gat`, all heads together.
+    /// Width between the layers; for `gat`, of all heads together.
     pub hidden: usize,
-    /// Logits a seed.
+    /// Number of logits per seed.
     pub outputs: usize,
-    /// Attention heads; 1 for every kind but `gat`.
+    /// Number of attention heads; 1 for every kind except `gat`.
     pub heads: usize,
-    /// What follows a layer.
+    /// Normalisation after a layer.
     pub norm: NormKind,
-    /// Which states the outputs come from.
+    /// The states from which the outputs are computed.
     pub jumping: Jumping,
     /// Whether a linear map of a layer's input is added to its output.
     pub residual: bool,
 }
 
-/// What a layer computes of a node and its neighbours.
+/// How a layer computes a node's state from the node and its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kind {
-    /// GraphSAGE: the mean of the neighbours and the node itself, a weight each.
+    /// GraphSAGE: the mean of the neighbours and the node itself, with separate weights.
     Sage,
     /// Graph convolution, normalised by in-degrees in the whole graph.
     Gcn,
@@ -66,7 +66,7 @@ pub enum Kind {
     Gin,
     /// Attention over the neighbours and the node.
     Gat,
-    /// The node alone: no edge is looked at.
+    /// Only the node: edges are not used.
     Mlp,
 }
 
@@ -75,47 +75,48 @@ pub enum Kind {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum NormKind {
-    /// None.
+    /// Without normalisation.
     None,
-    /// By the mean and variance of the training's batches.
+    /// By the mean and variance of the training batches.
     Batch,
-    /// Each node by its own mean and variance.
+    /// Each node by the mean and variance of its values.
     Layer,
 }
 
-/// Which states of a seed the outputs come from (jumping knowledge).
+/// The states of a seed from which the outputs are computed (jumping knowledge).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Jumping {
-    /// The last one.
+    /// The last state.
     None,
-    /// All, one after the other.
+    /// All states, concatenated.
     Cat,
-    /// The largest of all, value by value.
+    /// The element-wise maximum of all states.
     Max,
 }
 
-/// What makes a prediction of the network's states.
+/// Computes a prediction from the network's states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Head {
-    /// A score of two nodes.
+    /// A score for a pair of nodes.
     Pairs {
-        /// How it comes from their states.
+        /// How to compute the score from their states.
         score: PairScore,
     },
-    /// The states of all nodes of a graph become one, of which a perceptron makes the logits.
+    /// The states of a graph's nodes are pooled into one, from which a perceptron computes the
+    /// logits.
     Graphs {
-        /// How they become one.
+        /// How to pool the states.
         readout: Readout,
-        /// Logits a graph.
+        /// Number of logits per graph.
         outputs: usize,
     },
 }
 
-/// A score of two states, the same in either order.
+/// A symmetric score of two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -124,11 +125,11 @@ pub enum PairScore {
     Dot,
     /// Their inner product with a weight for each dimension (DistMult of one relation).
     Diagonal,
-    /// A perceptron of their product, value by value.
+    /// A perceptron of their element-wise product.
     Mlp,
 }
 
-/// How the states of a graph's nodes become one.
+/// How to pool the states of a graph's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -137,64 +138,66 @@ pub enum Readout {
     Sum,
     /// Their mean.
     Mean,
-    /// The largest, value by value.
+    /// Their element-wise maximum.
     Max,
 }
 
-/// What the outputs of a network mean.
+/// Meaning of a network's outputs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Task {
-    /// What is predicted.
+    /// Kind of prediction.
     pub kind: TaskKind,
-    /// Of the outputs; empty where they have none.
+    /// Names of the outputs; empty if they have no names.
     pub names: Vec<String>,
-    /// Of the numbers in training, by output; empty but for `values`.
+    /// Means of the training values, by output; empty except for `values`.
     pub means: Vec<f64>,
-    /// As `means`; positive.
+    /// Standard deviations of the training values, by output; positive.
     pub deviations: Vec<f64>,
 }
 
-/// What is predicted.
+/// Kind of prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum TaskKind {
-    /// One class a node.
+    /// One class per node.
     Classes,
-    /// Several labels a node, each there or not.
+    /// Several labels per node, each present or not.
     Labels,
-    /// Numbers.
+    /// Real values.
     Values,
     /// Whether there is an edge between two nodes.
     Links,
 }
 
-/// What a network has to be given.
+/// Inputs of a network.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Input {
-    /// Name of the node array with the features; `x` is the one with that role.
+    /// Name of the node array with the features; `x` means the array with the role of features.
     pub features: String,
     /// In-neighbours per hop, nearest first; -1 takes all. Empty for `mlp`.
     pub fanout: Vec<i64>,
     /// Whether neighbours are drawn with replacement.
     pub replace: bool,
-    /// How many categories each column of the features has, where they are categories: a learnt
-    /// embedding of each, of which the sum enters the network. Empty where the features enter.
+    /// Number of categories in each column, if the features are categories. Each category has a
+    /// learnt embedding, and the sum of a node's embeddings is the input of the network. Empty if
+    /// the features are the input.
     #[serde(default)]
     pub categories: Vec<usize>,
-    /// Whether the one column is the in-degree, the last category standing for larger ones.
+    /// Whether the only column is the in-degree; the last category covers all larger degrees.
     #[serde(default)]
     pub degree: bool,
-    /// Nodes that have a learnt row each, which enters the network instead of features; 0: none.
+    /// Number of nodes with a learnt row, which is the network's input instead of features; 0:
+    /// features are used.
     #[serde(default)]
     pub table: usize,
 }
 
-/// What is looked at before anything else.
+/// The members that are read first.
 #[derive(Deserialize)]
 struct Preamble {
     format: String,
@@ -216,7 +219,7 @@ struct File {
 }
 
 impl Manifest {
-    /// The bytes of `model.json`, checked.
+    /// Parses and checks the bytes of `model.json`.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let malformed = |error: serde_json::Error| Error::corrupt(error.to_string());
         let found: Preamble = serde_json::from_slice(bytes).map_err(malformed)?;
@@ -251,7 +254,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Logits of what is predicted: a node, two nodes, or a graph.
+    /// Number of logits per prediction: for a node, a pair of nodes, or a graph.
     pub fn outputs(&self) -> usize {
         match self.head {
             None => self.network.outputs,
@@ -260,7 +263,7 @@ impl Manifest {
         }
     }
 
-    /// Columns of the features that a node has to be given.
+    /// Number of feature columns to provide per node.
     pub fn columns(&self) -> usize {
         match (self.input.table, self.input.categories.len()) {
             (0, 0) => self.network.features,
@@ -279,13 +282,13 @@ fn within(name: &str, found: usize, most: usize) -> Result<()> {
 }
 
 impl Network {
-    /// Widths before and after a layer.
+    /// Input and output width of a layer.
     pub(crate) fn widths(&self, layer: usize) -> (usize, usize) {
         let before = if layer == 0 { self.features } else { self.hidden };
         (before, if self.ends_at(layer) { self.outputs } else { self.hidden })
     }
 
-    /// Whether `layer` yields the logits themselves.
+    /// Whether `layer` outputs the logits.
     pub(crate) fn ends_at(&self, layer: usize) -> bool {
         layer + 1 == self.layers && self.jumping == Jumping::None
     }

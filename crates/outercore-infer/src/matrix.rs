@@ -1,7 +1,7 @@
-/// Numbers between the starts of two rows are a multiple of this: whole vectors on any machine.
+/// Row starts are a multiple of this number of floats apart: whole vectors on any processor.
 pub(crate) const LANES: usize = 16;
 
-/// Rows of numbers, each padded by zeros to whole vectors.
+/// Rows of floats, each padded with zeros to whole vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     numbers: Vec<f32>,
@@ -9,7 +9,7 @@ pub(crate) struct Matrix {
     width: usize,
 }
 
-/// Rows to read, `stride` numbers apart.
+/// Rows to read, `stride` floats apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     pub numbers: &'a [f32],

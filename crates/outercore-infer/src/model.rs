@@ -17,7 +17,7 @@ use crate::tensors::{Tensors, digest, most_bytes};
 
 const MANIFEST: &str = "model.json";
 const WEIGHTS: &str = "model.safetensors";
-/// Names of many classes included.
+/// Includes the names of many classes.
 const MOST_MANIFEST: u64 = 16 << 20;
 const WAY_OUT: &str = "`outercore export-model RUN` writes a model that can be opened";
 
@@ -46,19 +46,19 @@ pub struct Model {
     version: String,
     precision: Precision,
     layers: Vec<Layer>,
-    /// From the states of all layers to one.
+    /// Combines the states of all layers into one.
     joint: Option<Linear>,
     inputs: Inputs,
     head: Outputs,
 }
 
-/// What a network has computed of a subgraph.
+/// Results of the network for a subgraph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forward {
     /// `[seeds, width]`: the states of the seeds, row-major.
     pub states: Vec<f32>,
-    /// `[known, first width]`: the states after the first layer of the nodes for which
-    /// [`Model::forward_from`] was given an entry, those that were known included.
+    /// `[known, first width]`: the states after the first layer, for the nodes with an entry in the
+    /// `known` argument of [`Model::forward_from`]. Given states are included.
     pub first: Vec<f32>,
 }
 
@@ -66,20 +66,21 @@ pub struct Forward {
 struct Layer {
     convolution: Convolution,
     skip: Option<Linear>,
-    /// `None` where the layer yields the logits, without an activation.
+    /// `None` if the layer outputs the logits, without an activation.
     norm: Option<Norm>,
 }
 
 impl Model {
-    /// Reads the model in `dir`, to be computed in `precision`.
+    /// Reads the model in `dir`, for computation in `precision`.
     ///
-    /// With `Int8` linear maps are computed in whole numbers: weights of 11 bits with a scale for each
-    /// output, inputs of up to 16 bits with a scale for each row. What lies between the maps stays
-    /// float32: means of neighbours, norms, activations, scores of attention, embeddings of categories.
+    /// With `Int8`, linear maps are computed in integers: weights of 11 bits with a scale per
+    /// output, inputs of up to 16 bits with a scale per row. All other values stay float32: means
+    /// of neighbours, norms, activations, attention scores, embeddings of categories.
     ///
-    /// **Cost** reads both files whole; memory for twice the weights until it returns.
+    /// **Cost** reads both files completely; uses memory for twice the weights until it returns.
     ///
-    /// **Errors** `NotFound`, `Corrupt`, `Version` and `Invalid` name the file, and the tensor.
+    /// **Errors** `NotFound`, `Corrupt`, `Version` and `Invalid` name the file and, if one is
+    /// concerned, the tensor.
     pub fn open(dir: &Path, precision: Precision) -> Result<Self> {
         let read = |name: &str, most: u64| {
             read_file(&dir.join(name), most).with_context(|| format!("`{name}`"))
@@ -117,85 +118,88 @@ impl Model {
         Ok(Self { manifest, version, precision, layers, joint, inputs, head })
     }
 
-    /// What the model is.
+    /// Description of the model.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Digest of its manifest, which holds that of the weights. It does not depend on the precision.
+    /// Digest of its manifest, which contains the digest of the weights. It does not depend on the
+    /// precision.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The numbers in which it is computed.
+    /// The precision of the computation.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Columns of the features that a node has to be given.
+    /// Number of feature columns to provide per node.
     pub fn features(&self) -> usize {
         self.manifest.columns()
     }
 
-    /// Logits of what is predicted: a node, two nodes, or a graph.
+    /// Number of logits per prediction: for a node, a pair of nodes, or a graph.
     pub fn outputs(&self) -> usize {
         self.manifest.outputs()
     }
 
-    /// Width of a node's state, of which a head makes the logits.
+    /// Width of a node's state, the input of a head.
     pub fn width(&self) -> usize {
         self.manifest.network.outputs
     }
 
-    /// Hops of the subgraph that it has to be given.
+    /// Number of hops of the subgraphs to provide.
     pub fn hops(&self) -> usize {
         self.manifest.input.fanout.len()
     }
 
-    /// Whether it weighs edges by in-degree.
+    /// Whether it weights edges by in-degree.
     pub fn needs_degrees(&self) -> bool {
         matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gin)
     }
 
-    /// Whether a self-loop of the data counts as a neighbour; `gcn` and `gat` add their own.
+    /// Whether a self-loop of the data counts as a neighbour; `gcn` and `gat` add a self-loop to
+    /// every node.
     pub fn counts_loops(&self) -> bool {
         !matches!(self.manifest.network.kind, Kind::Gcn | Kind::Gat)
     }
 
-    /// Width of the states after the first layer, where [`Model::forward_from`] can be given some.
+    /// Width of the states after the first layer, if [`Model::forward_from`] accepts known states.
     ///
-    /// `None`: networks of one hop or none, and those that see how many edges a node has.
+    /// `None` for networks with at most one hop, and for networks whose input is the number of
+    /// edges of a node.
     pub fn first_width(&self) -> Option<usize> {
         let sees_edges = self.manifest.input.degree;
         (self.hops() > 1 && !sees_edges).then(|| self.manifest.network.widths(0).1)
     }
 
-    /// States of the seeds: their logits, unless a head makes those.
+    /// States of the seeds. Without a head, these are their logits.
     ///
-    /// A seed's state depends on its own neighbourhood alone, to the bit: not on the other seeds.
-    /// Features that are not finite give states that are not.
+    /// A seed's state depends only on its neighbourhood, bit for bit, and not on other seeds.
+    /// Features that are not finite give states that are not finite.
     ///
     /// **Shapes** `x` `[nodes, features]`; result `[seeds, width]`, row-major.
     ///
     /// **Cost** computes on this thread; a layer computes only the nodes that later layers need.
     ///
-    /// **Errors** `Invalid` where the counts of the subgraph do not agree; for a category, or a node,
-    /// that the model does not know.
+    /// **Errors** `Invalid` if the counts of the subgraph disagree, or for a category or node that
+    /// the model does not know.
     pub fn forward(&self, subgraph: &Subgraph<'_>, x: &[f32]) -> Result<Vec<f32>> {
         Ok(self.forward_from(subgraph, x, &[])?.states)
     }
 
-    /// As [`Model::forward`], where states after the first layer are known for some nodes that were
-    /// found by the last hop but one. Their in-edges may be missing from the subgraph.
+    /// Like [`Model::forward`], but the states after the first layer may be known for some nodes
+    /// found by the second-last hop. Their in-edges may be missing from the subgraph.
     ///
-    /// The state of such a node is a function of the edges sampled for it and of the features of
-    /// these nodes. So it is the same, to the bit, in every subgraph that has these edges.
+    /// The state of such a node depends only on the edges sampled for it and on the features of
+    /// their ends. It is therefore bit for bit the same in every subgraph with these edges.
     ///
-    /// **Shapes** `known` one entry for each of those nodes, of [`Model::first_width`] numbers;
-    /// empty where nothing is known.
+    /// **Shapes** `known` has one entry per node found by the second-last hop, of
+    /// [`Model::first_width`] values; empty if no state is known.
     ///
     /// # Errors
-    /// As [`Model::forward`]; `Invalid` for known states of another number or width.
+    /// As [`Model::forward`]; `Invalid` for a wrong number or width of known states.
     pub fn forward_from(
         &self,
         subgraph: &Subgraph<'_>,
@@ -240,7 +244,7 @@ impl Model {
         Ok(Forward { states, first })
     }
 
-    /// Puts known states in the place of those that were computed without edges; returns all.
+    /// Replaces states that were computed without edges by known states; returns all of them.
     fn first_states(
         &self,
         state: &mut Matrix,
@@ -274,36 +278,36 @@ impl Model {
         Ok(all)
     }
 
-    /// Scores of pairs of seeds, by their places; the larger, the more likely an edge.
+    /// Scores of pairs of seeds, given by their indices; the larger, the more likely an edge.
     ///
-    /// **Shapes** `states` `[seeds, width]`; result one a pair.
+    /// **Shapes** `states` `[seeds, width]`; result one score per pair.
     ///
     /// # Errors
-    /// `Invalid`: a model of something else, or a place that there is not.
+    /// `Invalid`: the model does not score pairs, or an index is out of range.
     pub fn score(&self, states: &[f32], pairs: &[(u32, u32)]) -> Result<Vec<f32>> {
         self.head.score(states, self.width(), pairs)
     }
 
-    /// Logits of graphs, of which each is the next `sizes[i]` seeds.
+    /// Logits of graphs; graph `i` consists of the next `sizes[i]` seeds.
     ///
     /// **Shapes** `states` `[seeds, width]`; result `[graphs, outputs]`, row-major.
     ///
     /// # Errors
-    /// `Invalid`: a model of something else, or sizes that do not fit the states.
+    /// `Invalid`: the model does not predict graphs, or the sizes do not fit the states.
     pub fn of_graphs(&self, states: &[f32], sizes: &[usize]) -> Result<Vec<f32>> {
         self.head.of_graphs(states, self.width(), sizes)
     }
 
-    /// What a client sees of logits.
+    /// Converts logits to the client's view.
     ///
     /// # Panics
-    /// If the logits are no whole rows.
+    /// If the logits are not whole rows.
     pub fn read_out(&self, logits: &[f32]) -> Answer {
         assert_eq!(logits.len() % self.outputs(), 0, "logits of whole seeds");
         Answer::read_out(&self.manifest, logits)
     }
 
-    /// One state a seed from those after every layer.
+    /// Combines the states after every layer into one state per seed.
     fn joined(&self, states: &[Matrix], seeds: usize) -> Matrix {
         let hidden = self.manifest.network.hidden;
         let cat = self.manifest.network.jumping == Jumping::Cat;
@@ -315,7 +319,7 @@ impl Model {
                     continue;
                 }
                 for (most, &value) in row.iter_mut().zip(state) {
-                    // Rows begin at 0, and no state is below it; NaN stays.
+                    // Rows start at 0, and no state is negative; NaN stays NaN.
                     if *most < value || value.is_nan() {
                         *most = value;
                     }
@@ -351,7 +355,7 @@ impl Layer {
     }
 }
 
-/// A file of at most `most` bytes, without trusting its length.
+/// Reads a file of at most `most` bytes, without trusting its reported length.
 fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -2,14 +2,15 @@ use crate::manifest::NormKind;
 use crate::matrix::Matrix;
 use crate::tensors::Tensors;
 
-/// Added to variances, in PyTorch by default and in this format always.
+/// Added to variances: PyTorch's default, and fixed in this format.
 const EPSILON: f64 = 1e-5;
 
-/// What is done to the states after a layer.
+/// Operation on the states after a layer.
 #[derive(Debug)]
 pub(crate) enum Norm {
     None,
-    /// One factor and one term a column: statistics and parameters of batch normalisation in one.
+    /// One factor and one term per column, which combine the statistics and parameters of batch
+    /// normalisation.
     Batch {
         scale: Vec<f32>,
         shift: Vec<f32>,
@@ -21,7 +22,7 @@ pub(crate) enum Norm {
 }
 
 impl Norm {
-    /// The norm whose tensors begin with `prefix`.
+    /// The norm whose tensor names start with `prefix`.
     pub fn take(kind: NormKind, tensors: &mut Tensors, prefix: &str) -> Self {
         if kind == NormKind::None {
             return Self::None;

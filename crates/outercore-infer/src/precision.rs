@@ -3,19 +3,19 @@ use std::fmt;
 use outercore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The numbers in which a network is computed.
+/// The arithmetic in which a network is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Precision {
-    /// Single precision, as it was trained.
+    /// Single precision, as in training.
     #[default]
     Float32,
-    /// Whole numbers, for features of 8 bits; see [`Model::open`](crate::Model::open).
+    /// Integers, for 8-bit features; see [`Model::open`](crate::Model::open).
     Int8,
 }
 
 impl Precision {
-    /// How options and metadata name it.
+    /// The name in options and metadata.
     pub fn name(self) -> &'static str {
         match self {
             Self::Float32 => "float32",
@@ -34,7 +34,7 @@ impl TryFrom<String> for Precision {
     type Error = Error;
 
     /// # Errors
-    /// `Invalid`: another name.
+    /// `Invalid`: an unknown name.
     fn try_from(name: String) -> Result<Self> {
         [Self::Float32, Self::Int8].into_iter().find(|one| one.name() == name).ok_or_else(|| {
             Error::invalid(format!("precision: expected `float32` or `int8`, found `{name}`"))

@@ -3,46 +3,49 @@ use std::ops::Range;
 
 use outercore_core::{Error, Result};
 
-/// The sampled in-neighbourhood of some seeds in local numbering, as `outercore-sample` gives it.
+/// The sampled in-neighbourhood of some seeds in local numbering, in the form of
+/// `outercore-sample`.
 ///
-/// **Shapes** `nodes_per_hop` hops + 1, `edges_per_hop` hops, `sources` an entry an edge, `picked`
-/// an entry a destination: a node of any hop but the last. A seed may come twice.
+/// **Shapes** `nodes_per_hop` hops + 1, `edges_per_hop` hops, `sources` one entry per edge,
+/// `picked` one entry per destination, which is a node of any hop except the last. A seed may occur
+/// twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Subgraph<'a> {
     /// Node ids: the seeds, then the new nodes of every hop.
     pub nodes: &'a [u64],
-    /// Seeds, then new nodes of every hop.
+    /// Number of seeds, then number of new nodes per hop.
     pub nodes_per_hop: &'a [u64],
-    /// Edges of every hop.
+    /// Number of edges per hop.
     pub edges_per_hop: &'a [u64],
-    /// Local source of every edge: those of destination 0 first, then those of destination 1.
+    /// Local source of every edge: first the edges into destination 0, then those into destination
+    /// 1, and so on.
     pub sources: &'a [u32],
-    /// Edges picked for destinations 0, 1, 2, ...
+    /// Number of edges picked for destinations 0, 1, 2, ...
     pub picked: &'a [u32],
-    /// In-degree of each of `nodes` in the whole graph, self-loops counted where
-    /// [`Model::counts_loops`](crate::Model::counts_loops) says so; for models that need them.
+    /// In-degree of each of `nodes` in the whole graph, for models that need it. Includes
+    /// self-loops if [`Model::counts_loops`](crate::Model::counts_loops) is true.
     pub degrees: Option<&'a [f32]>,
 }
 
-/// A subgraph whose counts agree, so that no index is out of range.
+/// A subgraph with consistent counts, so that no index is out of range.
 pub(crate) struct Batch<'a> {
     nodes: &'a [u64],
     sources: &'a [u32],
     degrees: &'a [f32],
-    /// Nodes up to each hop.
+    /// Number of nodes up to each hop.
     node_ends: Vec<usize>,
-    /// Where the edges of each destination begin, and where the last ones end.
+    /// The start of each destination's edges, and the end of the last ones.
     starts: Vec<usize>,
 }
 
 /// The edges into some nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Hop<'a> {
-    /// The first so many nodes are computed.
+    /// Number of nodes to compute, from the first one.
     pub targets: usize,
-    /// The first so many nodes are needed for it.
+    /// Number of nodes needed as input, from the first one.
     pub sources: usize,
-    /// Empty for models that need none.
+    /// Empty for models that do not need degrees.
     pub degrees: &'a [f32],
     nodes: &'a [u64],
     edges: &'a [u32],
@@ -110,14 +113,15 @@ impl<'a> Batch<'a> {
         self.nodes.len()
     }
 
-    /// Places of the nodes that a hop has found, counted from 1 on.
+    /// Indices of the nodes that a hop found, counted from 1.
     pub fn found_by(&self, hop: usize) -> Range<usize> {
         self.node_ends[hop - 1]..self.node_ends[hop]
     }
 
-    /// What a layer computes that has `hops` hops of layers from itself on.
+    /// The edges for a layer, if it and the later layers together span `hops` hops.
     ///
-    /// With none, as in networks that look at no edge, it computes the seeds from themselves.
+    /// With `hops` 0, as in networks without edges, the layer computes the seeds from their own
+    /// states.
     pub fn hop(&self, hops: usize) -> Hop<'_> {
         let targets = self.node_ends[hops.saturating_sub(1)];
         Hop {
@@ -139,15 +143,15 @@ impl Hop<'_> {
         edges.iter().map(|&source| source as usize)
     }
 
-    /// Those that are no self-loops.
+    /// Local sources of the edges into a target, without self-loops.
     ///
-    /// By node id: a seed that comes twice has two places.
+    /// Compared by node id, because a seed that occurs twice has two indices.
     #[inline(always)]
     pub fn edges_of_others(&self, target: usize) -> impl Iterator<Item = usize> + Clone {
         self.edges(target).filter(move |&source| self.nodes[source] != self.nodes[target])
     }
 
-    /// What a sum over `sampled` edges is multiplied by to stand for all edges.
+    /// Factor that scales a sum over `sampled` edges up to all edges.
     pub fn sample_scale(&self, target: usize, sampled: usize) -> f32 {
         self.degrees[target].max(1.0) / sampled.max(1) as f32
     }
@@ -160,7 +164,7 @@ fn agree(name: &str, what: impl Display, found: usize, expected: usize) -> Resul
     Err(Error::invalid(format!("subgraph: {name}: expected {expected} ({what}), found {found}")))
 }
 
-/// Running sums of counts.
+/// Cumulative sums of counts.
 fn ends(name: &str, counts: &[u64]) -> Result<Vec<usize>> {
     let mut end = 0_usize;
     counts

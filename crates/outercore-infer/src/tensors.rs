@@ -8,22 +8,22 @@ use crate::linear::Linear;
 use crate::manifest::{Head, Jumping, Kind, Manifest, Network, NormKind, PairScore};
 use crate::precision::Precision;
 
-/// The member of the header that names the manifest which the weights belong to.
+/// Member of the header with the digest of the manifest that the weights belong to.
 const MANIFEST: &str = "manifest";
-/// A header with the most layers is a tenth of this.
+/// Ten times the size of a header with the most layers.
 const MOST_HEADER: u64 = 1 << 20;
 
-/// The weights of a model by name: those that its manifest implies, and no others.
+/// The weights of a model by name: exactly the tensors that its manifest implies.
 #[derive(Debug)]
 pub(crate) struct Tensors {
     by_name: BTreeMap<String, Vec<f32>>,
-    /// That of the maps that are made of them.
+    /// Precision of the linear maps built from the weights.
     precision: Precision,
 }
 
 impl Tensors {
-    /// The bytes of `model.safetensors`, checked against its manifest, whose bytes have the digest
-    /// `version`.
+    /// Parses the bytes of `model.safetensors` and checks them against the manifest, whose bytes
+    /// have the digest `version`.
     pub fn parse(
         bytes: &[u8],
         manifest: &Manifest,
@@ -77,7 +77,7 @@ impl Tensors {
     /// Moves a tensor out.
     ///
     /// # Panics
-    /// Where [`shapes`] does not list it, or it was taken before: a slip in this crate.
+    /// If [`shapes`] does not list the tensor, or it was taken before: a bug in this crate.
     pub fn take(&mut self, name: &str) -> Vec<f32> {
         self.by_name
             .remove(name)
@@ -91,20 +91,21 @@ impl Tensors {
         self.linear(&weight, Some(&bias), inputs)
     }
 
-    /// A linear map of given numbers.
+    /// A linear map with the given weights.
     pub fn linear(&self, weight: &[f32], bias: Option<&[f32]>, inputs: usize) -> Linear {
         Linear::new(weight, bias, inputs, self.precision)
     }
 
-    /// Whether all are taken.
+    /// Whether all tensors have been taken.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 }
 
-/// The most bytes that the weights of a model take as a file.
+/// The most bytes that the weights of a model can take as a file.
 pub(crate) fn most_bytes(manifest: &Manifest) -> u64 {
-    // A manifest may ask for more than any file has: categories and tables have no bound together.
+    // A manifest may describe more than any file can hold: the total of categories and tables is
+    // unbounded.
     let numbers: u128 = shapes(manifest)
         .values()
         .map(|shape| shape.iter().map(|&size| size as u128).product::<u128>())
@@ -112,7 +113,7 @@ pub(crate) fn most_bytes(manifest: &Manifest) -> u64 {
     u64::try_from(8 + u128::from(MOST_HEADER) + 4 * numbers).unwrap_or(u64::MAX)
 }
 
-/// The digest of bytes, as text.
+/// The digest of the bytes, as text.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Every kind of layer on numbers that can be checked with a pencil.
+//! Every kind of layer with numbers that can be checked by hand.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn gcn_weighs_by_degrees_in_the_whole_graph_and_scales_the_sample_up() {
             ("layers.0.linear.bias", &[1], &[1.0]),
         ])
         .model();
-    // Two of three neighbours; the self-loop is no neighbour.
+    // Two of three neighbours; the self-loop does not count as a neighbour.
     let batch = one_hop(3, &[&[1, 0, 2]], &[3.0, 0.0, 3.0]);
     let logits = model.forward(&batch.view(), &[10.0, 1.0, 8.0]).unwrap();
     // Roots of degree + 1 are 1/2, 1, 1/2: 3/2 * 1/2 * (1 + 8/2) + 10/4 = 6.25, times 2, plus 1.
@@ -98,11 +98,11 @@ fn gat_weighs_neighbours_and_the_node_by_a_softmax_over_leaky_scores() {
             ("layers.0.bias", &[1], &[1.0]),
         ])
         .model();
-    // The second seed has a self-loop beside the one that the layer adds.
+    // The second seed has a self-loop in addition to the one that the layer adds.
     let batch = one_hop(4, &[&[2], &[3, 1]], &[0.0; 4]);
     let logits = model.forward(&batch.view(), &[0.0, 0.0, 1.0, -5.0]).unwrap();
-    // Head 0 weighs 2 : 1, head 1 equally: ((2/3) * 1 + (1/2) * 2) / 2 + 1.
-    // The second seed's score of -5 ln 2 is a fifth of it: ((-5/2) / (3/2) + -5) / 2 + 1.
+    // Head 0 weights 2 : 1, head 1 weights equally: ((2/3) * 1 + (1/2) * 2) / 2 + 1. The second
+    // seed's score is -5 ln 2, of which LeakyReLU keeps a fifth: ((-5/2) / (3/2) + -5) / 2 + 1.
     close(&logits, &[11.0 / 6.0, -7.0 / 3.0]);
     assert!(!model.counts_loops() && !model.needs_degrees());
 }
@@ -145,7 +145,7 @@ fn mlp_looks_at_the_node_alone_and_rectifies_between_layers() {
 
 #[test]
 fn layer_norm_takes_the_mean_and_deviation_of_each_node() {
-    // [1, 3] is [-1, 1], of which 1 is left; [-1, -3] is [1, -1].
+    // [1, 3] becomes [-1, 1], of which 1 remains; [-1, -3] becomes [1, -1].
     let ones: &[f32] = &[1.0, 1.0];
     let found = perceptron(
         "layer",
@@ -165,7 +165,7 @@ fn batch_norm_takes_the_statistics_of_the_training() {
             ("layers.0.norm.variance", &[2], &[4.0, 1.0]),
         ],
     );
-    // [1, 3] is [1, 3], [-1, -3] is [-1, -3].
+    // [1, 3] stays [1, 3], and [-1, -3] stays [-1, -3].
     close(&found, &[26.5, 0.5]);
 }
 
@@ -199,7 +199,7 @@ fn jumping(jumping: &'static str, head: &[f32]) -> Vec<f32> {
 
 #[test]
 fn jumping_joins_the_states_of_all_layers() {
-    // The states are 6 and 2, of the other seed 10 and 0.
+    // The states are 6 and 2; those of the other seed are 10 and 0.
     close(&jumping("cat", &[1.0, 10.0]), &[26.5, 10.5]);
     close(&jumping("max", &[1.0]), &[6.5, 10.5]);
 }

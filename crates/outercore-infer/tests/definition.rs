@@ -1,4 +1,4 @@
-//! Random networks on random subgraphs, against their definition in double precision.
+//! Compares random networks on random subgraphs with their definition in double precision.
 
 mod common;
 
@@ -145,7 +145,7 @@ fn attend(
     out
 }
 
-/// Logits of the seeds: every layer on every node that it can be computed of.
+/// Logits of the seeds: applies every layer to every node for which it can be computed.
 fn definition(shape: &Shape, draft: &Draft, sampled: &Sampled, x: &[f32]) -> State {
     let mut state: State = x
         .chunks(shape.features)
@@ -208,7 +208,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         )
 }
 
-/// Nodes whose features a seed's logits may depend on.
+/// Nodes whose features may affect a seed's logits.
 fn reached(sampled: &Sampled, seed: usize) -> Vec<bool> {
     let edges = sampled.edges();
     let mut seen = vec![false; sampled.nodes.len()];
@@ -233,7 +233,7 @@ proptest! {
         let found = draft.model().forward(&sampled.view(), &x).unwrap();
         let expected: Vec<f64> = definition(&shape, &draft, &sampled, &x).concat();
         prop_assert_eq!(found.len(), expected.len());
-        // Sums of numbers of any sign: what is left may be far smaller than its terms.
+        // Sums of values of any sign: the result may be far smaller than its terms.
         let size = expected.iter().fold(1.0, |most: f64, one| most.max(one.abs()));
         for (&one, other) in found.iter().zip(&expected) {
             prop_assert!((f64::from(one) - other).abs() < 1e-4 * size, "{:?}, {:?}", found, expected);
@@ -242,7 +242,8 @@ proptest! {
 
     #[test]
     fn int8_logits_are_those_of_rounded_weights(shape in shapes(), seed in any::<u64>()) {
-        // Layer normalisation of few numbers makes any rounding of its input arbitrarily larger.
+        // With few values, layer normalisation can magnify rounding errors of its input without
+        // limit.
         let norm = if shape.norm == "layer" { "batch" } else { shape.norm };
         let shape = Shape { norm, ..shape };
         let mut random = Random(seed);
@@ -252,7 +253,7 @@ proptest! {
         let model = draft.open_as(Precision::Int8);
         prop_assert_eq!(model.precision(), Precision::Int8);
         let found = model.forward(&sampled.view(), &x).unwrap();
-        // Attention scores come from the weights before rounding: `gat` is compared with those.
+        // Attention scores use the weights before rounding, so `gat` is compared with those.
         let (compared, most) =
             if shape.kind == "gat" { (draft, 0.1) } else { (draft.rounded(), 1e-3) };
         let expected: Vec<f64> = definition(&shape, &compared, &sampled, &x).concat();

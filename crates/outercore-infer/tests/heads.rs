@@ -1,4 +1,4 @@
-//! Heads of pairs and graphs, and learnt inputs, by hand.
+//! Heads for pairs and graphs, and learnt inputs, checked by hand.
 
 mod common;
 
@@ -7,7 +7,7 @@ use outercore_core::ErrorKind;
 use outercore_infer::{Answer, Model, Subgraph};
 use serde_json::{Value, json};
 
-/// A network that passes two numbers on as they are, with other members of the manifest.
+/// A network that passes two values on unchanged, with other members of the manifest.
 fn identity(changes: &[(&str, Value)], tensors: &[(&str, &[usize], &[f32])]) -> Draft {
     let shape = Shape { kind: "mlp", features: 2, outputs: 2, ..Shape::default() };
     let mut all: Vec<(&str, &[usize], &[f32])> = vec![
@@ -41,7 +41,7 @@ fn pairs_are_scored_by_each_head() {
     let links: (&str, Value) = ("/task/kind", json!("links"));
     let head = |score: &str| ("/head", json!({"kind": "pairs", "score": score}));
     let x = [1.0, 2.0, 3.0, -1.0];
-    // Products: of 0 and 1 they are 3 and -2, of 1 with itself 9 and 1.
+    // Products: for nodes 0 and 1 they are 3 and -2, for node 1 with itself 9 and 1.
     let pairs = [(0, 1), (1, 0), (1, 1)];
     let mlp: [(&str, &[usize], &[f32]); 4] = [
         ("pairs.first.weight", &[2, 2], &[1.0, 0.0, 0.0, 1.0]),
@@ -131,7 +131,7 @@ fn an_in_degree_is_a_category_and_the_last_one_stands_for_more() {
     draft.manifest["input"]["degree"] = json!(true);
     let model = draft.model();
     assert_eq!(model.features(), 0);
-    // 0 has no in-edge, 1 has one, 2 has three.
+    // Node 0 has no in-edges, node 1 has one, node 2 has three.
     let subgraph = Subgraph {
         nodes: &[0, 1, 2],
         nodes_per_hop: &[3, 0],

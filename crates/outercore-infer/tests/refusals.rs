@@ -1,4 +1,4 @@
-//! What is refused, and that the message says where to look.
+//! Rejected models, with messages that name the place of the problem.
 
 mod common;
 
@@ -180,7 +180,7 @@ fn other_types_of_numbers_are_refused() {
         .collect();
     write(dir.path(), &draft.manifest, &tensors);
     let error = Model::open(dir.path(), Precision::Float32).unwrap_err().to_string();
-    // All of them are longer than the manifest allows, so that they are not even read.
+    // All of them are longer than the manifest allows, so they are not even read.
     assert!(error.contains("F64") || error.contains("bytes"), "{error}");
 }
 
@@ -208,7 +208,7 @@ fn files_that_are_missing_cut_or_too_long_are_refused() {
         );
         fs::write(&path, &bytes).unwrap();
     }
-    // A file of a size that no memory holds, of which not a byte is stored.
+    // A file larger than any memory, but sparse: no bytes of it are stored.
     let path = dir.path().join("model.safetensors");
     fs::File::options().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
     let error = Model::open(dir.path(), Precision::Float32).unwrap_err().to_string();

@@ -5,10 +5,11 @@
 //!             [--read 4KiB | --stride 512 --density 0.01 | --list READS]
 //!             [--save READS] [--save-iolog IOLOG]
 //! ```
-//! The reads are random ones of one size (`--read`), the plan for random rows (`--stride` bytes
-//! each, the given share of all rows), or `offset length` lines of a file (`--list`). They can be
-//! saved as such lines, or as a log that fio replays (`fio --read_iolog=IOLOG --replay_no_stall=1`,
-//! with offsets and lengths as the device sees them). One JSON line is printed.
+//! The reads are random reads of one size (`--read`), the read plan for random rows (`--stride`
+//! bytes each, the given share of all rows), or `offset length` lines of a file (`--list`). They
+//! can be saved as such lines, or as a log that fio replays (`fio --read_iolog=IOLOG
+//! --replay_no_stall=1`, with offsets and lengths as the device sees them). The example prints one
+//! line of JSON.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Goes through the list until the time is over; stops in mid-list then.
+/// Repeats the list until the time is over, then stops, even within the list.
 fn measure(
     engine: &mut Engine,
     file: FileId,

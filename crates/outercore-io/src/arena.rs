@@ -9,17 +9,18 @@ use std::time::Instant;
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-/// Leases begin and end on multiples of this; direct I/O asks for no more on any known device.
+/// Leases begin and end at multiples of this. No known device requires a larger alignment for
+/// direct I/O.
 pub const UNIT: usize = 4096;
 
-/// Size and alignment of a huge page; where theirs is another one, the kernel leaves them out.
+/// Size and alignment of a huge page. A kernel with another huge page size uses ordinary pages.
 pub const HUGE_PAGE: usize = 2 << 20;
 
 /// Page-aligned memory of fixed size from which buffers are leased.
 ///
-/// Clones share the memory; it is unmapped when the last clone and the last [`Lease`] are gone.
-/// Pages that were never leased cost no physical memory; where the kernel has huge pages, memory of
-/// 2 MiB and more comes in pieces of 2 MiB.
+/// Clones share the memory; it is unmapped when the last clone and the last [`Lease`] are dropped.
+/// Pages that were never leased use no physical memory. If the kernel has huge pages, memory of 2
+/// MiB and more is allocated in pieces of 2 MiB.
 ///
 /// # Example
 /// ```
@@ -38,16 +39,16 @@ pub struct Arena(Arc<Shared>);
 struct Shared {
     memory: Mapping,
     free: Mutex<FreeList>,
-    /// Threads in [`Arena::lease_before`]; changed and read under the lock.
+    /// Number of threads in [`Arena::lease_before`]; changed and read under the lock.
     waiting: AtomicUsize,
     returned: Condvar,
 }
 
 impl Arena {
-    /// Memory of `size`, rounded up to whole units of 4 KiB.
+    /// Reserves memory of `size`, rounded up to whole units of 4 KiB.
     ///
     /// # Errors
-    /// `size` is zero or at least 16 TiB, or the operating system has no such memory.
+    /// `size` is zero or at least 16 TiB, or the operating system does not have that much memory.
     pub fn new(size: Bytes) -> Result<Self> {
         let units = size.0.div_ceil(UNIT as u64);
         let units = u32::try_from(units).ok().filter(|&units| units > 0).ok_or_else(|| {
@@ -68,14 +69,15 @@ impl Arena {
         Bytes(self.0.memory.len as u64)
     }
 
-    /// Bytes not leased at the moment; they need not be in one piece.
+    /// Bytes that are not leased; they need not be contiguous.
     pub fn free_bytes(&self) -> Bytes {
         Bytes(self.0.free_list().free_units() * UNIT as u64)
     }
 
     /// Leases at least `len` bytes (whole units), or `None` while no free piece is that long.
     ///
-    /// The content is whatever the piece's last holder left there, at first zeros.
+    /// The piece contains the bytes of its previous holder, or zeros if it is leased for the first
+    /// time.
     ///
     /// **Cost**: a walk over the free pieces; never blocks for long and allocates nothing.
     pub fn lease(&self, len: usize) -> Option<Lease> {
@@ -84,9 +86,9 @@ impl Arena {
         Some(Lease { arena: Arc::clone(&self.0), start, units })
     }
 
-    /// The same, waiting until `deadline` for others to give back what they hold.
+    /// Like [`Arena::lease`], but waits until `deadline` for other holders to return memory.
     ///
-    /// `None` at once where the whole memory is shorter.
+    /// Returns `None` at once if the whole memory is shorter than `len`.
     pub fn lease_before(&self, len: usize, deadline: Instant) -> Option<Lease> {
         if len > self.0.memory.len {
             return None;
@@ -113,7 +115,7 @@ impl Arena {
         Arc::ptr_eq(&self.0, &lease.arena)
     }
 
-    /// Where the memory lies, for registering it with a device.
+    /// The address range of the memory, for registering it with a device.
     pub fn address_range(&self) -> Range<*const u8> {
         let start = self.0.memory.start.as_ptr().cast_const();
         start..start.wrapping_add(self.0.memory.len)
@@ -138,7 +140,7 @@ impl Shared {
     }
 }
 
-/// A piece of an [`Arena`], exclusively its holder's; goes back when dropped.
+/// A piece of an [`Arena`], used only by its holder; returned when dropped.
 pub struct Lease {
     arena: Arc<Shared>,
     start: u32,
@@ -160,12 +162,12 @@ impl Lease {
         self.offset()..self.offset() + self.units as usize * UNIT
     }
 
-    /// Start of the piece, for the kernel to write to; makes no reference to the bytes.
+    /// Start of the piece, for the kernel to write to; creates no reference to the bytes.
     pub(crate) fn start(&self) -> *mut u8 {
         self.arena.memory.start.as_ptr().wrapping_add(self.offset())
     }
 
-    /// Length of the piece in bytes, without making a reference to them.
+    /// Length of the piece in bytes; creates no reference to the bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.units as usize * UNIT
     }
@@ -196,7 +198,7 @@ impl Drop for Lease {
         let mut free = self.arena.free_list();
         free.give_back(self.start, self.units);
         if self.arena.waiting.load(Ordering::Relaxed) > 0 {
-            // Each waits for a length of its own.
+            // Wake all waiting threads: each waits for a different length.
             self.arena.returned.notify_all();
         }
     }
@@ -208,23 +210,24 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// An anonymous private mapping, on huge pages as far as it fills them.
+/// An anonymous private mapping, backed by huge pages as far as it fills them.
 ///
-/// A device takes a read as a list of contiguous pieces of memory, and its queue has room for so
-/// many pieces, not for so many reads. On pages of 4 KiB a read of 1 MiB is 256 pieces: a virtio
-/// disk without indirect descriptors has room for 256 in all, so that the kernel splits every such
-/// read and the disk gets one at a time, however many are in flight. On a huge page it is one.
+/// A device receives a read as a list of contiguous pieces of memory, and its queue limits the
+/// number of pieces, not the number of reads. With pages of 4 KiB, a read of 1 MiB has 256 pieces.
+/// A virtio disk without indirect descriptors has room for 256 pieces in total. The kernel
+/// therefore splits every such read, and the disk receives one read at a time, however many are in
+/// flight. On a huge page the same read is one piece.
 struct Mapping {
-    /// Start of what is used; a multiple of [`HUGE_PAGE`] where that much is used.
+    /// Start of the used part; a multiple of [`HUGE_PAGE`] if the used part is at least that long.
     start: NonNull<u8>,
     len: usize,
-    /// What was mapped, alignment included, to be unmapped again.
+    /// The whole mapping, alignment included, for unmapping it.
     whole: (NonNull<u8>, usize),
 }
 
-// SAFETY: the mapping is plain memory; who may touch which part is decided by the leases.
+// SAFETY: the mapping is plain memory; the leases decide which thread may access which part.
 unsafe impl Send for Mapping {}
-// SAFETY: as for `Send`; the mapping itself gives out no references.
+// SAFETY: as for `Send`; the mapping never gives out references.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -1,4 +1,4 @@
-//! Which back end reads: named by the user or chosen by what the kernel offers.
+//! Selects the back end for reads: named by the user, or chosen by the kernel's features.
 
 mod mmap;
 mod threads;
@@ -17,7 +17,7 @@ pub use mmap::MmapReader;
 pub use threads::ThreadsReader;
 pub use uring::UringReader;
 
-/// How files are read. Results never depend on it, only speed does.
+/// How files are read. The choice changes only the speed, never the results.
 ///
 /// # Example
 /// ```
@@ -28,19 +28,19 @@ pub use uring::UringReader;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// `Uring` where the kernel offers it, else `Threads`.
+    /// `Uring` if the kernel offers it, otherwise `Threads`.
     #[default]
     Auto,
-    /// Direct reads through io_uring (Linux 5.11 or later, where not forbidden).
+    /// Direct reads through io_uring (Linux 5.11 or later, unless forbidden).
     Uring,
     /// Direct reads by a pool of threads.
     Threads,
-    /// Copies out of a memory mapping: the baseline to compare with.
+    /// Copies out of a memory mapping: the baseline for comparisons.
     Mmap,
 }
 
 impl Backend {
-    /// All that can be asked for.
+    /// All values that a user can choose.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Uring, Self::Threads, Self::Mmap];
 
     /// The name used on the command line and in records.
@@ -53,10 +53,11 @@ impl Backend {
         }
     }
 
-    /// Opens a reader with up to `depth` reads in flight, whose leases will come from `arena`.
+    /// Opens a reader with up to `depth` reads in flight. The caller leases the buffers from
+    /// `arena`.
     ///
     /// # Errors
-    /// The kernel does not offer this back end; `Auto` finds one that it offers.
+    /// The kernel does not offer this back end; `Auto` always finds an available one.
     pub fn open(self, depth: usize, arena: &Arena) -> Result<Box<dyn Reader>> {
         Ok(match self {
             Self::Uring => Box::new(UringReader::open(depth, arena)?),
@@ -90,13 +91,13 @@ impl FromStr for Backend {
 /// Whether a back end works on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Availability {
-    /// Which back end.
+    /// The back end.
     pub backend: Backend,
-    /// Why it does not work, where it does not.
+    /// Why the back end does not work; `None` if it works.
     pub missing: Option<String>,
 }
 
-/// What the kernel offers, fastest first, and why not where it does not.
+/// All back ends, fastest first, each with the reason if it is not available.
 pub fn available_backends() -> Vec<Availability> {
     let missing = uring::try_ring().err().map(|error| error.to_string());
     vec![
@@ -106,7 +107,7 @@ pub fn available_backends() -> Vec<Availability> {
     ]
 }
 
-/// The error of a back end that the kernel does not offer.
+/// The error for a back end that the kernel does not offer.
 pub(crate) fn not_offered(backend: Backend, why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Unsupported, format!("back end `{backend}` does not work here: {why}"))
         .hint("use `auto`, which takes what the kernel offers")

@@ -12,8 +12,8 @@ use crate::disk::{Disk, WriteFile};
 use crate::open::PAGE;
 use crate::real_disk::RealDisk;
 
-/// The operating system's file system, written directly where that is possible: whole pages from
-/// page-aligned memory to page-aligned offsets. Everything else goes through the page cache.
+/// The operating system's file system, written directly if possible. Whole pages from page-aligned
+/// memory to page-aligned offsets bypass the page cache; all other writes use it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectDisk;
 
@@ -69,14 +69,15 @@ impl Disk for DirectDisk {
 }
 
 struct DirectFile {
-    /// Not there where the file system knows no direct writes.
+    /// `None` if the file system does not support direct writes.
     direct: Option<File>,
     file: Box<dyn WriteFile>,
     path: PathBuf,
 }
 
 impl DirectFile {
-    /// Writes the whole pages of `bytes` directly, where that can be done; how many bytes they are.
+    /// Writes the whole pages of `bytes` directly, if possible, and returns the number of bytes
+    /// written.
     fn write_pages(&mut self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let whole = bytes.len() - bytes.len() % PAGE;
         let aligned =
@@ -86,7 +87,7 @@ impl DirectFile {
         };
         match file.write_all_at(&bytes[..whole], offset) {
             Ok(()) => Ok(whole),
-            // Opened, and yet refused: some layered file systems do.
+            // Some layered file systems open the file but refuse direct writes.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 self.direct = None;
                 Ok(0)
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn aligned_or_not_what_is_written_is_there() {
-        // Not in memory: a file system of the disk, where direct writes work.
+        // The directory must be on a disk, not in memory, so that direct writes work.
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = directory.path().join("a");
         let arena = Arena::new(Bytes::kib(16)).unwrap();

@@ -1,4 +1,4 @@
-//! The engine: executes planned reads with a full queue and hands out exactly the bytes planned.
+//! The engine executes planned reads with a full queue and hands out exactly the planned bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,29 +16,30 @@ use crate::plan::{CostModel, PlannedRead, plan_range};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 use crate::tier::Tier;
 
-/// No device takes this long for a read unless it is gone.
+/// A device that needs longer for one read has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Reads longer than this bring no more bytes per second on any device tried.
+/// On all tested devices, longer reads bring no more bytes per second.
 const LONGEST_USEFUL_READ: u64 = 1 << 20;
 
-/// So many bytes are handed out before the queue is refilled: copying them takes longer than a
-/// system call, and the device is not kept waiting for the room in staging that they gave up.
+/// After this many bytes have been handed out, the queue is refilled. Copying that many bytes takes
+/// longer than a system call, and the device does not wait for the staging memory that they
+/// released.
 const REFILL_AFTER: u64 = 128 << 10;
 
-/// How to read and how much memory that may take.
+/// Back end, memory and depth of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which back end.
+    /// The back end.
     pub backend: Backend,
     /// Memory for reads in flight. With 8 MiB, the usual limit of locked memory, an unprivileged
-    /// process can register it with the kernel; with 2 MiB or more it lies on huge pages, which
-    /// long reads need to be in flight together.
+    /// process can register it with the kernel. With 2 MiB or more it uses huge pages, which long
+    /// reads need to be in flight together.
     pub staging: Bytes,
-    /// Reads in flight at once, as far as staging has room;
-    /// [`reads_in_flight`](crate::reads_in_flight) computes it from a device profile.
+    /// Reads in flight at once, as far as staging has room.
+    /// [`reads_in_flight`](crate::reads_in_flight) computes the depth from a device profile.
     pub depth: usize,
-    /// Memory that is asked before the back end, where there is any.
+    /// Optional memory tier that is queried before the back end.
     pub tier: Option<Arc<dyn Tier>>,
 }
 
@@ -50,8 +51,8 @@ impl Default for EngineConfig {
 
 /// Reads planned ranges of files.
 ///
-/// **Memory**: the staging memory, and per read in flight a few hundred bytes (back end `threads`:
-/// a thread).
+/// **Memory**: the staging memory, and a few hundred bytes per read in flight (back end `threads`:
+/// one thread).
 ///
 /// # Example
 /// ```
@@ -76,7 +77,8 @@ pub struct Engine {
     deadline: Duration,
     paths: Vec<PathBuf>,
     total: ReadCounters,
-    /// Requests of an earlier, failed call may still come back; their tags carry its number.
+    /// Number of the current call. Requests of an earlier, failed call may still complete; their
+    /// tags carry that call's number.
     call: u32,
     done: Vec<Completion>,
 }
@@ -85,7 +87,7 @@ impl Engine {
     /// Opens the back end and reserves the staging memory.
     ///
     /// # Errors
-    /// The back end does not work on this kernel, or there is no such memory.
+    /// The back end does not work on this kernel, or memory is insufficient.
     pub fn open(config: EngineConfig) -> Result<Self> {
         let arena = Arena::new(config.staging)?;
         let depth = config.depth.max(1);
@@ -97,8 +99,8 @@ impl Engine {
         Ok(Self::over(reader, arena, DEADLINE))
     }
 
-    /// An engine on a reader of the caller's, for tests with faults: `deadline` is how long to wait
-    /// for a completion before giving up.
+    /// Creates an engine over the caller's reader, for tests with faults. `deadline` is how long to
+    /// wait for a completion before giving up.
     pub fn over(reader: Box<dyn Reader>, arena: Arena, deadline: Duration) -> Self {
         Self {
             reader,
@@ -132,18 +134,18 @@ impl Engine {
         self.reader.name()
     }
 
-    /// Reads are widened to multiples of this many bytes; 1 where the page cache serves them.
+    /// Reads are widened to multiples of this many bytes; 1 if the page cache serves them.
     pub fn alignment(&self) -> usize {
         self.reader.alignment()
     }
 
-    /// What all reads so far have cost.
+    /// The cost of all reads so far.
     pub fn counters(&self) -> ReadCounters {
         self.total
     }
 
-    /// The longest read to plan: long enough for full bandwidth, short enough that several have
-    /// room in staging. Longer ones work up to the size of the staging memory.
+    /// The longest read to plan: long enough for full bandwidth, short enough that several fit in
+    /// staging. Longer reads work up to the size of the staging memory.
     pub fn max_read(&self) -> Bytes {
         let share = self.arena.size().0 / 8;
         Bytes((share - share % UNIT as u64).clamp(UNIT as u64, LONGEST_USEFUL_READ))
@@ -153,15 +155,17 @@ impl Engine {
     /// the device answers, with exactly the bytes of `reads[index]`.
     ///
     /// The queue is kept full: the next reads start before `on_data` works. Ranges are widened to
-    /// what the device needs and cut at the end of the file inside.
+    /// the device's alignment, and inside they are cut at the end of the file.
     ///
-    /// **Cost**: one request per read; returns what it cost. `useful_bytes` counts the bytes of
-    /// `reads`; a caller who planned gaps into them knows better. Blocks until all is read.
+    /// **Cost**: one request per read; returns the counters. `useful_bytes` counts the bytes of
+    /// `reads`; if the plan contains gaps, only the caller knows the exact number. Blocks until all
+    /// is read.
     ///
     /// # Errors
     /// A read fails, is short, passes the end of the file, does not fit into staging, or takes
-    /// longer than the deadline: the error names file and offset. An error of `on_data` is passed
-    /// on. In any case the reads in flight are waited for first, and no more are begun.
+    /// longer than the deadline: the error names file and offset. An error of `on_data` is
+    /// returned. Before any error is returned, the call starts no more reads and waits for the
+    /// reads in flight.
     pub fn read(
         &mut self,
         file: FileId,
@@ -180,31 +184,31 @@ impl Engine {
         })
     }
 
-    /// Sets aside `count` buffers for kept reads of up to `longest` bytes each.
+    /// Reserves `count` buffers for kept reads of up to `longest` bytes each.
     ///
-    /// They come out of the staging memory, which other reads then have less of.
+    /// The buffers are part of the staging memory, so other reads have less of it.
     ///
     /// # Errors
-    /// `Budget`: staging has no such room.
+    /// `Budget`: staging does not have that much room.
     pub fn slots(&self, longest: u64, count: usize) -> Result<Slots> {
         Slots::new(&self.arena, Self::slot_bytes(longest).as_usize(), count)
     }
 
-    /// Bytes of staging that a slot for reads of up to `longest` bytes takes, on any device.
+    /// Bytes of staging for one slot for reads of up to `longest` bytes, on any device.
     pub fn slot_bytes(longest: u64) -> Bytes {
         Bytes((longest + 2 * (UNIT as u64 - 1)).next_multiple_of(UNIT as u64))
     }
 
-    /// As [`Engine::read`], over several files, with a say when each read may begin; the bytes stay
-    /// where the device wrote them until whoever got them drops them.
+    /// Like [`Engine::read`], over several files; the caller decides when each read may begin. The
+    /// bytes stay where the device wrote them until the receiver drops them.
     ///
-    /// `may_begin(index, idle)` is asked in order; `false` means later. `idle`: nothing is in
-    /// flight, so it must block until there is room and return `true` (or fail: that ends the
-    /// call).
+    /// `may_begin(index, idle)` is called in order; `false` means later. If `idle` is true, nothing
+    /// is in flight: the function must then block until there is room and return `true`. An error
+    /// of the function ends the call.
     ///
     /// # Errors
-    /// As for [`Engine::read`]; `Internal` if `may_begin` says later while nothing is in flight, or
-    /// lets more reads begin than there are slots.
+    /// As for [`Engine::read`]; `Internal` if `may_begin` returns `false` while nothing is in
+    /// flight, or allows more reads than there are slots.
     pub fn read_kept(
         &mut self,
         reads: &[KeptRead],
@@ -242,7 +246,7 @@ impl Engine {
         Ok(counters)
     }
 
-    /// Fills `destination` with the bytes at `offset`, by as many reads as that takes.
+    /// Fills `destination` with the bytes at `offset`, by as many reads as needed.
     ///
     /// # Errors
     /// As for [`Engine::read`].
@@ -291,14 +295,15 @@ impl Engine {
                 };
                 return Err(Error::internal(why));
             }
-            // A few at a time: fewer system calls, and the queue stays nearly full meanwhile.
+            // Wait for a few at a time: fewer system calls, and the queue stays nearly full.
             let waited = self.reader.wait(in_flight.div_ceil(8), self.deadline, &mut self.done);
             waited.with_context(|| {
                 let file = (list.files)(rest.next.saturating_sub(1));
                 format!("file `{}`", self.paths[file.0 as usize].display())
             })?;
             let mut done = std::mem::take(&mut self.done);
-            // What the device has answered made room in its queue: it works while `on_data` does.
+            // The completed reads made room in the device's queue. Refill it, so the device works
+            // during `on_data`.
             let mut handed_out = REFILL_AFTER;
             rest.undelivered = true;
             for completion in done.drain(..) {
@@ -325,8 +330,8 @@ impl Engine {
         }
     }
 
-    /// Begins the next reads, as many as the queue and staging have room for and as may begin;
-    /// returns how many were of no bytes and therefore are finished.
+    /// Begins the next reads, as many as queue, staging and `may_begin` allow. Returns the number
+    /// of reads of zero bytes, which are already finished.
     fn begin(
         &mut self,
         list: &List<'_>,
@@ -337,7 +342,8 @@ impl Engine {
         let mut empty = 0;
         while rest.next < list.len && self.has_room(rest.pending.len()) {
             if rest.allowed == rest.next {
-                // Whoever makes room may need the bytes that are still to be handed out.
+                // Not idle while completions are undelivered: the caller may need them to make
+                // room.
                 let idle =
                     self.reader.in_flight() == 0 && rest.pending.is_empty() && !rest.undelivered;
                 if !may_begin(rest.next, idle)? {
@@ -366,7 +372,7 @@ impl Engine {
         pending + self.reader.in_flight() < self.reader.depth()
     }
 
-    /// Start and length of what the device reads for `read`.
+    /// Start and length of the device's read for `read`.
     fn span(&self, file: FileId, read: PlannedRead, alignment: u64) -> (u64, usize) {
         let start = read.offset & !(alignment - 1);
         let end = read.end().next_multiple_of(alignment).min(self.reader.file_len(file));
@@ -418,7 +424,8 @@ impl Engine {
         let mut dropped = Vec::new();
         while self.reader.in_flight() > 0 {
             if self.reader.wait(self.reader.in_flight(), self.deadline, &mut dropped).is_err() {
-                // What hangs keeps its lease; `call` tells late completions from later ones.
+                // A hanging read keeps its lease. `call` separates late completions from
+                // completions of later calls.
                 break;
             }
             dropped.clear();
@@ -430,29 +437,29 @@ impl Engine {
 struct List<'a> {
     files: &'a dyn Fn(usize) -> FileId,
     reads: &'a dyn Fn(usize) -> PlannedRead,
-    /// Where a read's buffer comes from, if not from staging.
+    /// The slots that provide a read's buffer, instead of staging.
     slots: &'a dyn Fn(usize) -> Option<&'a Slots>,
     len: usize,
 }
 
-/// What a read has brought, and where in its buffer.
+/// The buffer of a finished read, and the range of its bytes.
 struct Found {
     lease: Lease,
     range: Range<usize>,
 }
 
-/// Told what each read has brought; `None` for one of no bytes.
+/// Called with the bytes of each read; `None` for a read of zero bytes.
 type OnFound<'a> = &'a mut dyn FnMut(usize, Option<Found>) -> Result<()>;
 
-/// What of a call's reads has not reached the device.
+/// The reads of a call that have not reached the device.
 struct Rest {
     /// Index of the first read without a request.
     next: usize,
-    /// Reads that may begin; `next`, or one more while staging has no room for it.
+    /// Number of reads that may begin: `next`, or one more while staging has no room for that read.
     allowed: usize,
-    /// Whether completions are waiting to be handed out.
+    /// Whether completions wait to be delivered.
     undelivered: bool,
-    /// Requests that the reader has not taken.
+    /// Requests that the reader has not accepted.
     pending: VecDeque<ReadRequest>,
 }
 

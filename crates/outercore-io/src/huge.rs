@@ -1,15 +1,15 @@
-//! What the kernel is told about memory: huge pages for what is read at random, and what is free.
+//! Advice to the kernel about memory: huge pages for random access, and memory to take back.
 
 use std::mem::MaybeUninit;
 
-/// Below this a huge page spares nothing.
+/// For smaller memory, huge pages save nothing.
 const LEAST: usize = 4 << 20;
 
-/// Asks the kernel to back memory, not yet touched, by huge pages: a random access then rarely
-/// misses the address translation as well as the cache.
+/// Asks the kernel to back memory that has not been accessed by huge pages. Random accesses then
+/// rarely miss the address translation in addition to the cache.
 ///
-/// A wish: where the kernel does not grant it, nothing changes. Memory that is touched only in part
-/// may take up to 2 MiB more at either end.
+/// This is only advice: the kernel may ignore it. Memory that is used in part may take up to 2 MiB
+/// more at either end.
 pub fn prefer_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
     const PAGE: usize = 4096;
     let range = memory.as_mut_ptr_range();
@@ -29,11 +29,11 @@ pub fn prefer_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
     };
 }
 
-/// Gives memory that was freed back to the kernel.
+/// Returns freed memory to the kernel.
 ///
-/// The allocator keeps what lies between pieces still in use. After something large was freed in
-/// small pieces, and before something else large is allocated, that would count twice against a
-/// budget. Does nothing where the allocator is another one.
+/// The allocator keeps free memory between pieces in use. Call this after freeing many small pieces
+/// and before a large allocation; otherwise the memory counts twice against a budget. Does nothing
+/// with an allocator other than glibc's.
 ///
 /// **Cost** a walk over the allocator's free lists.
 pub fn return_free_memory() {

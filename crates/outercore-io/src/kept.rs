@@ -1,4 +1,4 @@
-//! Reads whose bytes stay in the buffer that the device wrote them to.
+//! Reads whose bytes stay in the buffer that the device wrote.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -10,7 +10,7 @@ use crate::arena::{Arena, Lease};
 use crate::plan::PlannedRead;
 use crate::reader::FileId;
 
-/// Buffers of one length for reads that are kept, set aside from an engine's memory.
+/// Buffers of one length for kept reads, reserved from an engine's memory.
 ///
 /// Clones share the buffers.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ impl Slots {
     /// `count` buffers of `len` bytes.
     ///
     /// # Errors
-    /// `Budget`: `arena` has no such room.
+    /// `Budget`: `arena` does not have that much room.
     pub(crate) fn new(arena: &Arena, len: usize, count: usize) -> Result<Self> {
         let free: Option<Vec<Lease>> = (0..count).map(|_| arena.lease(len)).collect();
         let Some(free) = free else {
@@ -40,7 +40,7 @@ impl Slots {
         Ok(Self(Arc::new(Shared { arena: arena.clone(), len, count, free: Mutex::new(free) })))
     }
 
-    /// The buffers that nobody has, as memory to write to; until they are dropped no read gets one.
+    /// All free buffers, as writable memory. Until they are dropped, no read gets one of them.
     pub fn take_free(&self) -> Vec<Kept> {
         let free = std::mem::take(&mut *self.0.free());
         free.into_iter().map(|lease| Kept::new(lease, 0..self.0.len, self)).collect()
@@ -52,7 +52,7 @@ impl Slots {
     }
 
     pub(crate) fn take(&self) -> Option<Lease> {
-        // A read that failed gave its buffer back to the arena instead.
+        // A failed read returned its buffer to the arena, so lease a new one.
         self.0.free().pop().or_else(|| self.0.arena.lease(self.0.len))
     }
 }
@@ -70,21 +70,21 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// A read into one of some slots.
+/// A read into one of the buffers of a [`Slots`].
 #[derive(Clone, Debug)]
 pub struct KeptRead {
-    /// Which registered file.
+    /// The registered file.
     pub file: FileId,
-    /// Which bytes of it.
+    /// The bytes to read.
     pub read: PlannedRead,
-    /// Where a buffer for them comes from.
+    /// The slots that provide the buffer.
     pub into: Slots,
 }
 
-/// The bytes of a [`KeptRead`], in the buffer into which the device wrote them.
+/// The bytes of a [`KeptRead`], in the buffer that the device wrote.
 ///
-/// They begin at the remainder that their offset in the file leaves to the engine's alignment, and
-/// at a multiple of a page where that is 1. The buffer goes back when this is dropped.
+/// Their position in the buffer is their file offset modulo the engine's alignment. With alignment
+/// 1 they begin at a multiple of a page. The buffer is returned when this is dropped.
 pub struct Kept(Option<Filled>);
 
 struct Filled {

@@ -1,7 +1,7 @@
-//! Reads and writes that know no meaning: back ends behind one [`Reader`], the read planner, the
-//! device profile, the write side ([`Disk`]) with its faults, and a lock against other processes.
+//! Reads and writes of plain bytes: back ends behind one [`Reader`], the read planner, the device
+//! profile, the write side ([`Disk`]) with its faults, and a lock against other processes.
 //!
-//! Layer 1. With `outercore-fabric` and the Python binding the only crate that may hold `unsafe`.
+//! Layer 1. Only this crate, `outercore-fabric` and the Python binding may contain `unsafe`.
 
 pub mod arena;
 mod backend;

@@ -1,12 +1,12 @@
-//! One process at a time.
+//! A lock that admits one process at a time.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
 use outercore_core::{Context, Error, Result};
 
-/// Holds a file or a directory for its owner alone, against other processes and other holders in
-/// this one; let go when dropped, also by a process that is killed.
+/// Locks a file or a directory against other processes and other holders in this process. Dropping
+/// it unlocks, and so does the death of the process.
 ///
 /// # Example
 /// ```
@@ -24,15 +24,15 @@ use outercore_core::{Context, Error, Result};
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
-    /// The process that holds it.
+    /// The process that holds the lock.
     owner: u32,
 }
 
 impl FileLock {
-    /// Holds the file at `path`, which is made where there is none.
+    /// Locks the file at `path` and creates it if it is missing.
     ///
     /// # Errors
-    /// `Invalid`: somebody else holds it. Those of making the file.
+    /// `Invalid`: another process holds the lock. Errors of creating the file.
     pub fn acquire(path: &Path) -> Result<Self> {
         let describe = || format!("lock `{}`", path.display());
         let mut options = OpenOptions::new();
@@ -48,11 +48,11 @@ impl FileLock {
         }
     }
 
-    /// Holds the directory at `path`; `None` where somebody else does. Where the file system has no
-    /// locks, nobody is kept out.
+    /// Locks the directory at `path`; `None` if another holder has locked it. On a file system
+    /// without locks, this always succeeds and excludes no one.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Errors of opening the directory.
     pub fn try_directory(path: &Path) -> Result<Option<Self>> {
         let directory = File::open(path)?;
         match directory.try_lock() {
@@ -67,12 +67,12 @@ impl FileLock {
 }
 
 impl Drop for FileLock {
-    /// Unlocks instead of only closing: a process that was forked meanwhile, as every program is
-    /// until it runs, has a copy of the descriptor, with which the lock would stay. Such a copy of
-    /// the owner does not unlock what it never held.
+    /// Unlocks explicitly instead of only closing the file. A process forked meanwhile has a copy
+    /// of the descriptor until it starts another program, and that copy would keep the lock. The
+    /// copy of this value in the forked process must not unlock, because it is not the owner.
     fn drop(&mut self) {
         if std::process::id() == self.owner {
-            // What fails is let go by closing.
+            // If this fails, closing the file unlocks it.
             let _ = self.file.unlock();
         }
     }

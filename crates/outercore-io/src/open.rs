@@ -1,4 +1,4 @@
-//! Opening files for reading: direct where the file system lets us, buffered otherwise.
+//! Opens files for reading: direct if the file system allows it, otherwise buffered.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,14 +12,15 @@ use outercore_core::{Bytes, Context, Error, Result};
 use crate::arena::{Arena, UNIT};
 use crate::reader::FileId;
 
-/// Direct reads are aligned to this at least: a page is what a flash device reads anyway, and
-/// 512-byte reads were measured to be no faster.
+/// Least alignment of direct reads. A flash device reads whole pages anyway, and 512-byte reads
+/// were measured to be no faster.
 pub(crate) const PAGE: usize = 4096;
 
 /// Whether to bypass the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caching {
-    /// Bypass it where the file system can; else read through it and drop the pages at once.
+    /// Bypass the cache if the file system can; otherwise read through it and drop the pages at
+    /// once.
     Bypass,
     /// Read through it.
     Keep,
@@ -32,9 +33,9 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     /// Length when it was opened.
     pub(crate) len: u64,
-    /// Reads must start at multiples of this; 1 where they go through the page cache.
+    /// Reads must start at multiples of this; 1 if they use the page cache.
     pub(crate) step: usize,
-    /// Pages should not stay in the page cache.
+    /// Whether to drop pages from the page cache after reading.
     forget: bool,
 }
 
@@ -60,18 +61,18 @@ impl Opened {
         Ok(Self { file, path, len, step: 1, forget: caching == Caching::Bypass })
     }
 
-    /// A stand-in for a file: whatever `file` is, read through the page cache if anything.
+    /// A stand-in for any `file`, read through the page cache.
     #[cfg(test)]
     pub(crate) fn over(file: File, path: PathBuf, len: u64) -> Self {
         Self { file, path, len, step: 1, forget: false }
     }
 
-    /// Offsets that suit this file and any other: at least a page where reads are direct.
+    /// An alignment that suits this file and all others: at least a page for direct reads.
     pub(crate) fn alignment(&self) -> usize {
         if self.step == 1 { 1 } else { self.step.max(PAGE) }
     }
 
-    /// Reads at `offset` into `destination`, short reads included.
+    /// Reads at `offset` into `destination`; the read may be short.
     pub(crate) fn read_at(&self, destination: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
             match self.file.read_at(destination, offset) {
@@ -81,8 +82,8 @@ impl Opened {
         }
     }
 
-    /// Drops a range that was read from the page cache, where reads could not bypass it: memory
-    /// that a budget does not know of should not grow.
+    /// Drops a range from the page cache after reading, if reads could not bypass the cache.
+    /// Otherwise memory outside the budget would grow.
     pub(crate) fn forget(&self, offset: u64, len: usize) {
         if self.forget {
             advise(&self.file, offset, len, libc::POSIX_FADV_DONTNEED);
@@ -106,13 +107,14 @@ impl Files {
         self.0.get(file.0 as usize).expect("a file registered with this reader")
     }
 
-    /// The alignment that suits all files; a page while there is none.
+    /// The alignment that suits all files; a page if there are none.
     pub(crate) fn alignment(&self) -> usize {
         self.0.iter().map(|opened| opened.alignment()).max().unwrap_or(PAGE)
     }
 }
 
-/// Opens for direct reads, with the alignment they need; `None` where that does not work.
+/// Opens a file for direct reads and returns the required alignment; `None` if direct reads do not
+/// work.
 fn open_direct(path: &Path, buffered: &File) -> Result<Option<(File, usize)>> {
     let step = match direct_alignment(buffered) {
         Alignment::Unsupported => return Ok(None),
@@ -125,24 +127,24 @@ fn open_direct(path: &Path, buffered: &File) -> Result<Option<(File, usize)>> {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    // Some file systems take the flag and refuse the reads.
+    // Some file systems accept the flag but refuse the reads.
     let trial = Arena::new(Bytes(step.max(UNIT) as u64))?;
     let mut lease = trial.lease(step).ok_or_else(|| Error::internal("no memory to try a read"))?;
     match file.read_at(&mut lease[..step], 0) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
-        // Any other failure comes again, with a name, when somebody wants the bytes.
+        // Any other failure is reported, with the file's name, when the bytes are read.
         _ => Ok(Some((file, step))),
     }
 }
 
 enum Alignment {
-    /// The kernel does not say.
+    /// The kernel does not report it.
     Unknown,
     Unsupported,
     Known(usize),
 }
 
-/// Asks the kernel how direct reads of `file` must be aligned.
+/// Asks the kernel for the alignment of direct reads of `file`.
 fn direct_alignment(file: &File) -> Alignment {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is an empty C string, the descriptor is open, `found` is writable.
@@ -155,7 +157,7 @@ fn direct_alignment(file: &File) -> Alignment {
             found.as_mut_ptr(),
         )
     };
-    // SAFETY: all-zero bytes are a valid `statx`, and the kernel wrote over them or did not.
+    // SAFETY: all-zero bytes are a valid `statx`, whether or not the kernel wrote over them.
     let found = unsafe { found.assume_init() };
     if status != 0 || found.stx_mask & libc::STATX_DIOALIGN == 0 {
         return Alignment::Unknown;
@@ -167,12 +169,12 @@ fn direct_alignment(file: &File) -> Alignment {
     Alignment::Known(offset.max(512))
 }
 
-/// Makes the kernel forget the pages of a file that were synced.
+/// Drops the synced pages of a file from the page cache.
 pub(crate) fn drop_cached_pages(file: &File) {
     advise(file, 0, 0, libc::POSIX_FADV_DONTNEED);
 }
 
-/// Advice the kernel may ignore; so do we.
+/// Gives advice that the kernel may ignore, so errors are ignored too.
 fn advise(file: &File, offset: u64, len: usize, advice: libc::c_int) {
     // SAFETY: the descriptor is open; the call touches no memory of ours.
     unsafe {

@@ -1,11 +1,11 @@
-//! The read planner: from rows that are wanted to reads that are cheap. Pure.
+//! The read planner: turns a list of rows into cheap reads. Pure.
 
 use std::ops::Range;
 
 use outercore_core::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A range of a file that one read shall bring.
+/// A range of a file for one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlannedRead {
     /// Offset of the first byte.
@@ -15,13 +15,13 @@ pub struct PlannedRead {
 }
 
 impl PlannedRead {
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub const fn end(&self) -> u64 {
         self.offset + self.len as u64
     }
 }
 
-/// Where the rows of an array lie in its file: row `i` is `stride` bytes at `base + i * stride`.
+/// Position of an array's rows in its file: row `i` is `stride` bytes at `base + i * stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLayout {
     /// Offset of row 0 in bytes.
@@ -32,17 +32,17 @@ pub struct RowLayout {
     pub file_len: u64,
 }
 
-/// What reads cost on a device that is kept busy: so much per request, so much per byte.
+/// Cost of reads on a busy device: a cost per request plus a cost per byte.
 ///
 /// Made from a measured [`DeviceProfile`](crate::DeviceProfile); the default is a virtual SSD with
 /// 70,000 reads of 4 KiB or 1.1 GB a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// Device seconds that each request takes, besides its bytes.
+    /// Device seconds per request, without its bytes.
     pub seconds_per_request: f64,
-    /// Device seconds that each byte takes.
+    /// Device seconds per byte.
     pub seconds_per_byte: f64,
-    /// Bytes are read in multiples of this, a power of two.
+    /// Bytes are read in multiples of this; a power of two.
     pub granule: u32,
 }
 
@@ -55,12 +55,12 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Device seconds of `requests` reads that bring `bytes` together.
+    /// Device seconds of `requests` reads that bring `bytes` in total.
     pub fn seconds(&self, requests: u64, bytes: Bytes) -> f64 {
         requests as f64 * self.seconds_per_request + bytes.0 as f64 * self.seconds_per_byte
     }
 
-    /// Device bytes of a read: whole granules, as far as the file goes.
+    /// Device bytes of a read: whole granules, up to the end of the file.
     pub fn device_bytes(&self, read: &PlannedRead, file_len: u64) -> Bytes {
         let (start, end) = self.granules(read.offset, read.end(), file_len);
         Bytes(end - start)
@@ -72,9 +72,9 @@ impl CostModel {
         self.seconds(reads.len() as u64, Bytes(bytes))
     }
 
-    /// The longest gap, in bytes, that is cheaper to read than to skip by a further request.
+    /// The longest gap, in bytes, that is cheaper to read than to skip with another request.
     pub fn worthwhile_gap(&self) -> Bytes {
-        // The conversion saturates: where bytes cost nothing, every gap is worth reading.
+        // The conversion saturates: if bytes cost nothing, every gap is worth reading.
         Bytes((self.seconds_per_request / self.seconds_per_byte) as u64)
     }
 
@@ -87,21 +87,21 @@ impl CostModel {
 /// The reads that bring a list of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowPlan {
-    /// From the first byte of the first row to the last byte of the last row of each read; in
-    /// file order, never overlapping.
+    /// In file order, without overlap. Each read covers the first byte of its first row to the last
+    /// byte of its last row.
     pub reads: Vec<PlannedRead>,
-    /// `rows[rows_of[i]]` lie in `reads[i]`; together all rows, in order.
+    /// `rows[rows_of[i]]` lie in `reads[i]`; together the ranges cover all rows, in order.
     pub rows_of: Vec<Range<u32>>,
-    /// Bytes of the rows themselves, gaps and alignment left out.
+    /// Bytes of the rows, without gaps and alignment.
     pub useful_bytes: u64,
 }
 
 /// Plans the reads that bring `rows` (sorted, each once) under a cost model.
 ///
-/// Two neighbours share a read when reading the gap between them costs less than a further
-/// request, gaps within a granule costing nothing; so scattered rows become page reads, dense ones
-/// a stream of reads of `max_read`. A read grows to `max_read` at most, alignment included; only a
-/// single row that is longer makes a longer one.
+/// Two neighbouring rows share a read if reading the gap between them costs less than another
+/// request; gaps within a granule cost nothing. Scattered rows therefore become page reads, and
+/// dense rows become a stream of reads of `max_read`. A read grows to at most `max_read`, alignment
+/// included; only a single longer row makes a longer read.
 ///
 /// With `stride` 4 or 8 this plans the elements of an index array.
 ///
@@ -121,8 +121,8 @@ pub struct RowPlan {
 /// assert_eq!((plan.reads[0].offset, plan.reads[0].len), (4096 + 512, 3 * 512));
 /// ```
 ///
-/// **Source**: the page granularity that this lifts is that of the papers' caches (GIDS, section
-/// 3.4; Helios, section 4); merging by a linear cost is our own.
+/// **Source**: the caches of the papers (GIDS, section 3.4; Helios, section 4) read single pages.
+/// Merging reads by a linear cost is our extension.
 pub fn plan_rows(rows: &[u64], layout: RowLayout, cost: &CostModel, max_read: Bytes) -> RowPlan {
     let RowLayout { base, stride, file_len } = layout;
     assert!(cost.granule.is_power_of_two(), "granule {} is no power of two", cost.granule);
@@ -156,7 +156,7 @@ pub fn plan_rows(rows: &[u64], layout: RowLayout, cost: &CostModel, max_read: By
     plan
 }
 
-/// Cuts one long range into reads of `max_read` at most, at multiples of the granule.
+/// Cuts one long range into reads of at most `max_read`, at multiples of the granule.
 pub fn plan_range(range: Range<u64>, cost: &CostModel, max_read: Bytes) -> Vec<PlannedRead> {
     let granule = u64::from(cost.granule);
     let step = (max_read.0.min(1 << 31) / granule).max(1) * granule;
@@ -264,8 +264,8 @@ mod tests {
             let stream = plan_rows(&all, layout, &stream, max_read);
             let streamed = cost.seconds_of(&stream.reads, layout.file_len);
             let planned = cost.seconds_of(&plan.reads, layout.file_len);
-            // Where rows straddle granules, the plan may cut at other rows than the stream, and
-            // read the granules at its cuts twice.
+            // If rows straddle granules, the plan may cut at other rows than the stream does. It
+            // then reads the granules at its cuts twice.
             let straddling = u64::from(cost.granule) % layout.stride != 0
                 && layout.stride % u64::from(cost.granule) != 0
                 || layout.base % u64::from(cost.granule) != 0;

@@ -1,9 +1,9 @@
-//! Telling the processor what will be read soon.
+//! Prefetch hints for the processor.
 
-/// Starts to bring `memory[index]` into the nearest cache, without waiting for it.
+/// Starts to load `memory[index]` into the first-level cache, without waiting for it.
 ///
-/// Loops that know their addresses well ahead hide the misses behind other work. An index out of
-/// range, or a processor that cannot be told, changes nothing.
+/// Loops that know their addresses well ahead can do other work during the cache misses. An index
+/// out of range, or a processor without this hint, has no effect.
 #[inline(always)]
 pub fn prefetch<T>(memory: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -12,10 +12,11 @@ pub fn prefetch<T>(memory: &[T], index: usize) {
     let _ = (memory, index);
 }
 
-/// As [`prefetch`], into the second cache: for what is read only after hundreds of other lines.
+/// Like [`prefetch`], but into the second-level cache, for memory that is read only after hundreds
+/// of other cache lines.
 ///
-/// The nearest cache could not hold it so long, and has room for a dozen lines under way where the
-/// second one has several dozen.
+/// The first-level cache could not hold the line that long. It also has room for only a dozen
+/// pending lines, the second-level cache for several dozen.
 #[inline(always)]
 pub fn prefetch_early<T>(memory: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

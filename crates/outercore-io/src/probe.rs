@@ -1,4 +1,4 @@
-//! Measures a device: random reads of several sizes and depths on a file of its own.
+//! Measures a device: random reads of several sizes and depths in a temporary file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,15 +12,15 @@ use crate::engine::{Engine, EngineConfig};
 use crate::plan::PlannedRead;
 use crate::profile::{DeviceProfile, ProfilePoint};
 
-/// Reads begun per point at most; more would only cost memory.
+/// Most reads per point; a longer list would only cost memory.
 const MOST_READS: usize = 1 << 18;
 
 /// What to measure, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbeConfig {
-    /// Which back end reads.
+    /// The back end that reads.
     pub backend: Backend,
-    /// Size of the temporary file; larger ones get past a device's own cache.
+    /// Size of the temporary file; a large file exceeds the device's internal cache.
     pub file: Bytes,
     /// Time for each point.
     pub per_point: Duration,
@@ -55,7 +55,7 @@ impl ProbeConfig {
             .take_while(move |&size| size <= largest)
     }
 
-    /// Depths for one size: one, and powers of four up to what staging has room for.
+    /// Depths for one size: one, and powers of four as far as staging has room.
     fn depths(&self, size: Bytes) -> Vec<usize> {
         let most = self.depth.min((self.staging.0 / size.0) as usize).max(1);
         let powers = std::iter::successors(Some(1), |depth| Some(depth * 4));
@@ -63,10 +63,10 @@ impl ProbeConfig {
     }
 }
 
-/// How far a probe has come.
+/// Progress of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProbeStep {
-    /// So many bytes of the temporary file are written.
+    /// Part of the temporary file is written.
     Written {
         /// Bytes written so far.
         done: Bytes,
@@ -77,7 +77,7 @@ pub enum ProbeStep {
     Measured {
         /// Number of the point, from 1.
         number: usize,
-        /// How many points there will be.
+        /// Total number of points.
         of: usize,
         /// The point.
         point: ProfilePoint,
@@ -87,13 +87,13 @@ pub enum ProbeStep {
 /// Measures the device that holds `directory`.
 ///
 /// Writes a temporary file of random bytes there, reads it at random, and removes it, also after an
-/// error. `progress` hears of each step and may stop the probe by an error.
+/// error. `progress` is called at each step and may stop the probe by returning an error.
 ///
 /// **Cost**: writes `config.file` bytes, then reads for `config.per_point` times the number of
 /// points (38 by default, about 12 s).
 ///
 /// # Errors
-/// The configuration is empty, the device is full or fails, or `progress` says stop.
+/// The configuration is empty, the device is full or fails, or `progress` returns an error.
 pub fn probe(
     directory: &Path,
     config: ProbeConfig,
@@ -117,7 +117,7 @@ pub fn probe(
         .collect();
     let mut measured = Vec::with_capacity(points.len());
     let (mut backend, mut alignment) = ("", 1);
-    // Of the first point: the smallest read, one at a time.
+    // Taken from the first point: the smallest read, one at a time.
     let mut latency_s = None;
     for (number, &(read_bytes, depth)) in points.iter().enumerate() {
         let staging = Bytes(config.staging.0.max(read_bytes.0));
@@ -140,9 +140,9 @@ pub fn probe(
     })
 }
 
-/// Reads at random places until the time is over, without a barrier in between; the second result
-/// is the median time between two completions, which at depth 1 is the latency (the mean would
-/// count the times when other programs had the processor).
+/// Reads at random places until the time is over, without a barrier. The second result is the
+/// median time between two completions, which at depth 1 is the latency. A mean would include the
+/// times when other programs used the processor.
 fn measure(
     engine: &mut Engine,
     path: &Path,
@@ -153,7 +153,7 @@ fn measure(
     let file = engine.register(path)?;
     let places = engine.file_len(file) / read_bytes.0;
     let mut draws = Stream::new(read_bytes.0, depth as u64).uniform(0, 0, 0);
-    // Twice what the fastest device tried would do, but no list without end.
+    // Twice the rate of the fastest tested device, within a limit.
     let wanted = (config.per_point.as_secs_f64() * 4e6).ceil() as usize;
     let reads: Vec<_> = (0..wanted.clamp(1, MOST_READS))
         .map(|_| PlannedRead {
@@ -177,7 +177,7 @@ fn measure(
         Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
         _ => {}
     }
-    // Tenths are more than was measured, and stay what they are in JSON.
+    // Tenths are finer than the measurement, and JSON represents them exactly as printed.
     let iops = (gaps.len() as f64 / elapsed.as_secs_f64().max(1e-9) * 10.0).round() / 10.0;
     let middle = gaps.len() / 2;
     let median = *gaps.select_nth_unstable(middle).1;
@@ -193,8 +193,8 @@ impl Scratch {
         Self(directory.join(format!(".outercore-probe-{}.tmp", std::process::id())))
     }
 
-    /// Writes random bytes, so that no device can compress them or leave them out, and syncs them,
-    /// so that writing them back does not disturb the reads.
+    /// Writes random bytes, so no device can compress or skip them. Syncs them, so writing back
+    /// does not disturb the reads.
     fn fill(&self, size: Bytes, progress: &mut dyn FnMut(ProbeStep) -> Result<()>) -> Result<()> {
         let mut file = File::create(&self.0)?;
         let mut draws = Stream::new(size.0, 0).uniform(0, 0, 0);
@@ -217,7 +217,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to tell; a file that was never made is no loss either.
+        // `Drop` cannot report an error, and a file that was never created is not a loss.
         let _ = fs::remove_file(&self.0);
     }
 }

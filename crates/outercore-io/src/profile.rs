@@ -1,4 +1,4 @@
-//! The device profile: what a device was measured to do, and what follows from it.
+//! The device profile: measured performance of a device, and the settings derived from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::plan::CostModel;
 /// The file in a directory that holds the profile of its device.
 const FILE_NAME: &str = "device.json";
 
-/// The newest layout of the file that this build reads.
+/// The newest version of the file that this build reads.
 const VERSION: u32 = 1;
 
 /// Throughput of random reads of one size at one depth.
@@ -30,15 +30,15 @@ pub struct ProfilePoint {
     pub bytes_per_s: f64,
 }
 
-/// What a device does under random reads, as measured by [`probe`](crate::probe()).
+/// Performance of a device under random reads, as measured by [`probe`](crate::probe()).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// Layout of this record.
+    /// Format version of this record.
     pub version: u32,
     /// When it was measured, as `2026-01-31T12:00:00Z`.
     pub measured: String,
-    /// The back end that measured it.
+    /// Name of the back end that measured it.
     pub backend: String,
     /// Size of the file that was read.
     pub file_bytes: Bytes,
@@ -70,7 +70,7 @@ impl DeviceProfile {
     /// Reads the profile stored in `directory`.
     ///
     /// # Errors
-    /// There is none, it was written by a newer version, or it makes no sense.
+    /// The directory has no profile, a newer version wrote it, or its content is invalid.
     pub fn load(directory: &Path) -> Result<Self> {
         let path = Self::path(directory);
         let name = || format!("device profile `{}`", path.display());
@@ -82,10 +82,10 @@ impl DeviceProfile {
         Self::parse(&text).with_context(name)
     }
 
-    /// As [`Self::load`]; `None` where there is no profile.
+    /// Like [`Self::load`], but `None` if there is no profile.
     ///
     /// # Errors
-    /// It was written by a newer version, or makes no sense.
+    /// A newer version wrote the profile, or its content is invalid.
     pub fn find(directory: &Path) -> Result<Option<Self>> {
         match Self::load(directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -118,7 +118,7 @@ impl DeviceProfile {
         Ok(profile)
     }
 
-    /// Where each read size reaches its highest throughput, smallest size first.
+    /// The point of highest throughput for each read size, smallest size first.
     pub fn peaks(&self) -> Vec<ProfilePoint> {
         let mut peaks: Vec<ProfilePoint> = Vec::new();
         for point in &self.points {
@@ -134,7 +134,8 @@ impl DeviceProfile {
 }
 
 impl CostModel {
-    /// Of the device that `directory` is on, by its profile; a usual SSD where there is none.
+    /// The cost model of the device that holds `directory`, from its profile; the default SSD model
+    /// if there is no profile.
     ///
     /// # Errors
     /// As [`DeviceProfile::find`].
@@ -145,8 +146,8 @@ impl CostModel {
 }
 
 impl From<&DeviceProfile> for CostModel {
-    /// Fits `seconds = requests * a + bytes * b` to the peak of each read size, by least squares
-    /// of the relative error, with neither below zero.
+    /// Fits `seconds = requests * a + bytes * b` to the peak of each read size, by least squares of
+    /// the relative error, with `a` and `b` at least zero.
     ///
     /// A profile with fewer than two sizes gives the default model.
     fn from(profile: &DeviceProfile) -> Self {
@@ -177,17 +178,18 @@ impl From<&DeviceProfile> for CostModel {
     }
 }
 
-/// How many reads must be in flight for a wanted share of the device's peak rate of small reads.
+/// Reads that must be in flight to reach `wanted_share_of_peak` of the device's peak rate of small
+/// reads.
 ///
-/// With peak rate `P` and latency `L`, a batch of `N` overlapping reads takes `L + N / P`, so that
-/// it runs at the share `p = N / (N + P * L)` of the peak: `N = p / (1 - p) * P * L`. A share of
-/// one half is the bandwidth-delay product. A queue that is refilled as reads complete needs no
-/// more than a batch does, so that this is a safe default for the depth.
+/// With peak rate `P` and latency `L`, a batch of `N` overlapping reads takes `L + N / P`. It runs
+/// at the share `p = N / (N + P * L)` of the peak, so `N = p / (1 - p) * P * L`. A share of one
+/// half is the bandwidth-delay product. A queue that is refilled as reads complete needs no more
+/// reads than a batch, so this is a safe default depth.
 ///
 /// **Shapes**: `wanted_share_of_peak` is clipped to `0.0..=0.99`; the result is at least 1.
 ///
 /// **Source**: GIDS, section 3.2, equations 2 and 3 (the dynamic storage access accumulator), for
-/// one device, with the latency measured from request to data taken for `Ti + Tt`.
+/// one device. `Ti + Tt` is the latency measured from request to data.
 ///
 /// # Example
 /// ```
@@ -208,7 +210,7 @@ pub fn reads_in_flight(profile: &DeviceProfile, wanted_share_of_peak: f64) -> us
     let share = wanted_share_of_peak.clamp(0.0, 0.99);
     let peak = profile.peaks().first().map_or(0.0, |peak| peak.iops);
     let reads = share / (1.0 - share) * peak * profile.latency_s;
-    // Rounded first: 0.9 / (1 - 0.9) is a little above 9 in floating point.
+    // Rounded first: 0.9 / (1 - 0.9) is slightly above 9 in floating point.
     ((reads * 1e6).round() / 1e6).ceil().max(1.0) as usize
 }
 

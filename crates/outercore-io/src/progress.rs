@@ -1,19 +1,19 @@
-//! What a read's result means: finished, to be continued, or the file ends early.
+//! Interprets a read's result: finished, to be continued, or the file ends early.
 
 use std::path::Path;
 
 use outercore_core::{Error, ErrorKind};
 
-/// How far one request has come. Pure; shared by the back ends.
+/// Progress of one request. Pure; shared by the back ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     done: usize,
     len: usize,
-    /// The kernel takes positions in multiples of this (1 for buffered files).
+    /// The kernel accepts positions in multiples of this (1 for buffered files).
     step: usize,
 }
 
-/// What to do after a read returned a number of bytes.
+/// The next step after a read returned a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// All bytes are there.
@@ -30,20 +30,20 @@ impl Progress {
         Self { done: 0, len, step }
     }
 
-    /// Where in the destination, and how far behind the request's offset, to read next.
+    /// Where to read next, in bytes after the start of the destination and of the request.
     pub(crate) fn position(&self) -> usize {
         self.done
     }
 
-    /// How many bytes to ask for: the rest, rounded up as direct I/O wants it.
+    /// How many bytes to request: the rest, rounded up for direct I/O.
     pub(crate) fn wanted(&self) -> usize {
         (self.len - self.done).next_multiple_of(self.step)
     }
 
-    /// Takes note that a read at `position` brought `bytes`.
+    /// Records that a read at `position` brought `bytes`.
     ///
-    /// A short read is continued at the last aligned place. Direct I/O cannot go on from an
-    /// unaligned one, so that a second read which gets no further means the end of the file.
+    /// A short read continues at the last aligned position. Direct I/O cannot continue from an
+    /// unaligned one. A second read that gets no further therefore means the end of the file.
     pub(crate) fn advance(&mut self, bytes: usize) -> Next {
         let end = self.done + bytes;
         if end >= self.len {
@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-/// The error of a file that ends before the bytes that were asked for.
+/// The error for a file that ends before the requested bytes.
 pub(crate) fn ends_early(path: &Path, offset: u64, wanted: usize, found: usize) -> Error {
     Error::corrupt(format!(
         "file `{}` ends early: {wanted} bytes wanted at offset {offset}, found {found}",
@@ -67,13 +67,13 @@ pub(crate) fn ends_early(path: &Path, offset: u64, wanted: usize, found: usize) 
     .hint("the file was cut short after it was opened; run `outercore check DATASET`")
 }
 
-/// The error of a read that the operating system refused.
+/// The error for a read that the operating system refused.
 pub(crate) fn refused(path: &Path, offset: u64, wanted: usize, error: std::io::Error) -> Error {
     Error::from(error)
         .context(format!("file `{}`: read of {wanted} bytes at offset {offset}", path.display()))
 }
 
-/// The error of a wait whose deadline passed.
+/// The error for a wait that passed its deadline.
 pub(crate) fn overdue(deadline: std::time::Duration, in_flight: usize) -> Error {
     Error::new(
         ErrorKind::Io,

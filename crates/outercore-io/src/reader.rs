@@ -1,4 +1,4 @@
-//! The read side's seam.
+//! The trait for reading: [`Reader`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,16 +14,16 @@ pub struct FileId(pub u32);
 /// One read: `len` bytes of `file` at `offset` into the start of `lease`.
 #[derive(Debug)]
 pub struct ReadRequest {
-    /// Comes back in the completion; the reader does not look at it.
+    /// Returned in the completion; the reader does not interpret it.
     pub tag: u64,
-    /// Which registered file.
+    /// The registered file.
     pub file: FileId,
     /// Offset in bytes; a multiple of [`Reader::alignment`].
     pub offset: u64,
-    /// Bytes wanted; `offset + len` must not pass the end of the file. Only this may be unaligned.
+    /// Bytes to read; `offset + len` must not pass the end of the file. Only this may be unaligned.
     pub len: usize,
-    /// Destination. At least `len` rounded up to the alignment. Owned by the reader while the read
-    /// is in flight, so that nobody can look at half-read bytes.
+    /// Destination, at least `len` bytes rounded up to the alignment. The reader owns it while the
+    /// read is in flight, so no other code can see half-read bytes.
     pub lease: Lease,
 }
 
@@ -32,10 +32,10 @@ pub struct ReadRequest {
 pub struct Completion {
     /// The request's tag.
     pub tag: u64,
-    /// The destination, back in the caller's hands, also after an error.
+    /// The destination, returned to the caller, also after an error.
     pub lease: Lease,
-    /// `Ok` only if all `len` bytes are there. Short reads have been continued by the reader; a
-    /// file that ends early is an error that names path, offset, wanted and found.
+    /// `Ok` only if all `len` bytes are there. The reader has continued short reads. A file that
+    /// ends early is an error that names path, offset, expected and found bytes.
     pub result: Result<()>,
 }
 
@@ -44,9 +44,9 @@ pub struct Completion {
 ///
 /// # Contract
 /// - Every submitted request completes exactly once, with success or an error.
-/// - `submit` never blocks: it takes from the front of the list what there is room for.
-/// - `wait` returns once `at_least` completions (or all that are in flight, if fewer) are there, or
-///   with an error of kind `Io` when `deadline` passes without one: no wait without an end.
+/// - `submit` never blocks: it takes requests from the front of the list while it has room.
+/// - `wait` returns after `at_least` completions (or all in flight, if fewer). If `deadline` passes
+///   without a completion, it returns an error of kind `Io`, so no wait is endless.
 /// - Dropping a reader waits until the kernel no longer writes into any lease.
 pub trait Reader: Send {
     /// Opens `path` for reading and registers it.

@@ -1,4 +1,4 @@
-//! The [`Disk`] that is one: `std::fs` with errors that name the operation and the path.
+//! The real [`Disk`]: `std::fs` with errors that name the operation and the path.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -53,7 +53,7 @@ impl Disk for RealDisk {
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        // What file systems without hard links, and those with limits to them, answer.
+        // Errors of file systems without hard links, or with a limit on their number.
         const UNSUPPORTED: [i32; 4] = [libc::EPERM, libc::EOPNOTSUPP, libc::ENOSYS, libc::EMLINK];
         let doing = || format!("link `{}` to `{}`", to.display(), from.display());
         match std::fs::hard_link(from, to) {
@@ -87,7 +87,8 @@ impl Disk for RealDisk {
     }
 }
 
-/// The file `opened` without a name; a new one that has lost it where the file system knows none.
+/// The unnamed file `opened`. Without it, creates a file and removes its name, for file systems
+/// without unnamed files.
 pub(crate) fn unnamed_in(directory: &Path, opened: Option<File>) -> Result<Unnamed> {
     let handle = match opened {
         Some(handle) => handle,
@@ -105,7 +106,7 @@ pub(crate) fn unnamed_in(directory: &Path, opened: Option<File>) -> Result<Unnam
 struct RealFile {
     file: File,
     path: PathBuf,
-    /// Where the next append goes. Kept here rather than in the descriptor, so that `write_at`
+    /// Position of the next append. It is stored here and not in the descriptor, so `write_at`
     /// cannot move it.
     position: u64,
 }

@@ -1,4 +1,4 @@
-//! The `sim` back end: a device in virtual time that fails by script, for tests.
+//! The `sim` back end: a device in virtual time that fails according to a script, for tests.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -13,16 +13,16 @@ use outercore_core::{Context, Result, Stream};
 use crate::progress::{Next, Progress, ends_early, overdue, refused};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 
-/// What happens to one read of the simulated device.
+/// A fault of one read of the simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It brings this many bytes at most (rounded down to the alignment, one unit at least).
+    /// The read brings at most this many bytes (rounded down to the alignment, at least one unit).
     Short(usize),
-    /// It fails with this error number.
+    /// The read fails with this error number.
     Error(i32),
-    /// It takes this much longer than others.
+    /// The read takes this much longer than others.
     Delay(Duration),
-    /// It never completes.
+    /// The read never completes.
     Never,
 }
 
@@ -39,7 +39,8 @@ pub struct SimConfig {
     pub latency: Duration,
     /// Share of reads that are short.
     pub short_share: f64,
-    /// What happens to the n-th read of the device, counted from 0; a continued read counts anew.
+    /// The fault of the n-th read of the device, counted from 0; each continuation of a read counts
+    /// as another read.
     pub script: BTreeMap<u64, Fault>,
 }
 
@@ -56,11 +57,11 @@ impl Default for SimConfig {
     }
 }
 
-/// A device in virtual time: it never sleeps, and it fails as its [`SimConfig`] says.
+/// A device in virtual time: it never sleeps, and it fails according to its [`SimConfig`].
 ///
-/// It reads files given by [`SimReader::with_file`], and real ones otherwise. It panics when a
-/// request breaks the contract of [`Reader`], and fills every destination with `0xA5` before
-/// reading, so that bytes which were not read do not look right by chance.
+/// It reads files given by [`SimReader::with_file`], and otherwise real files. It panics if a
+/// request breaks the contract of [`Reader`]. It fills every destination with `0xA5` before
+/// reading, so unread bytes never look right by chance.
 ///
 /// # Example
 /// ```
@@ -83,9 +84,9 @@ pub struct SimReader {
     contents: HashMap<PathBuf, Vec<u8>>,
     files: Vec<SimFile>,
     now: Duration,
-    /// Device reads begun so far.
+    /// Device reads started so far.
     begun: u64,
-    /// When which of the requests in flight gets its answer.
+    /// Completion times of the requests in flight.
     events: BinaryHeap<Reverse<(Duration, u64)>>,
     flying: HashMap<u64, Flying>,
 }
@@ -111,7 +112,7 @@ struct Flying {
 }
 
 impl SimReader {
-    /// A device that knows no files yet.
+    /// A device without files.
     pub fn open(config: SimConfig) -> Self {
         assert!(config.alignment.is_power_of_two(), "alignment {}", config.alignment);
         Self {
@@ -137,7 +138,7 @@ impl SimReader {
         self.now
     }
 
-    /// Begins one device read; its fate is decided here.
+    /// Begins one device read and decides its outcome.
     fn begin(&mut self, request: ReadRequest, progress: Progress) {
         let number = self.begun;
         self.begun += 1;
@@ -156,7 +157,7 @@ impl SimReader {
         self.flying.insert(number, Flying { request, progress, fault });
     }
 
-    /// Answers one device read: the request is finished, or begun again for its rest.
+    /// Completes one device read: the request is finished, or its rest is started again.
     fn answer(&mut self, number: u64) -> Option<Completion> {
         let Flying { mut request, mut progress, fault } =
             self.flying.remove(&number).expect("an event for a read in flight");

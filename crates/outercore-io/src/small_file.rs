@@ -10,7 +10,7 @@ use outercore_core::{Bytes, Error, Result};
 /// # Errors
 /// `NotFound` and `Io` of the file; `Invalid`: it is a pipe, a device or a directory.
 pub fn open_regular_file(path: &Path) -> Result<File> {
-    // Without the flag, opening a pipe waits for a writer, and no signal ends that.
+    // Without this flag, opening a pipe waits for a writer, and no signal ends the wait.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(Error::invalid("expected a regular file, found a pipe, device or directory")
@@ -19,8 +19,8 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// The bytes of a file that people write, such as a list of tokens: a regular file of `most` bytes
-/// or less.
+/// Reads a file that people write, such as a list of tokens: a regular file of at most `most`
+/// bytes.
 ///
 /// # Errors
 /// As [`open_regular_file`]; `Invalid`: it is longer.

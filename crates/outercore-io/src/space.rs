@@ -1,4 +1,4 @@
-//! How much room a file system has.
+//! Free space of a file system.
 
 use std::ffi::CString;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use outercore_core::{Bytes, Context, Error, Result};
 
-/// What the file system that `path` is on has left for this user.
+/// Free bytes that this user may use on the file system of `path`.
 ///
 /// # Errors
 /// `path` does not exist.

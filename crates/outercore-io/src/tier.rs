@@ -1,4 +1,4 @@
-//! The seam for memory that is nearer than the disk and holds copies of files.
+//! The trait for memory tiers that are nearer than the disk and hold copies of files.
 
 use std::fmt::Debug;
 
@@ -7,17 +7,17 @@ use outercore_core::Result;
 use crate::arena::Arena;
 use crate::reader::Reader;
 
-/// Memory that holds copies of files, or of parts of them, such as the memory of another machine.
+/// Memory with copies of files, or of parts of them, such as the memory of another machine.
 ///
 /// # Contract
-/// The reader that [`Tier::over`] returns keeps the contract of [`Reader`]; it delivers the same
-/// bytes as `disk` would, whatever the tier holds.
+/// The reader that [`Tier::over`] returns keeps the contract of [`Reader`]. It delivers the same
+/// bytes as `disk`, for any content of the tier.
 pub trait Tier: Send + Sync + Debug {
-    /// A reader that serves what the tier holds and leaves everything else to `disk`.
+    /// A reader that serves the content of the tier and passes all other requests to `disk`.
     ///
-    /// Its leases will come from `arena`; up to `depth` reads are in flight at once.
+    /// The caller leases the buffers from `arena`; up to `depth` reads are in flight at once.
     ///
     /// # Errors
-    /// The tier cannot be reached, and is not to be done without.
+    /// The tier cannot be reached, and the run does not allow a fallback.
     fn over(&self, disk: Box<dyn Reader>, arena: &Arena, depth: usize) -> Result<Box<dyn Reader>>;
 }

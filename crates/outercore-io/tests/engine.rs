@@ -1,4 +1,5 @@
-//! The engine on every back end: the bytes planned, exactly once, or an error with a name.
+//! The engine on every back end: it delivers the planned bytes exactly once, or an error with a
+//! name.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use outercore_io::{
 };
 use proptest::prelude::*;
 
-/// Engines on all back ends that this kernel offers, in little memory.
+/// Engines on all back ends that this kernel offers, with little memory.
 fn engines() -> Vec<Engine> {
     available_backends()
         .into_iter()
@@ -183,7 +184,7 @@ fn kept_reads_of_several_files_begin_in_order_and_only_when_there_is_room() {
             into: into.clone(),
         };
         let reads: Vec<_> = (0..80).map(read).collect();
-        // Room for three reads; whoever is asked while nothing is in flight makes some.
+        // Room for three reads. A call of `may_begin` with nothing in flight makes more room.
         let room = std::cell::Cell::new(3i32);
         let kept = std::cell::RefCell::new(Vec::new());
         let mut asked = Vec::new();

@@ -1,4 +1,4 @@
-//! The engine on a device that fails by script.
+//! The engine on a device that fails according to a script.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const EIO: i32 = 5;
 
-/// An engine on a device that holds one file, `x`.
+/// An engine on a device with one file, `x`.
 fn engine(config: SimConfig, content: Vec<u8>) -> (Engine, FileId) {
     let arena = Arena::new(Bytes::kib(256)).unwrap();
     let reader = SimReader::open(config).with_file("x", content);
@@ -74,7 +74,7 @@ fn a_read_that_never_completes_ends_at_the_deadline() {
 
 #[test]
 fn an_answer_that_comes_after_its_call_has_failed_is_not_taken_for_another() {
-    // The call gives up after 30 s, and waits for as long again before it returns.
+    // The call gives up after 30 s, and waits another 30 s before it returns.
     let late = Fault::Delay(Duration::from_secs(63));
     let config = SimConfig { latency: Duration::from_secs(1), ..scripted([(0, late)]) };
     let bytes = content(1 << 20);
@@ -141,7 +141,7 @@ proptest! {
         prop_assert!(seen.iter().all(|&times| times <= 1));
         match outcome {
             Ok(_) => prop_assert!(seen.iter().all(|&times| times == 1)),
-            // A delay beyond the deadline is an error too, when nothing else completes meanwhile.
+            // A delay beyond the deadline is an error too, if nothing else completes meanwhile.
             Err(error) => prop_assert!(!harmless || error.to_string().contains("no read completed")),
         }
     }

@@ -1,38 +1,40 @@
-//! Which anchors are compared with the same entities.
+//! Groups anchors that are compared with the same entities.
 
 use std::collections::BTreeMap;
 
 use outercore_core::{Error, Result};
 
-/// What the anchors of some ranges share.
+/// Common properties of the anchors of some ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alike {
-    /// The ranges in which the answers of all of them are, ascending.
+    /// The ranges that contain all their answers, ascending.
     pub answers: Vec<i64>,
-    /// How likely an entity of each is the answer, by that of the likeliest: `[kinds, answers]`.
+    /// For each kind and answer range, the likelihood of an entity relative to the most likely one:
+    /// `[kinds, answers]`.
     pub shares: Vec<f64>,
 }
 
-/// The ranges of rows that are in memory, by what their anchors are compared with.
+/// The ranges of rows in memory, grouped by the entities that their anchors are compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups {
-    /// The group of each range, 0 for one whose anchors have no answers: they are those of no
-    /// triple.
+    /// The group of each range; 0 for a range whose anchors have no answers, because they belong to
+    /// no triple.
     pub group_of: Vec<i64>,
-    /// The kind of each within its group.
+    /// The kind of each range within its group.
     pub kind_of: Vec<i64>,
     /// By group.
     pub groups: Vec<Alike>,
 }
 
-/// Puts ranges together whose anchors can share a draw: those with answers in the same ranges where
-/// a bias can say how likely each is (`weighs`), else those for whom each is as likely, too.
+/// Groups ranges whose anchors can share a draw. If a bias can express likelihoods (`weighs`),
+/// these are ranges with answers in the same ranges. Otherwise the likelihoods must be equal too.
 ///
-/// `likely` `[ranges, ranges]` says how likely the answer of an anchor in one range is a given
-/// entity of another, beside other pairs; 0 if it never is.
+/// `likely` `[ranges, ranges]` is the relative likelihood that the answer of an anchor in one range
+/// is a given entity of another range; 0 if it never is.
 ///
 /// # Errors
-/// Invalid: `likely` is not of so many ranges, or a number is negative or not finite.
+/// Invalid: `likely` does not have one entry per pair of ranges, or an entry is negative or not
+/// finite.
 ///
 /// # Example
 /// ```
@@ -54,7 +56,7 @@ pub fn alike(likely: &[f64], ranges: usize, weighs: bool) -> Result<Groups> {
     for (range, row) in likely.chunks_exact(ranges.max(1)).enumerate() {
         let largest = row.iter().copied().fold(0.0, f64::max);
         if largest > 0.0 {
-            // Numbers that are not negative are ordered as their bits are.
+            // For non-negative floats, the bit patterns have the same order as the values.
             let share = |likely: &f64| (likely / largest).abs().to_bits();
             let shares: Vec<u64> = row.iter().map(share).collect();
             let seen = |share: &u64| if weighs { u64::from(*share != 0) } else { *share };

@@ -1,4 +1,5 @@
-//! What the triples of a batch are compared with: chunks of them, and negatives for each.
+//! Prepares the comparisons of a batch's triples: divides the triples into chunks, and draws
+//! negatives for each chunk.
 
 use outercore_core::{Error, Result, count_pieces};
 
@@ -7,55 +8,55 @@ use crate::divide::{Askers, divide};
 use crate::draw::{Occasion, Population, draw};
 use crate::parallel::for_each;
 
-/// What some anchors draw their negatives from, and how these count for each kind of them.
+/// The negatives of some anchors, and their weights for each kind of anchor.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
-    /// The rows, and how many of them are drawn.
+    /// The rows, and the number of rows to draw.
     pub from: Population<'a>,
-    /// Added to the scores of a row by its range, for one kind of anchors after the other, those of
-    /// a kind side by side; `None`: nothing, for a single kind.
+    /// Added to the score of a row, by the row's range: `[kinds, ranges]`. `None`: nothing is
+    /// added, and there is one kind.
     pub logs: Option<&'a [f32]>,
 }
 
-/// Who draws for the anchors of one side, and from what.
+/// How the anchors of one side draw, and from which rows.
 #[derive(Clone, Debug)]
 pub struct Anchors<'a> {
-    /// The group and kind of an anchor, by the range that it is in.
+    /// The group and kind of an anchor, by its range.
     pub askers: Askers<'a>,
     /// By group.
     pub shared: Vec<Shared<'a>>,
 }
 
-/// How triples are compared: the same for all batches of a pool.
+/// The rules for comparisons: the same for all batches of a pool.
 #[derive(Clone, Debug)]
 pub struct Comparisons<'a> {
-    /// For tails, whose anchors are heads, and for heads.
+    /// For tails, whose anchors are heads, and for heads, whose anchors are tails.
     pub sides: [Anchors<'a>; 2],
-    /// Triples that share a draw, about.
+    /// Approximate number of triples that share a draw.
     pub chunk: usize,
-    /// Takes every row instead of drawing some.
+    /// Uses every row instead of drawing some.
     pub every: bool,
-    /// Whether scores are corrected for what is drawn more often.
+    /// Whether scores are corrected for rows that are drawn more often.
     pub biased: bool,
 }
 
-/// Questions for one side of a batch's triples, with the memory that they lie in.
+/// Questions for one side of a batch's triples, with owned memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// Of the triples.
+    /// Places of the triples.
     pub places: Vec<i64>,
-    /// How they are divided, in their order.
+    /// The chunks, in the order of the triples.
     pub chunks: Vec<Chunk>,
-    /// Of all chunks, ascending within each.
+    /// Candidates of all chunks, ascending within each.
     pub candidates: Vec<i64>,
-    /// Of each chunk `[kinds, candidates]`.
+    /// Bias of each chunk, `[kinds, candidates]`.
     pub bias: Option<Vec<f32>>,
-    /// The kind of each triple in its chunk; `None`: the first.
+    /// The kind of each triple in its chunk; `None`: all have the first kind.
     pub kinds: Option<Vec<i64>>,
 }
 
 impl Asked {
-    /// The same, borrowed.
+    /// The questions, borrowed.
     pub fn questions(&self) -> Questions<'_> {
         Questions {
             places: &self.places,
@@ -78,13 +79,13 @@ struct Wanted {
 }
 
 impl Comparisons<'_> {
-    /// Divides the triples at some places of a pool into chunks and draws for each, for tails and
-    /// then for heads. `occasion` is that of the batch's first draw.
+    /// Divides the triples at `places` of a pool into chunks and draws for each chunk, first for
+    /// tails, then for heads. `occasion` is the occasion of the batch's first draw.
     ///
-    /// `triples` are heads, relations and tails.
+    /// `triples` are rows of head, relation and tail.
     ///
     /// # Errors
-    /// Invalid: as [`divide`] and [`draw`]; logarithms that are not of the ranges.
+    /// Invalid: as [`divide`] and [`draw`]; a number of logarithms that does not fit the ranges.
     pub fn ask(
         &self,
         triples: &[i64],
@@ -117,7 +118,7 @@ impl Comparisons<'_> {
         Ok(asked)
     }
 
-    /// Places and kinds of a side, and its chunks in their order.
+    /// Computes places and kinds of a side, and its chunks in order.
     fn divide(
         &self,
         triples: &[i64],
@@ -144,7 +145,7 @@ impl Comparisons<'_> {
         }
         let groups = anchors.shared.len();
         let mut of_triples = Vec::with_capacity(places.len());
-        // A triple's anchor is its head where its tail is asked for.
+        // For predicting tails, a triple's anchor is its head.
         let divided = divide(triples, 2 * side, places, anchors.askers, groups)?;
         for (group, (some, kinds)) in divided.into_iter().enumerate() {
             chunks(group, some.len());
@@ -170,7 +171,7 @@ impl Comparisons<'_> {
             };
             return Ok((drawn.rows, bias));
         }
-        // Ranges need not stand in the order of their rows.
+        // Ranges need not be in the order of their rows.
         let mut order: Vec<usize> = (0..ranges.len()).collect();
         order.sort_unstable_by_key(|&range| ranges[range]);
         let rows = order.iter().flat_map(|&range| ranges[range].0..ranges[range].1).collect();
@@ -189,7 +190,7 @@ impl Comparisons<'_> {
 }
 
 impl Shared<'_> {
-    /// Kinds of anchors; `None` for logarithms that are not of these ranges.
+    /// Number of kinds of anchors; `None` if the number of logarithms does not fit the ranges.
     fn kinds(&self) -> Option<usize> {
         let (logs, ranges) = (self.logs.map_or(0, <[f32]>::len), self.from.ranges.len());
         match self.logs {

@@ -1,25 +1,25 @@
-//! Which triples of a batch share their negatives.
+//! Divides the triples of a batch into groups that share negatives.
 
 use outercore_core::{Error, Result};
 
-/// Who draws for an anchor, by the range that it is in.
+/// The group and kind of anchors, by their range.
 #[derive(Clone, Copy, Debug)]
 pub struct Askers<'a> {
     /// First row of each range, ascending.
     pub starts: &'a [i64],
-    /// The group of each.
+    /// The group of each range.
     pub groups: &'a [i64],
-    /// The kind of each within its group.
+    /// The kind of each range within its group.
     pub kinds: &'a [i64],
 }
 
-/// The triples of each group, in their order, as `(places, kinds)`.
+/// The triples of each group, in order, as `(places, kinds)`.
 ///
-/// `triples` are heads, relations and tails, of which `column` holds the anchor.
+/// `triples` are rows of head, relation and tail; `column` is the column of the anchor.
 ///
 /// # Errors
-/// Invalid: a place or a range that is not there, a group beyond `groups`, ranges that do not agree
-/// or ascend.
+/// Invalid: a place or a range out of bounds, a group beyond `groups`, or ranges that disagree or
+/// do not ascend.
 ///
 /// # Example
 /// ```
@@ -49,8 +49,8 @@ pub fn divide(
         return Err(Error::invalid(format!("negatives: ranges at {starts:?} do not ascend")));
     }
     let wrong = |what: &str, number: i64| Error::invalid(format!("negatives: {what} {number}"));
-    // All anchors first: triples lie far apart, and the processor waits for many of them at once
-    // as long as nothing is done with them.
+    // Read all anchors first. The triples are far apart in memory, and the processor can wait for
+    // many of them at once if no other work depends on them.
     let mut anchors = Vec::with_capacity(places.len());
     for &place in places {
         let first = usize::try_from(place).ok().and_then(|place| place.checked_mul(3));
@@ -60,7 +60,7 @@ pub fn divide(
     }
     let mut found = vec![(Vec::new(), Vec::new()); groups];
     for (&place, &anchor) in places.iter().zip(&anchors) {
-        // Few ranges: looking at each is faster than halving them.
+        // With few ranges, comparing all starts is faster than a binary search.
         let before = starts.iter().filter(|&&start| start <= anchor).count();
         let range = before.checked_sub(1).ok_or_else(|| wrong("no range of row", anchor))?;
         let group = usize::try_from(group_of[range]).ok().and_then(|group| found.get_mut(group));

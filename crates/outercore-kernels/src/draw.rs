@@ -1,57 +1,57 @@
-//! Negatives: rows drawn from those that hold entities.
+//! Draws negatives from the rows that hold entities.
 
 use outercore_core::{Error, Result, Stream};
 
-/// What tells these draws apart from others of the same seed.
+/// Separates these draws from other draws with the same seed.
 const NEGATIVES: u64 = 0x4E45_4741_5449_5645;
 
-/// What is drawn from.
+/// The rows to draw from.
 #[derive(Clone, Copy, Debug)]
 pub struct Population<'a> {
-    /// First row of each range, and the first behind it. A place counts the rows of all ranges.
+    /// First row and end of each range. A place counts the rows of all ranges.
     pub ranges: &'a [(i64, i64)],
-    /// How much a place of each range counts in even draws; all the same without.
+    /// Weight of each place of a range in even draws; `None`: all are equal.
     pub shares: Option<&'a [f64]>,
-    /// How much each place counts in draws by weight, and the sums of these up to it and with it.
+    /// Weight of each place in weighted draws, and the cumulative sums of these weights.
     pub weights: Option<(&'a [f64], &'a [f64])>,
-    /// Draws in which each place of a range counts the same.
+    /// Number of draws in which all places of a range are equally likely.
     pub even: usize,
-    /// Draws by weight.
+    /// Number of weighted draws.
     pub weighted: usize,
 }
 
-/// When something is drawn, and for what: draws are a function of these numbers alone.
+/// Identifies a draw: its result depends only on these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occasion {
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// From 0.
+    /// Epoch, counted from 0.
     pub epoch: u64,
-    /// Of the epoch's pools.
+    /// Number of the pool in the epoch.
     pub pool: u32,
-    /// Of the pool's batches.
+    /// Number of the batch in the pool.
     pub batch: u32,
-    /// Of the batch's draws.
+    /// Number of the draw in the batch.
     pub number: u32,
 }
 
-/// Rows that were drawn, ascending; one drawn twice stands twice.
+/// The drawn rows, ascending; a row drawn twice occurs twice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawn {
     /// The rows.
     pub rows: Vec<i64>,
-    /// Minus the logarithm of how often a draw is expected to hold each.
+    /// For each row, the negative logarithm of its expected number of occurrences in a draw.
     pub bias: Vec<f32>,
-    /// Numbers of the ranges that they are in.
+    /// For each row, the index of its range.
     pub ranges: Vec<u32>,
 }
 
 impl Drawn {
-    /// What is added to the scores of the rows, for one kind of anchor after the other: what `logs`
-    /// say of the range of each, ranges of a kind side by side, and `bias` where it is `biased`.
+    /// Bias to add to the scores of the rows, for each kind of anchor in turn. It is the entry of
+    /// `logs` `[kinds, ranges]` for the row's range, plus `bias` if `biased`.
     ///
     /// # Errors
-    /// Invalid: logarithms that are not of `ranges` ranges.
+    /// Invalid: `logs` does not have `ranges` entries per kind.
     pub fn bias_by_kind(&self, logs: &[f32], ranges: usize, biased: bool) -> Result<Vec<f32>> {
         if ranges == 0 || !logs.len().is_multiple_of(ranges) {
             let count = logs.len();
@@ -71,7 +71,7 @@ impl Drawn {
 /// Draws rows.
 ///
 /// # Errors
-/// Invalid: no row to draw from, weights or shares that do not fit the ranges or are all zero.
+/// Invalid: no row to draw from; weights or shares that do not fit the ranges or are all zero.
 ///
 /// # Example
 /// ```
@@ -122,7 +122,7 @@ pub fn draw(from: Population<'_>, occasion: Occasion) -> Result<Drawn> {
         Some((weights, _)) if from.weighted > 0 => even(place) + weights[place as usize] * share,
         _ => even(place),
     };
-    // Ranges need not stand in the order of their rows.
+    // Ranges need not be in the order of their rows.
     let found = drawn.into_iter().map(|place| {
         let (range, row) = row(from.ranges, place);
         (row, place, range)
@@ -136,10 +136,10 @@ pub fn draw(from: Population<'_>, occasion: Occasion) -> Result<Drawn> {
     })
 }
 
-/// Even draws where a place of one range counts more than one of another.
+/// Even draws with a different weight per range.
 struct Shares<'a> {
     shares: &'a [f64],
-    /// Of each range: places and mass up to it and with it.
+    /// For each range, the number of places and the mass of all ranges up to and including it.
     up_to: Vec<(u64, f64)>,
 }
 
@@ -173,10 +173,10 @@ impl<'a> Shares<'a> {
         self.up_to[self.up_to.len() - 1].1
     }
 
-    /// The place at a height of `unit`, in 0..1, of the whole mass.
+    /// The place at the fraction `unit`, in 0..1, of the total mass.
     fn at(&self, unit: f64) -> u64 {
         let height = unit * self.mass();
-        // Rounding may lead behind the end; the last range that has mass has a place there.
+        // Rounding may exceed the end; clamp to the last range with mass.
         let full = |range: usize| self.before(range).1 < self.up_to[range].1;
         let last = (0..self.up_to.len()).rev().find(|&range| full(range)).unwrap_or(0);
         let range = self.up_to.partition_point(|&(_, mass)| mass <= height).min(last);
@@ -185,13 +185,13 @@ impl<'a> Shares<'a> {
         place.min(self.up_to[range].0 - 1)
     }
 
-    /// How likely one draw is a place.
+    /// The probability that one draw takes this place.
     fn chance(&self, place: u64) -> f64 {
         let range = self.up_to.partition_point(|&(places, _)| places <= place);
         self.shares[range] / self.mass()
     }
 
-    /// Places and mass before a range.
+    /// Number of places and mass before a range.
     fn before(&self, range: usize) -> (u64, f64) {
         range.checked_sub(1).map_or((0, 0.0), |before| self.up_to[before])
     }

@@ -1,8 +1,8 @@
-//! Euclidean distances of rows, by the inner products of the same rows.
+//! Euclidean distances of rows, computed from their inner products.
 
 use crate::lanes::Lanes;
 
-/// The square of the distance of two rows.
+/// The squared distance of two rows.
 #[inline(always)]
 pub fn squared_distance<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
     let (body, tail) = L::as_simd_f32s(one);
@@ -16,10 +16,10 @@ pub fn squared_distance<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
     rest.fold(lanes.reduce_sum_f32s(sums), |sum, (x, y)| sum + (x - y) * (x - y))
 }
 
-/// Makes the products of a query and candidates minus their distances; `inverses` become one over
-/// these, 0 for a distance below the rounding of a product.
+/// Replaces the inner products of a query and candidates by negative distances. Writes the inverse
+/// distances to `inverses`, or 0 if a distance is below the rounding error of the product.
 ///
-/// `square` is the query's square and `squares` are those of the candidates.
+/// `square` is the squared norm of the query, and `squares` are those of the candidates.
 #[inline(always)]
 pub fn distances<L: Lanes>(
     lanes: L,
@@ -51,13 +51,13 @@ pub fn distances<L: Lanes>(
     }
 }
 
-/// The larger one; what is no number stays so, and no distance becomes the shortest by it.
+/// The larger of two values. NaN stays NaN, so it never becomes the shortest distance.
 #[inline(always)]
 fn at_least<L: Lanes>(lanes: L, least: L::f32s, found: L::f32s) -> L::f32s {
     lanes.select_f32s(lanes.less_than_f32s(found, least), least, found)
 }
 
-/// Multiplies numbers by factors; the sum of the products.
+/// Multiplies values by factors in place; returns the sum of the products.
 #[inline(always)]
 pub fn scale_by<L: Lanes>(lanes: L, numbers: &mut [f32], factors: &[f32]) -> f32 {
     let (body, tail) = L::as_mut_simd_f32s(numbers);

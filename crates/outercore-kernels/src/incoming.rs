@@ -1,7 +1,7 @@
-//! Arcs into many nodes, walked a block of sources at a time.
+//! Walks the arcs into many nodes, one block of sources at a time.
 //!
-//! A node's arcs ascend by source, and blocks of sources come in this order. Each arc is taken in
-//! turn: what comes of it depends on neither the blocks nor the threads.
+//! The arcs of a node ascend by source, and blocks of sources are processed in the same order. Each
+//! arc is processed in turn, so results depend neither on the blocks nor on the threads.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -14,45 +14,45 @@ use crate::parallel::for_each;
 /// Nodes that a thread takes at a time.
 pub(crate) const NODES_AT_ONCE: usize = 128;
 
-/// A node id as topologies store it.
+/// A node id as stored by topologies.
 pub trait Id: Copy + Sync + Into<u64> {}
 
 impl Id for u32 {}
 impl Id for u64 {}
 
-/// The arcs into some nodes, and how far each node has come.
+/// The arcs into some nodes, and the position of each node's next arc.
 pub struct Incoming<'a, I> {
-    /// Sources of the arcs into a node, ascending, one node after the other.
+    /// Sources of the arcs into each node, ascending, node by node.
     pub sources: &'a [I],
-    /// Where the next arc of each node stands in `sources`; moves on.
+    /// Position of each node's next arc in `sources`; advances during processing.
     pub next: &'a mut [u64],
-    /// Where its arcs end.
+    /// End of each node's arcs.
     pub ends: &'a [u64],
-    /// The nodes themselves, for exactly one arc from each node to itself, in place of those in
-    /// `sources`.
+    /// The ids of the nodes, if each node has exactly one arc to itself instead of its self-loops
+    /// in `sources`.
     pub loops: Option<&'a [u64]>,
 }
 
 /// The rows of consecutive sources.
 #[derive(Clone)]
 pub struct Block<'a> {
-    /// Which sources.
+    /// The sources of the block.
     pub nodes: Range<u64>,
     /// `[rows, width]`.
     pub rows: &'a [f32],
-    /// The row of each source; without it, source `nodes.start + i` has row `i`.
+    /// The row of each source; if `None`, source `nodes.start + i` has row `i`.
     pub places: Option<&'a [u32]>,
 }
 
-/// What becomes of the rows that arrive at some nodes; all of it `#[inline(always)]`.
+/// Processes the rows that arrive at some nodes; all implementations are `#[inline(always)]`.
 pub(crate) trait Arrivals: Send {
-    /// What takes the rows of the node at `place`.
+    /// The receiver of rows for the node at `place`.
     fn at(&mut self, place: usize) -> impl Arrival;
 }
 
-/// What becomes of the rows that arrive at a node.
+/// Processes the rows that arrive at a node.
 pub(crate) trait Arrival {
-    /// Takes a row that comes along an arc.
+    /// Processes a row that arrives along an arc.
     fn take(&mut self, source: u64, row: &[f32]);
 }
 
@@ -68,12 +68,13 @@ impl<'a, I: Id> Incoming<'a, I> {
         Err(Error::invalid(format!("arcs into {nodes} nodes: bounds do not fit {arcs} sources")))
     }
 
-    /// Takes the rows of a block along all arcs from there.
+    /// Processes all arcs from the sources of a block.
     ///
-    /// `arrivals` gives what takes them for some nodes, [`NODES_AT_ONCE`] but for the last ones.
+    /// Each item of `arrivals` receives the rows for [`NODES_AT_ONCE`] nodes; the last one for the
+    /// rest.
     ///
     /// # Errors
-    /// Corrupt: sources that do not ascend, or without a row in the block.
+    /// Corrupt: sources that do not ascend, or that have no row in the block.
     pub(crate) fn take_all<A: Arrivals>(
         self,
         block: &Block<'_>,
@@ -155,7 +156,7 @@ impl<I: Id, A: Arrivals> Kernel for Walk<'_, I, A> {
         let nodes = &block.nodes;
         for (place, next) in self.next.iter_mut().enumerate() {
             let own = self.loops.map(|nodes| nodes[place]);
-            // The arc to itself stands where it is in the order of sources.
+            // The arc of a node to itself is processed in the order of sources.
             let mut waits = own.filter(|node| nodes.contains(node));
             let mut node = self.arrivals.at(place);
             while *next < self.ends[place] {

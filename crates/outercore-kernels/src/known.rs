@@ -1,4 +1,4 @@
-//! Which candidates complete a question to a triple of the pool: they are no negatives.
+//! Finds candidates that complete a known triple of the pool: they are not negatives.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use outercore_core::{Error, Result};
 
 use crate::parallel::both;
 
-/// The triples of a pool in the order of the questions that they answer.
+/// The triples of a pool, sorted by the questions that they answer.
 ///
-/// **Cost**: 8 bytes a triple.
+/// **Cost**: 8 bytes per triple.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Whether an answer of the other side is one, too: a triple means its reverse.
+    /// Whether answers of the other side count too, because each triple implies its reverse.
     undirected: bool,
-    /// Places of triples by question, answers ascending; for tails, and for heads.
+    /// Places of triples by question, then by answer; for tails and for heads.
     orders: [Vec<u32>; 2],
 }
 
-/// Of a triple: what it asks about, and what it answers.
+/// Columns of a triple: the anchor, and the answer.
 const ENDS: [(usize, usize); 2] = [(0, 2), (2, 0)];
 
 impl Known {
-    /// Those of `triples`, `[all, 3]`.
+    /// Sorts `triples`, `[all, 3]`.
     ///
     /// # Errors
     /// `Invalid`: more than 2^32 triples.
@@ -43,8 +43,8 @@ impl Known {
         Ok(Self { undirected, orders: [tails, heads] })
     }
 
-    /// Gives the candidates that answer the question of the triple at `place` the score minus
-    /// infinity. `candidates` ascend.
+    /// Sets the score to minus infinity for all candidates that answer the question of the triple
+    /// at `place`. `candidates` must ascend.
     pub(crate) fn hide(
         &self,
         triples: &[i64],
@@ -83,7 +83,7 @@ impl Answers<'_> {
         self.triples[3 * place as usize + self.target]
     }
 
-    /// Looks up in the longer list what is in the shorter one.
+    /// Looks up each element of the shorter list in the longer one.
     fn hide(&self, candidates: &[i64], scores: &mut [f32]) {
         if self.places.len() <= candidates.len() {
             for &place in self.places {
@@ -102,7 +102,7 @@ impl Answers<'_> {
     }
 }
 
-/// Where a row stands among candidates, which ascend.
+/// The range of a row among ascending candidates.
 pub(crate) fn run(candidates: &[i64], row: i64) -> Range<usize> {
     let first = candidates.partition_point(|&candidate| candidate < row);
     let same = candidates[first..].iter().take_while(|&&candidate| candidate == row);

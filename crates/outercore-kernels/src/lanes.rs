@@ -1,13 +1,13 @@
-//! Vector instructions, chosen once for each call of a kernel.
+//! Vector instructions, selected once per call of a kernel.
 
 use pulp::{NullaryFnOnce, Simd};
 
-/// The lanes of a vector register, with the operations that kernels are written in.
+/// The lanes of a vector register, with the operations that kernels use.
 pub trait Lanes: Simd {
-    /// 1 / sqrt(x) to the rounding of a number, for x from the smallest normal number up.
+    /// 1 / sqrt(x) to the precision of `f32`, for x at or above the smallest normal number.
     fn inverse_root(self, x: Self::f32s) -> Self::f32s;
 
-    /// Without the sign.
+    /// The absolute value.
     #[inline(always)]
     fn absolute(self, x: Self::f32s) -> Self::f32s {
         let bits = self.transmute_u32s_f32s(x);
@@ -21,19 +21,20 @@ pub trait Lanes: Simd {
     }
 }
 
-/// Work that is written once for all kinds of lanes.
+/// Work written once for all lane widths.
 pub trait Kernel {
-    /// What it computes.
+    /// Result of the work.
     type Output;
 
     /// Does the work.
     ///
-    /// It and all that it calls with `lanes` must be `#[inline(always)]`, and no closure may
-    /// compute with them: a function that is not inlined is compiled without their instructions.
+    /// This function and all functions that it calls with `lanes` must be `#[inline(always)]`, and
+    /// no closure may compute with lanes: a function that is not inlined is compiled without vector
+    /// instructions.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// Runs a kernel with the widest vectors of this machine.
+/// Runs a kernel with the widest vectors of this processor.
 pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     {
@@ -61,7 +62,7 @@ impl<K: Kernel, L: Lanes> NullaryFnOnce for On<K, L> {
     }
 }
 
-/// One step of Newton's method doubles the digits of `y`, a rough 1 / sqrt(x).
+/// One step of Newton's method doubles the correct digits of `y`, an approximation of 1 / sqrt(x).
 #[inline(always)]
 fn refine<S: Simd>(lanes: S, x: S::f32s, y: S::f32s) -> S::f32s {
     let half = lanes.splat_f32s(0.5);
@@ -75,7 +76,7 @@ fn refine<S: Simd>(lanes: S, x: S::f32s, y: S::f32s) -> S::f32s {
 impl Lanes for pulp::x86::V4 {
     #[inline(always)]
     fn inverse_root(self, x: Self::f32s) -> Self::f32s {
-        // 14 digits of the 24 that a number has.
+        // 14 correct bits of 24.
         let rough = self.avx512f._mm512_rsqrt14_ps(bytemuck::cast(x));
         refine(self, x, bytemuck::cast(rough))
     }
@@ -85,7 +86,7 @@ impl Lanes for pulp::x86::V4 {
 impl Lanes for pulp::x86::V3 {
     #[inline(always)]
     fn inverse_root(self, x: Self::f32s) -> Self::f32s {
-        // 12 digits: two steps.
+        // 12 correct bits, so two steps are needed.
         let rough = self.avx._mm256_rsqrt_ps(bytemuck::cast(x));
         let once = refine(self, x, bytemuck::cast(rough));
         refine(self, x, once)

@@ -1,9 +1,9 @@
-//! Arithmetic of embeddings and of sums over neighbours on a CPU: what a matrix product cannot do,
-//! and what would otherwise pass over memory several times.
+//! Arithmetic for embeddings and for sums over neighbours on a CPU: operations that are not matrix
+//! products, or that would otherwise need several passes over memory.
 //!
-//! Layer 1. Pure functions of slices: no file, no table, no model. Vector instructions are chosen
-//! at run time. A result depends on its input and on the instructions of the machine, never on the
-//! number of threads.
+//! Layer 1. Pure functions of slices, without files, tables or models. Vector instructions are
+//! selected at run time. A result depends on its input and on the machine's instructions, never on
+//! the number of threads.
 #![forbid(unsafe_code)]
 
 mod alike;

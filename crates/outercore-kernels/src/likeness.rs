@@ -1,17 +1,18 @@
-//! Sums over in-neighbours, each weighed by how alike its key is to the node's query.
+//! Sums over in-neighbours, each weighted by the similarity of its key and the node's query.
 
 use outercore_core::{Error, Result};
 
 use crate::incoming::{Arrival, Arrivals, Block, Id, Incoming, NODES_AT_ONCE};
 
-/// Numbers that are added up beside each other.
+/// Independent partial sums of a dot product.
 const LANES: usize = 8;
 
-/// Softmax over a node's arcs, for each head: an arc weighs `exp(s)`, where `s` is the product of
-/// the node's query and the source's key.
+/// Softmax over a node's arcs, for each head: the weight of an arc is `exp(s)`, where `s` is the
+/// inner product of the node's query and the source's key.
 ///
-/// The largest `s` is not known in advance: sums are of `exp(s - most)` for the largest one so far,
-/// and are scaled where a larger one comes. Arcs of several kinds may follow each other.
+/// The largest `s` is not known in advance. Sums therefore use `exp(s - most)` with the largest
+/// value so far, and are rescaled when a larger value arrives. Arcs of several kinds may be added
+/// one after the other.
 ///
 /// **Source** Milakov and Gimelshein, 2018, algorithm 3.
 pub struct Likeness<'a> {
@@ -21,16 +22,16 @@ pub struct Likeness<'a> {
     pub most: &'a mut [f32],
     /// `[nodes, heads]`: the sum of `exp(s - most)` so far.
     pub totals: &'a mut [f32],
-    /// How many softmaxes there are for each node.
+    /// Number of heads, with one softmax per node and head.
     pub heads: usize,
 }
 
-/// Adds the values of a block to the sums of the nodes that have an arc from there.
+/// Adds the values of a block to the sums of the nodes with an arc from the block's sources.
 ///
-/// A row of the block is a key and a value.
+/// A row of the block has a key, then a value.
 ///
 /// # Shapes
-/// `sums` `[nodes, width]`, still to be divided by the totals; the rows of `block` `[2 width]`.
+/// `sums` `[nodes, width]`, not yet divided by the totals; the rows of `block` `[2 width]`.
 ///
 /// # Errors
 /// Invalid: slices that do not fit each other. Corrupt: sources that do not ascend.
@@ -158,7 +159,7 @@ mod tests {
         (0..count * width).map(|at| ((at * by % 101) as f32 - 50.0) / 17.0).collect()
     }
 
-    /// The sums over arcs of two kinds, each in blocks of `step` sources.
+    /// Computes the sums over arcs of two kinds, each in blocks of `step` sources.
     fn in_blocks(
         kinds: &[Vec<Vec<u32>>],
         keys_and_values: &[Vec<f32>],

@@ -1,39 +1,41 @@
-//! Losses of a positive score against negative ones: value and gradient in place, row by row.
+//! Losses of a positive score against negative scores: value and gradient in place, row by row.
 
 use crate::lanes::Lanes;
 use crate::scalar::{exponential, softplus, softplus_one};
 
-/// The smallest derivative of a score that is not taken for zero.
+/// Smaller derivatives of a score become zero.
 const LEAST: f32 = 1e-30;
 
-/// A function of a row's scores; see `outercore.embedding.gradients.losses`, which says the same in PyTorch.
+/// A loss function of a row's scores; `outercore.embedding.gradients.losses` is the same in
+/// PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Minus the log of the positive's share among all scores.
+    /// The negative logarithm of the positive's share in the softmax of all scores.
     Softmax {
-        /// Whether the positive is left out of the sum (Legend, equation 1).
+        /// Whether the sum leaves out the positive (Legend, equation 1).
         contrastive: bool,
     },
-    /// Binary cross entropy of the positive, and of the negatives on average.
+    /// Binary cross entropy of the positive, plus the average over the negatives.
     Logistic {
         /// Added to every score.
         margin: f32,
     },
-    /// By how much a negative comes within a margin of the positive, on average.
+    /// Average amount by which negatives violate the margin to the positive.
     Margin {
-        /// What the positive must be ahead.
+        /// Required distance of the positive from each negative.
         margin: f32,
     },
-    /// Logistic loss whose negatives count by a softmax over themselves, taken as a constant.
+    /// Logistic loss whose negatives are weighted by the softmax of their scores; the weights are
+    /// treated as constants.
     SelfAdversarial {
         /// Added to every score.
         margin: f32,
-        /// How much harder negatives count more.
+        /// How strongly higher-scored negatives are preferred.
         temperature: f32,
     },
 }
 
-/// What a row's positive gets.
+/// Results for a row's positive.
 #[derive(Clone, Copy, Debug)]
 pub struct RowLoss {
     /// Weighted loss of the row.
@@ -42,12 +44,13 @@ pub struct RowLoss {
     pub positive: f32,
 }
 
-/// The sum, added up in double precision from first to last.
+/// The sum, computed in double precision from first to last.
 pub fn total(values: &[f32]) -> f32 {
     values.iter().map(|&value| f64::from(value)).sum::<f64>() as f32
 }
 
-/// The loss of one row. `count` of its scores are negatives; the others are minus infinity.
+/// The loss of one row. `count` is the number of negatives, including hidden ones; hidden scores
+/// are minus infinity.
 #[inline(always)]
 pub fn row_loss<L: Lanes>(
     lanes: L,
@@ -105,9 +108,10 @@ fn softmax<L: Lanes>(
     RowLoss { value: weight * cost, positive: -weight * others }
 }
 
-/// log(1 + z) for z = sum * exp(largest - positive), and the share z / (1 + z) of what `sum` is of.
+/// log(1 + z) for z = sum * exp(largest - positive), and the share z / (1 + z) of the scores in
+/// `sum`.
 ///
-/// Of two exponentials the one that cannot overflow, and one logarithm.
+/// Uses the one of two exponentials that cannot overflow, and one logarithm.
 #[inline(always)]
 fn cross_entropy(sum: f32, largest: f32, positive: f32) -> (f32, f32) {
     let ahead = largest - positive;
@@ -148,9 +152,9 @@ fn self_adversarial<L: Lanes>(
     RowLoss { value: half * (cost + costs), positive: -half * slope }
 }
 
-/// A change of scores, lane by lane.
+/// A replacement of scores, lane by lane.
 trait Change<L: Lanes> {
-    /// The new scores, and two numbers that are summed up.
+    /// The new scores, and two values to sum.
     fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s);
 }
 
@@ -204,7 +208,8 @@ impl<L: Lanes> Change<L> for Weighted<L::f32s> {
     fn change(&self, lanes: L, scores: L::f32s) -> (L::f32s, L::f32s, L::f32s) {
         let difference = lanes.mul_f32s(lanes.sub_f32s(scores, self.shift), self.steep);
         let share = exponential(lanes, difference);
-        // Of temperature 0 every negative counts the same, one that is masked not at all.
+        // With temperature 0, all negatives have the same weight, but masked ones must have weight
+        // 0.
         let masked = lanes.equal_f32s(scores, lanes.splat(f32::NEG_INFINITY));
         let share = lanes.select_f32s(masked, lanes.splat(0.0), share);
         let (cost, slope) = softplus(lanes, lanes.add_f32s(scores, self.margin));
@@ -212,7 +217,7 @@ impl<L: Lanes> Change<L> for Weighted<L::f32s> {
     }
 }
 
-/// The largest score; what is not a number is passed over.
+/// The largest score; NaN is skipped.
 #[inline(always)]
 fn largest<L: Lanes>(lanes: L, scores: &[f32]) -> f32 {
     let mut largest = lanes.splat(f32::NEG_INFINITY);
@@ -223,8 +228,8 @@ fn largest<L: Lanes>(lanes: L, scores: &[f32]) -> f32 {
     tail.iter().fold(lanes.reduce_max_f32s(largest), |largest, &score| largest.max(score))
 }
 
-/// Multiplies by a factor. What is below 1e-30 then becomes zero: products of it would leave the
-/// normal numbers, and arithmetic on those that are not is slow.
+/// Multiplies by a factor. Results below 1e-30 become zero: their products would be subnormal
+/// numbers, and arithmetic on those is slow.
 #[inline(always)]
 fn scale<L: Lanes>(lanes: L, scores: &mut [f32], factor: f32) {
     let (body, tail) = L::as_mut_simd_f32s(scores);
@@ -240,7 +245,7 @@ fn scale<L: Lanes>(lanes: L, scores: &mut [f32], factor: f32) {
     }
 }
 
-/// Lanes of a shorter piece; the others are minus infinity, a score that does not count.
+/// Fills a vector from a shorter piece; the other lanes are minus infinity, a score without effect.
 #[inline(always)]
 fn padded<L: Lanes>(tail: &[f32]) -> L::f32s {
     let mut line = [f32::NEG_INFINITY; 16];
@@ -248,7 +253,7 @@ fn padded<L: Lanes>(tail: &[f32]) -> L::f32s {
     L::as_simd_f32s(&line).0[0]
 }
 
-/// Changes all scores and returns both sums.
+/// Replaces all scores and returns both sums.
 #[inline(always)]
 fn replace<L: Lanes>(lanes: L, scores: &mut [f32], change: &impl Change<L>) -> (f32, f32) {
     let mut first = lanes.splat(0.0);

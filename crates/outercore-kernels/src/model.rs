@@ -1,27 +1,28 @@
-//! Scores of a candidate and a query, which is made of two rows; what the size of a row costs.
+//! Scores of a candidate and a query, where a query combines an anchor and a relation; and the
+//! regularisation cost of a row.
 //!
-//! Complex rows hold all real parts, then all imaginary parts; a row of SimplE is the entity as
-//! head, then as tail, and a relation's is the relation, then its inverse.
+//! Complex rows hold all real parts, then all imaginary parts. In SimplE, an entity's row has its
+//! embedding as head, then as tail; a relation's row has the relation, then its inverse.
 
 use crate::distance::Distance;
 use crate::lanes::Lanes;
 use crate::scalar::sine_and_cosine;
 
-/// A score function; see `outercore.embedding.gradients.models`, which says the same in PyTorch.
+/// A score function; `outercore.embedding.gradients.models` is the same in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// The query is the anchor itself: relations do not count and their rows are empty.
+    /// The query is the anchor: relations are not used, and their rows are empty.
     Dot,
     /// Anchor times relation.
     DistMult,
-    /// Complex product of anchor and relation, which is conjugated where heads are asked for.
+    /// Complex product of anchor and relation; the relation is conjugated for predicting heads.
     ComplEx,
-    /// The anchor with its roles exchanged times half the relation, in the order of the side.
+    /// The anchor with exchanged roles, times half of the relation, in the order of the side.
     SimplE,
-    /// Anchor plus relation, or less it where heads are asked for; by distance.
+    /// Anchor plus relation, or minus relation for predicting heads; compared by distance.
     TransE(Norm),
-    /// Complex product of the anchor and a number of modulus 1, whose angle is the relation's; it
-    /// is conjugated where heads are asked for. By the sum of moduli.
+    /// Complex product of the anchor and a number of modulus 1 whose angle is the relation;
+    /// conjugated for predicting heads. Compared by the sum of moduli.
     RotatE,
 }
 
@@ -34,29 +35,29 @@ pub enum Norm {
     Euclidean,
 }
 
-/// How a candidate is compared with a query.
+/// How to compare a candidate with a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Similarity {
     /// By the inner product.
     Inner,
-    /// By minus the Euclidean distance, which an inner product is most of. A distance below the
-    /// rounding of that has no gradient: its direction would be noise.
+    /// By the negative Euclidean distance, mostly computed by an inner product. A distance below
+    /// the rounding error of that product has no gradient, because its direction would be noise.
     Euclidean,
-    /// By minus a distance that no inner product says anything of.
+    /// By a negative distance that cannot be computed from inner products.
     Apart(Distance),
 }
 
-/// The end of a triple that is asked for; the other one is the anchor.
+/// The end of a triple to predict; the other end is the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Which heads?
+    /// Predict heads.
     Head,
-    /// Which tails?
+    /// Predict tails.
     Tail,
 }
 
 impl Model {
-    /// How candidates are compared.
+    /// How to compare candidates.
     pub(crate) fn similarity(self) -> Similarity {
         match self {
             Self::Dot | Self::DistMult | Self::ComplEx | Self::SimplE => Similarity::Inner,
@@ -66,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Numbers of a relation's row beside entities' of `width`.
+    /// Floats per relation row, for entity rows of `width` floats.
     #[must_use]
     pub fn relation_width(self, width: usize) -> usize {
         match self {
@@ -76,14 +77,15 @@ impl Model {
         }
     }
 
-    /// Whether a row's width has to be even.
+    /// Whether a row's width must be even.
     #[must_use]
     pub fn halves(self) -> bool {
         matches!(self, Self::ComplEx | Self::SimplE | Self::RotatE)
     }
 
-    /// A relation's row as [`query`](Self::query) and [`backward`](Self::backward) take it: the
-    /// row itself, or numbers of its angles in `space`, which has room for a row of entities.
+    /// A relation's row in the form for [`query`](Self::query) and [`backward`](Self::backward):
+    /// the row itself, or cosines and sines of its angles, written to `space`, which has room for a
+    /// row of entities.
     #[inline(always)]
     pub fn relation<'a, L: Lanes>(
         self,
@@ -98,7 +100,7 @@ impl Model {
         relation
     }
 
-    /// Writes what candidates are compared with.
+    /// Writes the query that candidates are compared with.
     #[inline(always)]
     pub fn query(self, side: Side, anchor: &[f32], relation: &[f32], query: &mut [f32]) {
         match self {
@@ -141,7 +143,8 @@ impl Model {
         }
     }
 
-    /// Turns the gradient of a query into that of the anchor, and writes that of the relation.
+    /// Converts the gradient of a query to the gradient of the anchor, and writes the gradient of
+    /// the relation.
     #[inline(always)]
     pub fn backward(
         self,
@@ -191,7 +194,8 @@ impl Model {
                     let turned = sign * by_imaginary[place];
                     first[place] = x * by_real[place] + y * turned;
                     second[place] = y * by_real[place] - x * turned;
-                    // An angle moves the query at right angles to itself: turned back, the anchor.
+                    // A change of the angle moves the query at a right angle to itself; the query
+                    // turned back is the anchor.
                     let moved = real[place] * second[place] - imaginary[place] * first[place];
                     to_relation[place] = sign * moved;
                 }
@@ -244,7 +248,7 @@ fn sign(side: Side) -> f32 {
     }
 }
 
-/// The halves of SimplE's relation as the query's halves need them.
+/// The halves of SimplE's relation in the order of the query's halves.
 #[inline(always)]
 fn in_order(side: Side, relation: &[f32], half: usize) -> (&[f32], &[f32]) {
     let (forth, back) = (&relation[..half], &relation[half..][..half]);
@@ -278,19 +282,19 @@ pub fn dot<L: Lanes>(lanes: L, one: &[f32], other: &[f32]) -> f32 {
     tail.iter().zip(other_tail).fold(lanes.reduce_sum_f32s(sums), |sum, (x, y)| sum + x * y)
 }
 
-/// What a row costs by its size.
+/// A regularisation cost of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// The sum of cubes of absolute values.
     Cubes,
-    /// The sum of cubes of moduli; a row's halves are real and imaginary parts.
+    /// The sum of cubes of moduli; the halves of a row are real and imaginary parts.
     CubesOfModuli,
     /// The sum of squares.
     Squares,
 }
 
 impl Size {
-    /// The cost of a row times `weight`; its gradient is added to `gradient`.
+    /// The cost of a row times `weight`; adds the gradient of the cost to `gradient`.
     #[inline(always)]
     pub fn add<L: Lanes>(self, lanes: L, row: &[f32], weight: f32, gradient: &mut [f32]) -> f32 {
         let cost = match self {

@@ -1,12 +1,12 @@
-//! Sums over the in-neighbours of many nodes, of whose rows some are in memory at a time.
+//! Sums over the in-neighbours of many nodes, with only some neighbour rows in memory at a time.
 
 use outercore_core::{Error, Result};
 
 use crate::incoming::{Arrival, Arrivals, Block, Id, Incoming, NODES_AT_ONCE};
 use crate::parallel::for_each;
 
-/// Softmax over a node's arcs, for each head: an arc weighs `exp(s)` by the sum of these. `s` is the
-/// score of the source plus the score of the node, times `slope` where negative.
+/// Softmax over a node's arcs, for each head: the weight of an arc is `exp(s)` divided by the sum
+/// of these. `s` is the score of the source plus the score of the node, times `slope` if negative.
 pub struct Attention<'a> {
     /// `[all sources, heads]`.
     pub sources: &'a [f32],
@@ -14,13 +14,13 @@ pub struct Attention<'a> {
     pub nodes: &'a [f32],
     /// `[nodes, 2 heads]`: the largest `s` of each head, then the sums of `exp(s - largest)`.
     pub totals: &'a [f32],
-    /// How many softmaxes there are for each node.
+    /// Number of heads, with one softmax per node and head.
     pub heads: usize,
-    /// What `s` is multiplied by where it is negative.
+    /// Factor of negative `s`.
     pub slope: f32,
 }
 
-/// Adds the rows of a block to the sums of the nodes that have an arc from there.
+/// Adds the rows of a block to the sums of the nodes with an arc from the block's sources.
 ///
 /// # Shapes
 /// `sums` `[nodes, width]`.
@@ -56,10 +56,10 @@ pub fn add_neighbours<I: Id>(
     incoming.take_all(block, width, adding, threads)
 }
 
-/// What [`Attention::totals`] has, of the arcs that `incoming` still has.
+/// Computes [`Attention::totals`] from the remaining arcs of `incoming`.
 ///
 /// # Shapes
-/// `totals` `[nodes, 2 heads]`; those of a node without an arc are minus infinity and 0.
+/// `totals` `[nodes, 2 heads]`; for a node without arcs, minus infinity and 0.
 ///
 /// # Errors
 /// As [`add_neighbours`].
@@ -141,7 +141,7 @@ impl Attention<'_> {
 
 struct Adding<'a> {
     attention: Option<&'a Attention<'a>>,
-    /// The place of the first node among all.
+    /// Index of the first node among all nodes.
     first: usize,
     sums: &'a mut [f32],
     width: usize,
@@ -214,7 +214,7 @@ mod tests {
         (0..nodes * width).map(|at| ((at * 37 % 101) as f32 - 50.0) / 17.0).collect()
     }
 
-    /// Sums in the order of sources, each arc in turn, as they are defined.
+    /// Sums in the order of sources, arc by arc, as in the definition.
     fn defined(
         arcs: &Arcs,
         rows: &[f32],
@@ -246,7 +246,7 @@ mod tests {
         sources
     }
 
-    /// Sums over blocks of `step` sources, of which every block has its used rows alone.
+    /// Sums over blocks of `step` sources; every block has only its used rows.
     fn in_blocks(
         arcs: &Arcs,
         rows: &[f32],

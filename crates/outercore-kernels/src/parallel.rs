@@ -1,10 +1,10 @@
-//! Pieces of work on several threads.
+//! Runs pieces of work on several threads.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Does every piece of work, on at most `threads` threads; each thread takes the next piece.
+/// Runs every piece of work, on at most `threads` threads; each thread takes the next piece.
 ///
-/// Which thread does a piece is left to chance: a piece must write to its own memory only.
+/// Which thread runs a piece is random, so a piece must write only to its own memory.
 pub fn for_each<T: Send>(pieces: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let threads = threads.min(pieces.len());
     if threads <= 1 {
@@ -26,13 +26,13 @@ pub fn for_each<T: Send>(pieces: Vec<T>, threads: usize, work: impl Fn(T) + Sync
     });
 }
 
-/// Runs `work` where its threads are, so that none need be woken for each of its parts. Within
-/// such work it is a plain call.
+/// Runs `work` inside the thread pool, so that no thread must be woken for each of its parts.
+/// Within such work it is a plain call.
 pub fn in_pool<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     if threads <= 1 { work() } else { rayon::scope(|_| work()) }
 }
 
-/// Does both, at the same time if there are two threads.
+/// Runs both, in parallel if there are two threads.
 pub fn both<A: Send, B: Send>(
     threads: usize,
     first: impl FnOnce() -> A + Send,
@@ -41,7 +41,7 @@ pub fn both<A: Send, B: Send>(
     if threads <= 1 {
         return (first(), second());
     }
-    // The calling thread does the first of a pair at once: the longer one.
+    // The calling thread runs the first argument of `join` at once, so pass the longer work there.
     let (second, first) = rayon::join(second, first);
     (first, second)
 }

@@ -1,16 +1,16 @@
-//! Products of matrices that stay in the cache, between passes over the same rows.
+//! Products of matrices that stay in the cache, between other passes over the same rows.
 //!
-//! A call of a general library for each small product would cost threads that wake and matrices
-//! that are packed again; here one thread multiplies a block of rows while it has them.
+//! For each small product, a general library would wake threads and pack matrices again. Here, one
+//! thread multiplies a block of rows while it has them in its cache.
 
 use crate::lanes::{Kernel, Lanes, dispatch};
 
-/// Vectors of a panel: with 8 rows of 3 the sums of a tile fill most registers of AVX-512.
+/// Vectors per panel: with 8 rows of 3 vectors, the sums of a tile fill most registers of AVX-512.
 const MOST_VECTORS: usize = 3;
-/// Terms that are added up in registers before the sums go back to memory.
+/// Terms that are summed in registers before the sums are written to memory.
 const DEPTH_AT_ONCE: usize = 256;
 
-/// Numbers in a vector of this machine.
+/// Floats in a vector of this processor.
 pub fn lane_count() -> usize {
     struct Count;
     impl Kernel for Count {
@@ -24,12 +24,12 @@ pub fn lane_count() -> usize {
     dispatch(Count)
 }
 
-/// `width`, and what is missing to whole vectors.
+/// `width` rounded up to whole vectors.
 pub fn padded(width: usize) -> usize {
     width.next_multiple_of(lane_count())
 }
 
-/// Numbers in a row of a whole panel.
+/// Floats in a row of a full panel.
 pub fn panel_width() -> usize {
     MOST_VECTORS * lane_count()
 }
@@ -37,48 +37,48 @@ pub fn panel_width() -> usize {
 /// The left factor of a product.
 #[derive(Clone, Copy, Debug)]
 pub enum Left<'a> {
-    /// Row after row, `stride` numbers apart.
+    /// Rows in order, `stride` floats apart.
     Rows {
-        /// The numbers.
+        /// The values.
         numbers: &'a [f32],
-        /// Numbers from a row to the next.
+        /// Floats from one row to the next.
         stride: usize,
     },
-    /// The transpose of rows: its first row is the column `first` of these.
+    /// The transpose of rows; its first row is their column `first`.
     Columns {
-        /// The numbers.
+        /// The values.
         numbers: &'a [f32],
-        /// Numbers from a row to the next.
+        /// Floats from one row to the next.
         stride: usize,
-        /// The column that is the first row.
+        /// The column that becomes the first row.
         first: usize,
     },
 }
 
-/// The right factor of a product; its width is whole vectors.
+/// The right factor of a product; its width is a multiple of whole vectors.
 #[derive(Clone, Copy, Debug)]
 pub enum Right<'a> {
-    /// Row after row without gaps.
+    /// Rows in order, without gaps.
     Rows(&'a [f32]),
-    /// Panel after panel of `panel_width` columns (the last may have fewer), each row after row.
+    /// Panels of `panel_width` columns in order (the last may have fewer), each stored row by row.
     Panels(&'a [f32]),
 }
 
-/// Sizes of a product: `[rows, depth] x [depth, width]`, `width` whole vectors.
+/// Sizes of a product: `[rows, depth] x [depth, width]`, where `width` is a multiple of whole
+/// vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Of the left factor and the result.
+    /// Rows of the left factor and of the result.
     pub rows: usize,
-    /// Terms of a sum.
+    /// Number of terms per sum.
     pub depth: usize,
-    /// Of the right factor and the result.
+    /// Width of the right factor and of the result.
     pub width: usize,
 }
 
-/// Writes a product to `out`, `[rows, width]` without gaps, on this thread.
+/// Writes a product to `out`, `[rows, width]` without gaps, on the calling thread.
 ///
-/// The terms of a sum are added in their order, `DEPTH_AT_ONCE` at a time, whatever the block is
-/// that the rows are in.
+/// The terms of a sum are added in order, `DEPTH_AT_ONCE` at a time, for any block of rows.
 pub fn product(left: Left<'_>, right: Right<'_>, extent: Extent, out: &mut [f32]) {
     dispatch(Product { left, right, extent, out });
 }
@@ -132,13 +132,13 @@ impl Kernel for Product<'_> {
 #[derive(Clone, Copy)]
 struct Strip<'a, V> {
     lines: &'a [V],
-    /// Vectors from a row to the next.
+    /// Vectors from one row to the next.
     stride: usize,
-    /// Vectors before the columns in a row.
+    /// Vectors in a row before these columns.
     offset: usize,
 }
 
-/// Some columns of the result, and some of their terms.
+/// Some columns of the result, and a part of their terms.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     left: Left<'a>,
@@ -146,7 +146,7 @@ struct Part<'a> {
     terms: usize,
     rows: usize,
     width: usize,
-    /// In vectors.
+    /// First column, counted in vectors.
     column: usize,
 }
 
@@ -159,7 +159,7 @@ impl Part<'_> {
         out: &mut [f32],
     ) {
         let mut row = 0;
-        // Eight rows of sums have no room in 16 registers.
+        // With 16 registers, there is no room for the sums of eight rows.
         if L::F32_LANES > 8 {
             while row + 8 <= self.rows {
                 self.tile::<L, 8, N>(lanes, right, row, out);
@@ -231,14 +231,14 @@ impl Part<'_> {
     }
 }
 
-/// Where the rows of a table are that a panel is made of.
+/// Rows of a table, for building a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     /// `[all, width]`
     pub table: &'a [f32],
-    /// Numbers of a row.
+    /// Floats per row.
     pub width: usize,
-    /// The rows; within the table.
+    /// The rows; all must be in the table.
     pub rows: &'a [i64],
 }
 
@@ -247,7 +247,7 @@ impl<'a> Rows<'a> {
         &self.table[self.rows[number] as usize * self.width..][..self.width]
     }
 
-    /// Writes panel `number` of the rows as columns: term by term, a number of each row.
+    /// Writes panel `number` of the rows as columns: one dimension of all rows after the other.
     pub fn pack_columns(self, number: usize, panel: &mut [f32]) {
         const AT_ONCE: usize = 64;
         let first = number * panel_width();
@@ -268,7 +268,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Writes panel `number` of the rows as they are: row by row, some of its numbers.
+    /// Writes panel `number` of the rows in row order: a range of dimensions of each row.
     pub fn pack_rows(self, number: usize, panel: &mut [f32]) {
         let first = number * panel_width();
         let width = panel.len() / self.rows.len();
@@ -329,7 +329,7 @@ mod tests {
             let by_rows = Left::Rows { numbers: &left, stride: depth + 3 };
             product(by_rows, Right::Rows(&right), extent, &mut out);
             close(&out, &expected, &what);
-            // The same factor as a part of a transpose.
+            // The same factor, as a part of a transpose.
             let turned: Vec<f32> = (0..depth * (rows + 5))
                 .map(|place| {
                     let (term, row) = (place / (rows + 5), place % (rows + 5));

@@ -1,4 +1,4 @@
-//! Steps of the rows of a table that a batch touched.
+//! Optimiser steps of the table rows that a batch used.
 
 use outercore_core::{Error, Result};
 
@@ -7,26 +7,26 @@ use crate::parallel::for_each;
 
 /// Rows that a thread takes at a time.
 const ROWS_AT_ONCE: usize = 256;
-/// What keeps a value that never had a gradient from being divided by zero.
+/// Prevents division by zero for values that never had a gradient.
 const EPSILON: f32 = 1e-10;
-/// How much of the moments Adam keeps from step to step, and what it divides by at least.
+/// Decay rates of Adam's moments, and the least divisor.
 const FIRST: f32 = 0.9;
 const SECOND: f32 = 0.999;
 const ADAM_EPSILON: f32 = 1e-8;
 
-/// A rule for the step of a row.
+/// An optimiser rule for the step of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Adagrad with one sum of squares a value.
+    /// Adagrad with one sum of squares per value.
     Adagrad,
-    /// Adagrad with one sum a row, of the mean of its squared gradients.
+    /// Adagrad with one sum per row: of the mean of its squared gradients.
     RowAdagrad,
-    /// Adam with both moments a value and the number of steps a row.
+    /// Adam with both moments per value, and the number of steps per row.
     Adam,
 }
 
 impl Step {
-    /// Numbers of state beside a row.
+    /// Floats of optimiser state per row.
     #[must_use]
     pub fn state_width(self, width: usize) -> usize {
         match self {
@@ -40,11 +40,11 @@ impl Step {
 /// Moves rows of a table against their gradients.
 ///
 /// # Shapes
-/// `table` `[all, width]`, `state` `[all, state width]`, `rows` ascending and each once,
-/// `gradients` `[rows, width]`.
+/// `table` `[all, width]`, `state` `[all, state width]`, `rows` ascending and unique, `gradients`
+/// `[rows, width]`.
 ///
 /// # Errors
-/// Invalid: sizes that do not fit, rows that do not ascend or that the table does not have.
+/// Invalid: sizes that do not fit, rows that do not ascend or are not in the table.
 pub fn step_rows(
     step: Step,
     table: &mut [f32],
@@ -73,7 +73,7 @@ pub fn step_rows(
     if !rows.windows(2).all(|pair| pair[0] < pair[1]) {
         return Err(Error::invalid("step: rows do not ascend, or one stands twice"));
     }
-    // Each thread gets the part of the table that its rows lie in.
+    // Each thread gets the part of the table that contains its rows.
     let mut work = Vec::with_capacity(rows.len().div_ceil(ROWS_AT_ONCE));
     let (mut table, mut state, mut first) = (table, state, 0);
     for (rows, gradients) in rows.chunks(ROWS_AT_ONCE).zip(gradients.chunks(ROWS_AT_ONCE * width)) {
@@ -99,7 +99,7 @@ pub fn step_rows(
 
 struct Steps<'a> {
     step: Step,
-    /// The table's row that this part of it begins with.
+    /// The table row at the start of this part.
     first: usize,
     width: usize,
     table: &'a mut [f32],
@@ -144,7 +144,7 @@ impl Kernel for Steps<'_> {
     }
 }
 
-/// Kingma and Ba, "Adam", ICLR 2015; a row's bias correction counts its own steps.
+/// Kingma and Ba, "Adam", ICLR 2015. The bias correction counts the steps of each row separately.
 #[inline(always)]
 fn adam(values: &mut [f32], state: &mut [f32], gradient: &[f32], rate: f32) {
     let (means, rest) = state.split_at_mut(values.len());

@@ -1,29 +1,31 @@
-//! Functions that are not instructions: exponentials, what is made of them, sines and cosines.
+//! Functions without a processor instruction: exponentials and functions based on them, sines and
+//! cosines.
 
 use crate::lanes::Lanes;
 
-/// Below this an exponential is taken for zero (4e-18). Beside a number of ordinary size it is
-/// nothing, and products of two such numbers would leave the normal ones: arithmetic on those takes
-/// a hundred times as long.
+/// Below this value, an exponential (4e-18) becomes zero. It has no effect next to a number of
+/// ordinary size, and products of two such numbers would be subnormal: arithmetic on those takes a
+/// hundred times as long.
 const LOWEST: f32 = -40.0;
 const HIGHEST: f32 = 88.3;
-/// An angle from which on a number is too coarse to be turned by.
+/// From this angle on, `f32` is too coarse for an angle.
 const FARTHEST: f32 = 1e6;
 
-/// The exponential, within 2 units in the last place; 0 below -40, not a number for those.
+/// The exponential, within 2 units in the last place; 0 below -40, and NaN for NaN.
 #[inline(always)]
 pub fn exponential<L: Lanes>(lanes: L, x: L::f32s) -> L::f32s {
-    // A comparison with what is not a number is false: it passes through.
+    // Comparisons with NaN are false, so NaN passes through.
     let too_low = lanes.less_than_f32s(x, lanes.splat(LOWEST));
     let too_high = lanes.greater_than_f32s(x, lanes.splat(HIGHEST));
     let x = lanes.select_f32s(too_low, lanes.splat(LOWEST), x);
     let x = lanes.select_f32s(too_high, lanes.splat(HIGHEST), x);
-    // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the lowest bits; with 127 more
-    // they are the exponent of a power of two.
+    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits. With 127 more, these
+    // bits are the exponent of a power of two.
     let magic = lanes.splat(12_582_912.0 + 127.0);
     let shifted = lanes.mul_add_f32s(x, lanes.splat(std::f32::consts::LOG2_E), magic);
     let whole = lanes.sub_f32s(shifted, magic);
-    // Cody and Waite: the logarithm of two in two parts, the first with zeros at its end.
+    // Cody and Waite: subtract the logarithm of two in two parts, the first of which ends in zero
+    // bits.
     let rest = lanes.negate_mul_add_f32s(whole, lanes.splat(355.0 / 512.0), x);
     let rest = lanes.negate_mul_add_f32s(whole, lanes.splat(-2.121_944_4e-4), rest);
     let mut sum = lanes.splat(1.0 / 5040.0);
@@ -44,7 +46,7 @@ pub fn softplus<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
     let share = lanes.div_f32s(lanes.splat(1.0), total);
     let positive = lanes.greater_than_f32s(x, lanes.splat(0.0));
     let slope = lanes.select_f32s(positive, share, lanes.mul_f32s(small, share));
-    // log(1 + z) = 2 artanh(z / (2 + z)), whose argument is at most 1/3.
+    // log(1 + z) = 2 artanh(z / (2 + z)), with an argument of at most 1/3.
     let s = lanes.div_f32s(small, lanes.add_f32s(lanes.splat(2.0), small));
     let square = lanes.mul_f32s(s, s);
     let mut sum = lanes.splat(2.0 / 15.0);
@@ -52,19 +54,19 @@ pub fn softplus<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
         sum = lanes.mul_add_f32s(sum, square, lanes.splat(factor));
     }
     let above = lanes.select_f32s(positive, x, lanes.splat(0.0));
-    // What is not a number fails both comparisons; the sum brings it back.
+    // NaN fails both comparisons; adding the sum restores it.
     (lanes.add_f32s(lanes.mul_f32s(sum, s), above), slope)
 }
 
-/// The sine and the cosine, within 2e-7 for angles up to 1,000; not a number from a million on,
-/// where they are rounded to sixteenths.
+/// The sine and the cosine, within 2e-7 for angles up to 1,000. NaN from a million on, where angles
+/// are rounded to sixteenths.
 #[inline(always)]
 pub fn sine_and_cosine<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
-    // Quarters of a turn, as `exponential` counts powers of two.
+    // The number of quarter turns, in the same way as the powers of two in `exponential`.
     let magic = lanes.splat(12_582_912.0);
     let shifted = lanes.mul_add_f32s(x, lanes.splat(std::f32::consts::FRAC_2_PI), magic);
     let whole = lanes.sub_f32s(shifted, magic);
-    // A quarter of a turn in three parts: what is left is exact but for its own rounding.
+    // Subtract the quarter turns in three parts, so that the rest is exact up to its own rounding.
     let mut rest = x;
     for part in [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15] {
         rest = lanes.negate_mul_add_f32s(whole, lanes.splat(part), rest);
@@ -79,8 +81,8 @@ pub fn sine_and_cosine<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
     for factor in [1.0 / 40_320.0, -1.0 / 720.0, 1.0 / 24.0, -0.5, 1.0] {
         even = lanes.mul_add_f32s(even, square, lanes.splat(factor));
     }
-    // After a quarter of a turn they change places, after two the sine its sign, and the cosine
-    // after one and two.
+    // After one quarter turn, sine and cosine exchange places. After two, the sine changes its
+    // sign, and the cosine after one and two.
     let (quarters, one) = (lanes.transmute_u32s_f32s(shifted), lanes.splat_u32s(1));
     let change = lanes.equal_u32s(lanes.and_u32s(quarters, one), one);
     let too_far = lanes.greater_than_or_equal_f32s(lanes.absolute(x), lanes.splat(FARTHEST));
@@ -95,7 +97,7 @@ pub fn sine_and_cosine<L: Lanes>(lanes: L, x: L::f32s) -> (L::f32s, L::f32s) {
     (found[0], found[1])
 }
 
-/// log(1 + exp(x)) and its slope, of one number.
+/// log(1 + exp(x)) and its slope, for a single value.
 pub fn softplus_one(x: f32) -> (f32, f32) {
     let small = (-x.abs()).exp();
     let slope = if x > 0.0 { 1.0 / (1.0 + small) } else { small / (1.0 + small) };

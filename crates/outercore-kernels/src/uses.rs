@@ -1,4 +1,4 @@
-//! What a batch leaves to be done: gradients of uses of rows, added up row by row.
+//! Sums the gradients of a batch, row by row. A use is one occurrence of a row in the batch.
 
 use outercore_core::{Error, Result};
 
@@ -8,48 +8,48 @@ use crate::parallel::for_each;
 
 /// Rows that a thread takes at a time.
 const ROWS_AT_ONCE: usize = 64;
-/// Bits of a row that one pass of the sort looks at.
+/// Bits of a row number that one pass of the sort processes.
 const DIGIT: u32 = 11;
 
-/// Uses of rows, of which each has a gradient.
+/// Uses of rows, each with a gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct Uses<'a> {
-    /// Rows of the table, one a use.
+    /// Rows of the table, one per use.
     pub rows: &'a [u32],
     /// The gradient of a use is the sum of these.
     pub gradients: [Option<Source<'a>>; 2],
-    /// How much the size of the row counts, by use; `None`: not at all.
+    /// Regularisation weight of each use; `None`: no regularisation.
     pub weights: Option<&'a [f32]>,
 }
 
-/// Rows of gradients, perhaps each times a factor.
+/// Rows of gradients, each with an optional factor.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Row after row, `stride` numbers apart.
+    /// Rows in order, `stride` floats apart.
     pub numbers: &'a [f32],
-    /// Numbers from a row to the next.
+    /// Floats from one row to the next.
     pub stride: usize,
-    /// One a row; `None`: 1.
+    /// One factor per row; `None`: 1.
     pub factors: Option<&'a [f32]>,
 }
 
-/// The order in which uses of all kinds are added up, and the distinct rows.
+/// The order in which uses of all kinds are summed, and the distinct rows.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// Row and number of a use, 32 bits each, ascending.
+    /// Row and number of each use, 32 bits each, ascending.
     uses: Vec<u64>,
     spare: Vec<u64>,
-    /// Where in `uses` each distinct row begins, and the end.
+    /// The start of each distinct row in `uses`, and the end of the last one.
     starts: Vec<u32>,
     /// Distinct rows, ascending.
     pub rows: Vec<i64>,
 }
 
 impl Order {
-    /// Sorts uses by row; those of a row stay in their order.
+    /// Sorts uses by row; uses of the same row keep their order.
     ///
     /// # Errors
-    /// Invalid: more uses than 32 bits count.
+    /// Invalid: 2^32 uses or more.
     pub fn sort(&mut self, kinds: &[&[u32]]) -> Result<()> {
         let count: usize = kinds.iter().map(|rows| rows.len()).sum();
         if count > u32::MAX as usize {
@@ -78,7 +78,7 @@ impl Order {
         Ok(())
     }
 
-    /// Sorts by one digit, stably.
+    /// One stable pass of the sort, by one digit.
     fn pass(&mut self, shift: u32) {
         let digit = |used: u64| (used >> shift) as usize & ((1 << DIGIT) - 1);
         let mut places = [0_u32; 1 << DIGIT];
@@ -98,38 +98,38 @@ impl Order {
     }
 }
 
-/// What rows cost by their size.
+/// Regularisation of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// The cost of a row.
+    /// The cost function of a row.
     pub size: Size,
-    /// What it is multiplied by.
+    /// Factor of the cost.
     pub strength: f32,
 }
 
-/// Sums of gradients to be made.
+/// Inputs for summing gradients.
 pub struct Sums<'a> {
-    /// As `Order::sort` was given their rows.
+    /// The uses, in the same order as the arguments of `Order::sort`.
     pub kinds: &'a [Uses<'a>],
-    /// Of these uses.
+    /// The order of these uses.
     pub order: &'a Order,
     /// `[all, width]`
     pub table: &'a [f32],
-    /// Numbers of a row.
+    /// Floats per row.
     pub width: usize,
-    /// `[all, state width]`: what the optimiser remembers, and adds squares of gradients to.
+    /// `[all, state width]`: the optimiser state, to which squared gradients are added.
     pub state: &'a [f32],
-    /// Numbers of a row's state.
+    /// Floats of optimiser state per row.
     pub state_width: usize,
-    /// What the sizes of rows cost.
+    /// Regularisation, if any.
     pub sizes: Option<Sizes>,
 }
 
 impl Sums<'_> {
-    /// Writes the gradient of each distinct row, and what its size costs.
+    /// Writes the gradient of each distinct row, and its regularisation cost.
     ///
-    /// The cost is not a number where the gradient is not finite, or so large that its squares
-    /// and the row's state add up to what is not.
+    /// The cost is NaN if the gradient is not finite, or if the sum of its squares and the row's
+    /// state is not finite.
     ///
     /// # Shapes
     /// `sums` `[distinct rows, width]`, `costs` `[distinct rows]`.
@@ -200,7 +200,7 @@ impl Kernel for Piece<'_> {
                 *cost = size.add(lanes, row, weight * strength, sum);
             }
             let state = &state[row * state_width..][..state_width];
-            // Where a number or its square is not finite, neither is the sum of squares.
+            // If a value or its square is not finite, neither is the sum of squares.
             if !(dot(lanes, sum, sum) + total(lanes, state)).is_finite() {
                 *cost = f32::NAN;
             }
@@ -208,7 +208,7 @@ impl Kernel for Piece<'_> {
     }
 }
 
-/// The sum of all numbers.
+/// The sum of all values.
 #[inline(always)]
 fn total<L: Lanes>(lanes: L, numbers: &[f32]) -> f32 {
     let (body, tail) = L::as_simd_f32s(numbers);

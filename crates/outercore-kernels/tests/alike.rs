@@ -1,4 +1,4 @@
-//! Ranges by what their anchors are compared with.
+//! Groups ranges by the entities that their anchors are compared with.
 
 use outercore_kernels::alike;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ proptest! {
                 prop_assert_eq!(alike, same);
             }
         }
-        // Every group and kind is that of some range.
+        // Every group and every kind must be in use by some range.
         for (number, group) in (0..).zip(&found.groups) {
             let members = asked.iter().filter(|&&range| found.group_of[range] == number);
             let highest = members.map(|&range| found.kind_of[range]).max().unwrap();

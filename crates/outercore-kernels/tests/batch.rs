@@ -1,4 +1,5 @@
-//! Whole batches against the definition: a loss in double precision and its differences.
+//! Compares whole batches with the definition: a loss in double precision, and its finite
+//! differences.
 
 use outercore_core::Stream;
 use outercore_kernels::{
@@ -6,7 +7,7 @@ use outercore_kernels::{
     train_batch,
 };
 
-/// State so large that a step of Adagrad by its root is minus the gradient.
+/// Optimiser state so large that an Adagrad step at rate `sqrt(STATE)` is the negative gradient.
 const STATE: f32 = 1e12;
 const EUCLIDEAN: Model = Model::TransE(Norm::Euclidean);
 const MANHATTAN: Model = Model::TransE(Norm::Manhattan);
@@ -24,7 +25,8 @@ struct Case {
     candidates: [Vec<i64>; 2],
     bias: [Vec<f32>; 2],
     kinds: [Vec<i64>; 2],
-    /// Whether known triples do not count as negatives: as they are, or their reverses as well.
+    /// Whether known triples are excluded from the negatives, and in which direction: as stored, or
+    /// also reversed.
     known: Option<Direction>,
 }
 
@@ -34,7 +36,7 @@ enum Direction {
     Undirected,
 }
 
-/// Ways in which the candidates of a chunk are weighed.
+/// Number of weightings of a chunk's candidates.
 const KINDS: usize = 3;
 
 struct Sizes {
@@ -46,7 +48,8 @@ struct Sizes {
 }
 
 impl Case {
-    /// A batch of all triples but the first two; heads are asked for in another order.
+    /// A batch of all triples except the first two; heads are predicted in another order than
+    /// tails.
     fn new(objective: Objective, sizes: &Sizes, seed: u64) -> Self {
         let mut random = Stream::new(seed, 0).uniform(0, 0, 0);
         let relations = 3;
@@ -113,7 +116,7 @@ impl Case {
         }
     }
 
-    /// The loss, and both tables less their gradients.
+    /// The loss, and both tables minus their gradients.
     fn train(&self, threads: usize) -> (Option<f32>, Vec<f32>, Vec<f32>) {
         let (mut entities, mut relations) = (self.entities.clone(), self.relations.clone());
         let mut states = [vec![STATE; entities.len()], vec![STATE; relations.len()]];
@@ -177,10 +180,10 @@ impl Case {
         }
     }
 
-    /// By the definition: the loss of every row, and what the rows' sizes cost.
+    /// From the definition: the loss of every row, and the regularisation cost of its rows.
     fn loss(&self, entities: &[f64], relations: &[f64]) -> f64 {
         let mut loss = 0.0;
-        // Self-adversarial shares are constants: those of the tables as they are.
+        // Self-adversarial weights are constants, computed from the unchanged tables.
         let (all, others) = (doubles(&self.entities), doubles(&self.relations));
         for side in 0..2 {
             let (mut place, mut before, mut biases) = (0, 0, &self.bias[side][..]);
@@ -228,7 +231,7 @@ impl Case {
         loss
     }
 
-    /// Whether a candidate makes a known triple of one asked about on a side.
+    /// Whether a candidate completes a known triple for a question of one side.
     fn hides(&self, [triple, side, other]: [usize; 3]) -> bool {
         let mut found: [i64; 3] = self.triples[3 * triple..][..3].try_into().unwrap();
         found[2 - 2 * side] = self.candidates[side][other];
@@ -267,11 +270,12 @@ impl Case {
     }
 }
 
-/// Of a positive score and those of negatives: each as it is, and as it was.
+/// From a positive score and the negative scores, each as (current score, score in the unchanged
+/// tables).
 fn row_loss(loss: Loss, positive: f64, negatives: &[(f64, f64)], chunk: &Chunk) -> f64 {
     let softplus = |x: f64| x.exp().ln_1p();
     let sum = |of: &dyn Fn(f64) -> f64| negatives.iter().map(|&(score, _)| of(score)).sum::<f64>();
-    // One that is hidden costs nothing, but counts.
+    // A hidden candidate costs nothing, but is counted in the mean.
     let mean = |of: &dyn Fn(f64) -> f64| sum(of) / chunk.candidates as f64;
     match loss {
         Loss::Softmax { contrastive } => {
@@ -406,7 +410,8 @@ fn known_triples_are_no_negatives() {
                 let mut case = Case::new(objective(model, None, reverse), sizes, 5);
                 case.objective.hides_own = false;
                 case.known = Some(known);
-                // So many triples make gradients, and their rounding, as large as a few do.
+                // With many triples, scale the weights so that gradients and their rounding stay as
+                // small as with few.
                 case.weights.iter_mut().for_each(|weight| *weight *= 0.1);
                 if sizes.triples == hub.triples {
                     for triple in case.triples.chunks_exact_mut(3) {
@@ -429,7 +434,8 @@ fn groups_of_triples_have_the_gradients_of_all() {
     let sizes = Sizes { entities: 9, width: 6, triples: 402, chunk: 400, negatives: 18 };
     for model in [MANHATTAN, Model::RotatE] {
         let mut case = Case::new(objective(model, None, true), &sizes, 5);
-        // So many triples make gradients, and their rounding, as large as a few do.
+        // With many triples, scale the weights so that gradients and their rounding stay as small
+        // as with few.
         case.weights.iter_mut().for_each(|weight| *weight *= 0.1);
         compare(&case, &format!("{model:?}"));
     }
@@ -464,7 +470,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let shapes = [
         Sizes { entities: 5000, width: 34, triples: 333, chunk: 1000, negatives: 131 },
         Sizes { entities: 40, width: 100, triples: 90, chunk: 17, negatives: 8 },
-        // Scores of two groups.
+        // The scores form two groups.
         Sizes { entities: 4000, width: 2, triples: 300, chunk: 250, negatives: 3000 },
     ];
     for (number, sizes) in shapes.iter().enumerate() {
@@ -516,7 +522,7 @@ fn what_is_not_finite_moves_nothing() {
             case.objective.size = Some(Size::Cubes);
             scaled(case, 1e14, 1e-30);
         }),
-        // All gradients are finite, those of relations not if squared.
+        // All gradients are finite, but the squares of the relations' gradients are not.
         ("a square", &|case| {
             linear(case);
             scaled(case, 1e10, 1e-20);
@@ -538,7 +544,7 @@ fn what_is_not_finite_moves_nothing() {
             unmoved(&case, STATE, threads, what);
         }
     }
-    // Squares that are finite, and would leave a sum that is not.
+    // The squares are finite, but adding them would make the state infinite.
     let mut case = Case::new(objective(Model::ComplEx, None, false), &sizes, 3);
     linear(&mut case);
     scaled(&mut case, 4e9, 1e-19);
@@ -556,7 +562,7 @@ fn a_row_whose_square_is_too_large_is_not_the_nearest() {
     }
 }
 
-/// Trains a batch, expects no loss, and every number of tables and states as it was.
+/// Trains a batch, and expects no loss and unchanged tables and states.
 fn unmoved(case: &Case, state: f32, threads: usize, what: &str) {
     let bits = |numbers: &[f32]| -> Vec<u32> { numbers.iter().map(|x| x.to_bits()).collect() };
     let (mut entities, mut relations) = (case.entities.clone(), case.relations.clone());

@@ -1,5 +1,5 @@
-//! What a batch is compared with, against its definition: triples divided by the range of their
-//! anchor, and one draw after the other.
+//! Compares the chunks and negatives of a batch with their definition: triples divided by the range
+//! of their anchor, and one draw after the other.
 
 use outercore_core::count_pieces;
 use outercore_kernels::{Anchors, Askers, Comparisons, Occasion, Population, Shared, divide, draw};
@@ -13,8 +13,9 @@ fn population(even: usize) -> Population<'static> {
     Population { ranges: &RANGES, shares: Some(&[1.0, 0.25]), weights: None, even, weighted: 0 }
 }
 
-/// Rows 0 to 9 and 20 to 29; anchors of the former are of the first group or the second, others of
-/// two kinds in the first.
+/// Ranges of rows 0 to 9 and 20 to 29. For the side of tails, anchors of the first range are in the
+/// second group, the others in the first. For the side of heads, all anchors are in the first
+/// group, with two kinds.
 fn comparisons(chunk: usize, every: bool, biased: bool) -> Comparisons<'static> {
     let shared = |logs: &'static [f32]| Shared { from: population(7), logs: Some(logs) };
     let side = |groups: &'static [i64], kinds: &'static [i64]| Anchors {

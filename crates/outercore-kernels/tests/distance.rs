@@ -1,11 +1,11 @@
-//! Scores by distance against their definition in double precision.
+//! Compares scores by distance with their definition in double precision.
 
 use outercore_kernels::{Distance, distance_scores};
 use proptest::prelude::*;
 
 const DISTANCES: [Distance; 2] = [Distance::Manhattan, Distance::Modulus];
 
-/// Numbers between -1 and 1.
+/// Values between -1 and 1.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = move || {
@@ -69,7 +69,7 @@ proptest! {
     ) {
         let width = 2 * units;
         let (queries, mut others) = (numbers(rows * width, seed), numbers(candidates * width, !seed));
-        // One candidate is a query: a distance of zero.
+        // One candidate equals a query, at distance zero.
         others[..width].copy_from_slice(&queries[..width]);
         assert_scores(width, &queries, &others);
     }

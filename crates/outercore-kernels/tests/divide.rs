@@ -1,4 +1,4 @@
-//! Triples by who draws negatives for their anchors.
+//! Divides triples by the group of their anchors.
 
 use outercore_kernels::{Askers, divide};
 use proptest::prelude::*;
@@ -45,7 +45,7 @@ fn what_cannot_be_divided_is_refused_by_name() {
         (divided(0, 1, 0, 0, &[0]), "no triple 1"),
         (divided(0, -1, 0, 0, &[0]), "no triple -1"),
         (divided(0, i64::MAX, 0, 0, &[0]), "no triple"),
-        // Three times this is the largest address, to which a column is added.
+        // Three times this number is the largest address, so adding a column overflows.
         (divided(2, (u64::MAX / 3) as i64, 0, 0, &[0]), "no triple"),
         (divided(3, 0, 0, 0, &[0]), "column 3"),
         (divided(0, 0, 4, 0, &[0]), "no range of row 3"),

@@ -1,9 +1,9 @@
-//! Draws of negatives by ranges that count differently.
+//! Draws of negatives from ranges with different weights.
 
 use outercore_kernels::{Drawn, Occasion, Population, draw};
 use proptest::prelude::*;
 
-/// Rows and bias of a draw, whose ranges are right.
+/// Rows and bias of a draw; also checks its ranges.
 fn drawn(ranges: &[(i64, i64)], shares: &[f64], even: usize, number: u32) -> Vec<(i64, f32)> {
     let from = Population { ranges, shares: Some(shares), weights: None, even, weighted: 0 };
     let found = draw(from, Occasion { seed: 5, epoch: 1, pool: 2, batch: 3, number }).unwrap();

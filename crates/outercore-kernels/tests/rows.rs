@@ -1,4 +1,4 @@
-//! Rows that are moved, against the naive way.
+//! Compares steps of rows with a naive implementation.
 
 use outercore_kernels::{Step, step_rows};
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ fn adam_counts_the_steps_of_each_row() {
     let mut expected = before.clone();
     let mut steps = [0; 3];
     for turn in 0..4 {
-        // The first row is touched by every other batch only.
+        // Only every second batch uses the first row.
         let rows: &[i64] = if turn % 2 == 0 { &[0, 2] } else { &[2] };
         let gradients = numbers(rows.len() * width, 7 + turn);
         step_rows(Step::Adam, &mut table, &mut state, rows, &gradients, rate, 2)

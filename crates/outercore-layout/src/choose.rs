@@ -1,4 +1,4 @@
-//! Which layout a server reads.
+//! Chooses the layout that a server reads.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_store::dataset::DataSet;
@@ -6,27 +6,27 @@ use outercore_store::dataset::DataSet;
 use crate::open::{Layout, command};
 use crate::{Places, Precision};
 
-/// Part of a budget that the table of places may take unasked.
+/// Without an explicit choice, the table of places may take one part in this many of the budget.
 const PLACES_SHARE: u64 = 4;
 
-/// What to read instead of an array, or the reason not to.
+/// The layout to read instead of an array, or the reason not to use it.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
-    /// The layout; `None` for the array itself.
+    /// The layout; `None` to read the array itself.
     pub layout: Option<Layout>,
-    /// Why a layout that is there is not used; for the operator.
+    /// Why an existing layout is not used; for the operator.
     pub notice: Option<String>,
 }
 
-/// Chooses what requests read for the array `key`.
+/// Chooses the layout that requests read for the array `key`.
 ///
-/// With [`Precision::Exact`] that is a layout in another order where there is one. A stale one, and
-/// one whose table of places takes more than a quarter of `memory`, is not used. With
-/// [`Precision::Int8`] it is the `int8` layout.
+/// [`Precision::Exact`] chooses a layout in another order, if one exists. It does not use a stale
+/// layout, or one whose table of places takes more than a quarter of `memory`. [`Precision::Int8`]
+/// always chooses the `int8` layout.
 ///
 /// # Errors
-/// `NotFound`: no such array, or no `int8` layout. `Invalid`: the `int8` layout is stale. `Corrupt`,
-/// `Version` as [`Layout::open`].
+/// `NotFound`: no such array, or no `int8` layout. `Invalid`: the `int8` layout is stale.
+/// `Corrupt`, `Version` as [`Layout::open`].
 pub fn choose(
     data_set: &DataSet,
     key: &str,

@@ -1,11 +1,12 @@
-//! Bodies of fuzz targets: any bytes in, a panic where a property does not hold.
+//! Bodies of fuzz targets. Each accepts any bytes and panics if a property does not hold.
 
 use outercore_core::ErrorKind;
 
 use crate::header::LayoutHeader;
 use crate::keys;
 
-/// A header that parses is the same after it is written; keys name a header or nothing.
+/// A header that parses stays the same after writing and parsing it again; any key names a header
+/// or nothing.
 pub fn header(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Some((array, precision)) = keys::of_header(text)

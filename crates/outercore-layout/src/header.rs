@@ -12,24 +12,24 @@ pub const LAYOUT_VERSION: u32 = 1;
 
 const FORMAT: &str = "outercore-layout";
 
-/// What the header of a layout says.
+/// Content of a layout's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutHeader {
     /// Always `outercore-layout`.
     pub format: String,
-    /// The version of the layout, which is not that of the data set.
+    /// The version of the layout; it differs from the version of the data set.
     pub version: u32,
-    /// Key of the array that it is a copy of.
+    /// Key of the copied array.
     pub array: String,
-    /// Checksum of that array. With another one the layout is stale.
+    /// Checksum of the copied array. If the array's checksum differs, the layout is stale.
     pub checksum: String,
-    /// How exactly it holds the array.
+    /// Precision of the rows.
     pub precision: Precision,
-    /// How its rows were ordered.
+    /// Order of the rows.
     pub order: Order,
-    /// Checksums of what order and scales were computed of when the layout was built: of the array
-    /// for `int8`, of offsets and sources for an order.
+    /// Checksums of the arrays from which order and scales were computed: the array for `int8`,
+    /// offsets and sources for an order.
     pub made_of: Vec<String>,
 }
 

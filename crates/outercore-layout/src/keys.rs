@@ -2,7 +2,7 @@
 
 use crate::Precision;
 
-/// What all keys of layouts begin with.
+/// Prefix of all keys of layouts.
 const PREFIX: &str = "layout/";
 
 /// An array of a layout.
@@ -12,11 +12,12 @@ pub(crate) enum Part {
     Header,
     /// The rows: `[N, width]`, of the array's type or `int8`.
     Rows,
-    /// The place of each node's row: `uint32` or `uint64 [N]`; absent where that is the node.
+    /// The place of each node's row: `uint32` or `uint64 [N]`; absent if each place equals the node
+    /// id.
     Places,
-    /// What a step of an `int8` column is worth: `float32 [width]`.
+    /// The step size of each `int8` column: `float32 [width]`.
     Scale,
-    /// The value of 0 in an `int8` column: `float32 [width]`.
+    /// The value that a 0 in an `int8` column represents: `float32 [width]`.
     Offset,
 }
 
@@ -40,8 +41,7 @@ pub(crate) fn key(array: &str, precision: Precision, part: Part) -> String {
     format!("{PREFIX}{array}/{precision}/{}", part.name())
 }
 
-/// The array and the precision of the layout that has its header under `key`; `None` for another
-/// key.
+/// The array and the precision of the layout whose header has this key; `None` for another key.
 pub(crate) fn of_header(key: &str) -> Option<(&str, Precision)> {
     let (array, precision) = key
         .strip_prefix(PREFIX)?

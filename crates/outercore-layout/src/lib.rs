@@ -1,8 +1,8 @@
-//! A layout of a node array: a second copy of it for serving. Its rows may stand in another order,
-//! so that rows that are wanted together share pages, and they may be `int8`.
+//! A layout of a node array: a second copy for serving. Its rows can have another order, so that
+//! rows needed together share pages, and they can be `int8`.
 //!
-//! Layer 4. Section 13 of `docs/format.md` is the specification, [`Layout`] an opened layout,
-//! [`build`] writes one. The array itself stays as it is; a layout can be built anew at any time.
+//! Layer 4. Section 13 of `docs/format.md` is the specification. [`Layout`] is an opened layout,
+//! and [`build()`] writes one. The array itself stays unchanged; a layout can be rebuilt at any time.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -30,6 +30,6 @@ pub use precision::Precision;
 pub use scales::Scales;
 pub use verify::verify;
 
-/// Told what a build does, how far it has come, how far it has to go, and in which unit. An error
-/// stops it.
+/// Progress of a build: called with the phase, the amount done, the total, and the unit. An error
+/// stops the build.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;

@@ -1,4 +1,4 @@
-//! Opening a layout: its header and its scales, checked; no row is read.
+//! Opens a layout: reads and checks its header and its scales; reads no rows.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::keys::{self, Part};
 use crate::scales::Scales;
 use crate::{Places, Precision};
 
-/// A header of more than this is none of ours.
+/// A larger header was not written by Outercore.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// A layout of an array as the array is now.
+/// A layout that matches the current content of its array.
 #[derive(Clone, Debug)]
 pub struct Layout {
     header: LayoutHeader,
@@ -26,12 +26,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Opens the layout of the array `key`; `None` where there is none of this precision.
+    /// Opens the layout of the array `key`; `None` if it has no layout of this precision.
     ///
-    /// **Cost** reads the header and 8 bytes a column.
+    /// **Cost** reads the header and 8 bytes per column.
     ///
     /// # Errors
-    /// `NotFound`: no such array. `Invalid`: the layout is stale, since the array has changed.
+    /// `NotFound`: no such array. `Invalid`: the layout is stale, because the array has changed.
     /// `Version`: a newer release wrote it. `Corrupt`: it contradicts itself or the array.
     pub fn open(data_set: &DataSet, key: &str, precision: Precision) -> Result<Option<Self>> {
         let array = data_set.array(key)?;
@@ -85,12 +85,12 @@ impl Layout {
         Ok(Self { header, array, rows, places, scales })
     }
 
-    /// What the header says.
+    /// The header.
     pub fn header(&self) -> &LayoutHeader {
         &self.header
     }
 
-    /// The array that it is a copy of.
+    /// The copied array.
     pub fn array(&self) -> &ArrayRef {
         &self.array
     }
@@ -100,17 +100,17 @@ impl Layout {
         &self.rows
     }
 
-    /// Memory of the table of places; 0 where a row's place is its node.
+    /// Memory of the table of places; 0 if each place equals the node id.
     pub fn places_memory(&self) -> Bytes {
         self.places.as_ref().map_or(Bytes(0), |places| Bytes(places.data_len()))
     }
 
-    /// Reads the place of each node's row; `None` where that is the node.
+    /// Reads the place of each node's row; `None` if each place equals the node id.
     ///
-    /// **Cost** reads and holds [`Layout::places_memory`].
+    /// **Cost** reads [`Layout::places_memory`] and keeps it in memory.
     ///
     /// # Errors
-    /// `Corrupt`: other bytes than were written. `Budget`; failed reads.
+    /// `Corrupt`: the bytes differ from the written ones. `Budget`; failed reads.
     pub fn load_places(&self, data_set: &DataSet) -> Result<Option<Places>> {
         let Some(places) = &self.places else { return Ok(None) };
         let (key, precision) = (&self.array.key, self.header.precision);
@@ -122,24 +122,25 @@ impl Layout {
         })
     }
 
-    /// A row of the array as the layout stores it.
+    /// Converts a row of the array to the stored form of the layout.
     ///
-    /// A row of an update may have values that no row had when columns were measured. In `int8` they
+    /// An updated row may have values outside the range measured during the build. In `int8` they
     /// become the nearest step.
     pub fn stored<'r>(&self, row: &'r [u8]) -> Cow<'r, [u8]> {
         let Some(scales) = &self.scales else { return Cow::Borrowed(row) };
         let mut stored = Vec::with_capacity(scales.width());
-        // A value that `float32` does not hold is beyond all steps, or as good as 0.
+        // A value that `float32` cannot represent is beyond all steps, or close to 0, so the error
+        // is ignored.
         let _ = Steps::new(self.array.dtype, scales).push(row, &mut stored);
         Cow::Owned(bytemuck::cast_vec(stored))
     }
 
-    /// The stored table of places; `None` where a row's place is its node.
+    /// The stored table of places; `None` if each place equals the node id.
     pub fn places(&self) -> Option<&ArrayRef> {
         self.places.as_ref()
     }
 
-    /// Key and content of the header once the array has another checksum.
+    /// Key and content of the header, if the array gets this checksum.
     ///
     /// # Errors
     /// `Internal`.
@@ -155,7 +156,7 @@ impl Layout {
     }
 }
 
-/// The command that builds a layout anew.
+/// The command that rebuilds a layout.
 pub(crate) fn command(data_set: &DataSet, key: &str, precision: Precision) -> String {
     let root = shell_path(data_set.root());
     let array = match data_set.manifest().roles.features.as_deref() == Some(key) {

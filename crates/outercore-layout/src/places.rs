@@ -1,4 +1,4 @@
-//! Where the row of each node is.
+//! The table that maps each node to the place of its row.
 
 use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::DType;
@@ -9,19 +9,19 @@ use outercore_store::dataset::{ArrayRef, DataSet};
 /// **Source** GLIST 4.2, the property mapping table of GL-TL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// Below 2^32 rows.
+    /// For at most 2^32 rows.
     Narrow(Vec<u32>),
-    /// From 2^32 rows on.
+    /// For more than 2^32 rows.
     Wide(Vec<u64>),
 }
 
 impl Places {
-    /// The type in which places of so many rows are stored.
+    /// The type in which the places of this number of rows are stored.
     pub const fn dtype(rows: u64) -> DType {
         if rows <= 1 << 32 { DType::U32 } else { DType::U64 }
     }
 
-    /// Memory that the table takes for so many rows.
+    /// Memory of the table for this number of rows.
     pub const fn memory_of(rows: u64) -> Bytes {
         Bytes(rows * Self::dtype(rows).size() as u64)
     }
@@ -29,7 +29,8 @@ impl Places {
     /// Reads the table.
     ///
     /// # Errors
-    /// `Corrupt`: other bytes than were written, or a place that is none. `Budget`; failed reads.
+    /// `Corrupt`: the bytes differ from the written ones, or a place is out of range. `Budget`;
+    /// failed reads.
     pub(crate) fn load(data_set: &DataSet, array: &ArrayRef) -> Result<Self> {
         let bytes = data_set.read_array(&array.key)?;
         let rows = array.rows();
@@ -50,7 +51,7 @@ impl Places {
     /// The place of a node's row.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline]
     pub fn of(&self, node: u64) -> u64 {
         match self {
@@ -71,7 +72,7 @@ impl Places {
     /// The node of each place.
     ///
     /// # Errors
-    /// `Corrupt`: two nodes have one place.
+    /// `Corrupt`: two nodes have the same place.
     pub(crate) fn inverse(&self) -> Result<Self> {
         match self {
             Self::Narrow(places) => inverse(places, u32::MAX).map(Self::Narrow),
@@ -79,7 +80,7 @@ impl Places {
         }
     }
 
-    /// Memory that the table takes.
+    /// Memory of the table.
     pub fn memory(&self) -> Bytes {
         match self {
             Self::Narrow(places) => Bytes(size_of_val(&places[..]) as u64),
@@ -88,7 +89,7 @@ impl Places {
     }
 }
 
-/// The index of each value below the length; `free` is no index.
+/// The index of each value below the length; `free` marks a value without an index.
 fn inverse<I>(values: &[I], free: I) -> Result<Vec<I>>
 where
     I: Copy + PartialEq + Into<u64> + TryFrom<u64> + std::fmt::Display,

@@ -1,4 +1,4 @@
-//! How exactly a layout holds an array.
+//! How exactly a layout stores an array.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// As the array has them, bit for bit.
+    /// The values of the array, bit for bit.
     #[default]
     Exact,
-    /// One byte a value, with a scale and an offset a column.
+    /// One byte per value, with one scale and one offset per column.
     Int8,
 }
 

@@ -1,17 +1,18 @@
-//! `int8` columns: how values become steps, and steps values.
+//! `int8` columns: converts values to steps, and steps to values.
 
 use outercore_core::{Bytes, Error, Result};
 
 /// The least and the largest step.
 const STEPS: (f32, f32) = (i8::MIN as f32, i8::MAX as f32);
 
-/// Steps between the two.
+/// Number of steps between the two.
 const RANGE: f64 = 255.0;
 
-/// Up to here `float32` holds the whole numbers around a column's values, and their sums.
+/// Up to this value, `float32` represents the whole numbers around a column's values and their sums
+/// exactly.
 const MOST_WHOLE: f32 = (1 << 23) as f32;
 
-/// Scale and offset of each column: a stored `q` stands for `offset + scale * q`.
+/// Scale and offset of each column: a stored `q` represents `offset + scale * q`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scales {
     scale: Vec<f32>,
@@ -19,10 +20,10 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// Scales as they were stored.
+    /// Scales from their stored values.
     ///
     /// # Errors
-    /// `Corrupt`: a scale that is negative, or a number that is not finite.
+    /// `Corrupt`: a negative scale, or a number that is not finite.
     pub fn new(scale: Vec<f32>, offset: Vec<f32>) -> Result<Self> {
         assert_eq!(scale.len(), offset.len(), "a scale and an offset a column");
         let is_sound = |(scale, offset): &(&f32, &f32)| {
@@ -46,7 +47,7 @@ impl Scales {
         &self.offset
     }
 
-    /// Columns.
+    /// Number of columns.
     pub fn width(&self) -> usize {
         self.scale.len()
     }
@@ -56,11 +57,11 @@ impl Scales {
         Bytes(8 * self.width() as u64)
     }
 
-    /// The values of a row, which has its steps as numbers: `offset + scale * q`, the product and
-    /// the sum each rounded to `float32`.
+    /// Converts the steps in `row`, given as floats, to values: `offset + scale * q`, with the
+    /// product and the sum each rounded to `float32`.
     ///
     /// # Panics
-    /// If it is not a row.
+    /// If `row` does not have one element per column.
     pub fn restore(&self, row: &mut [f32]) {
         assert_eq!(row.len(), self.width(), "a row of another width");
         for ((value, scale), offset) in row.iter_mut().zip(&self.scale).zip(&self.offset) {
@@ -68,11 +69,12 @@ impl Scales {
         }
     }
 
-    /// The steps of a row's values, as numbers: `(value - offset) / scale`, rounded to the nearest,
-    /// ties to even, and at most the ends of `int8`. It is 0 in a column of scale 0, and for NaN.
+    /// Converts the values in `row` to steps, as floats: `(value - offset) / scale`, rounded to the
+    /// nearest, ties to even, and clamped to the range of `int8`. The step is 0 in a column of
+    /// scale 0, and for NaN.
     ///
     /// # Panics
-    /// If it is not a row.
+    /// If `row` does not have one element per column.
     pub fn quantise(&self, row: &mut [f32]) {
         assert_eq!(row.len(), self.width(), "a row of another width");
         for ((value, scale), offset) in row.iter_mut().zip(&self.scale).zip(&self.offset) {
@@ -83,12 +85,12 @@ impl Scales {
     }
 }
 
-/// What is known of a column's values so far.
+/// Statistics of a column's values so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
     least: f32,
     largest: f32,
-    /// Whether all are whole numbers.
+    /// Whether all values are whole numbers.
     whole: bool,
 }
 
@@ -99,20 +101,20 @@ impl Default for Column {
 }
 
 impl Column {
-    /// Takes in a finite value.
+    /// Adds a finite value.
     pub fn add(&mut self, value: f32) {
         self.least = self.least.min(value);
         self.largest = self.largest.max(value);
         self.whole &= value.fract() == 0.0;
     }
 
-    /// Scale and offset that hold the values best.
+    /// The scale and offset that represent the values best.
     ///
-    /// Whole numbers within 255 of each other are held exactly, and so is a column of one value.
-    /// Otherwise 255 steps lead from the least value to the largest.
+    /// Whole numbers within a range of 255 are represented exactly, and so is a column with a
+    /// single value. Otherwise 255 steps divide the range from the least value to the largest.
     fn scale_and_offset(self) -> (f32, f32) {
         if self.least > self.largest {
-            // No row.
+            // The array has no rows.
             return (0.0, 0.0);
         }
         let (least, largest) = (f64::from(self.least), f64::from(self.largest));

@@ -1,4 +1,4 @@
-//! Checking layouts against the arrays that they are copies of.
+//! Checks layouts against the arrays that they copy.
 
 use outercore_core::{Context, Error, ErrorKind, Result};
 use outercore_store::check::Problem;
@@ -10,16 +10,16 @@ use crate::build::CHUNK;
 use crate::keys;
 use crate::{Layout, Places};
 
-/// Lists what is wrong with the layouts of a data set; nothing if all are sound.
+/// Lists the problems of a data set's layouts; the list is empty if all are sound.
 ///
-/// Each layout belongs to its array as it is now, has a place for each node, and holds each node's
-/// row there.
+/// Each layout must match the current content of its array, have a place for each node, and hold
+/// each node's row at that place.
 ///
-/// **Cost** reads each layout and its array once; holds 8 bytes a node (16 from 2^32 nodes on) of a
-/// layout in another order. Checksums of rows are left to [`outercore_store::check`].
+/// **Cost** reads each layout and its array once; for a layout in another order, holds 8 bytes per
+/// node (16 above 2^32 nodes). [`outercore_store::check`] checks the checksums of the rows.
 ///
 /// # Errors
-/// Failed reads; those of `on_progress`.
+/// Failed reads; errors of `on_progress`.
 pub fn verify(data_set: &DataSet, on_progress: OnProgress<'_>) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for header in data_set.manifest().arrays.keys() {
@@ -62,10 +62,10 @@ fn check(data_set: &DataSet, layout: &Layout, on_progress: OnProgress<'_>) -> Re
         .hint("build the layout anew with `outercore layout`"))
 }
 
-/// Adds a row under the number of its node.
+/// Adds a row under its node id.
 type Add<'a> = &'a mut dyn FnMut(u64, &[u8]);
 
-/// Takes the number of a row, its bytes, and what adds it.
+/// Called with the number of a row, its bytes, and the function that adds it.
 type Each<'a> = &'a mut dyn FnMut(u64, &[u8], Add<'_>) -> Result<()>;
 
 /// A sum over the rows of an array that does not depend on their order.
@@ -84,7 +84,7 @@ fn digest(array: &ArrayRef, on_progress: OnProgress<'_>, each: Each<'_>) -> Resu
     Ok(sum)
 }
 
-/// Calls `take(first row, bytes)` for an array from its first row to its last.
+/// Calls `take(first row, bytes)` for all parts of an array, from its first row to its last.
 fn each_chunk(array: &ArrayRef, take: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let file = ArrayFile::open(array.clone())?;
     let step = (CHUNK / array.row_bytes()).max(1);

@@ -1,4 +1,4 @@
-//! A layout holds the rows of its array, each at its place, exactly or as `int8`.
+//! A layout holds each row of its array at the right place, exactly or as `int8`.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn every_order_and_precision_holds_every_row() {
             assert!(summary.written > summary.bytes);
             let layout = assert_holds(&data_set, precision, &rows(700));
             assert_eq!(layout.header().order.method(), method);
-            // It is there already.
+            // The layout already exists.
             let again = built(&data_set, &options).unwrap();
             assert_eq!((again.written, again.order), (Bytes(0), summary.order));
             let files = std::fs::read_dir(directory.path().join("layout/nodes/node/x")).unwrap();
@@ -137,7 +137,7 @@ fn values_without_an_int8_are_refused_with_row_and_column() {
             !directory.path().join("layout/nodes/node/x/int8").exists()
                 || no_files(directory.path())
         );
-        // A copy in another order takes every value.
+        // A copy in another order accepts every value.
         built(&data_set, &options(Method::Degree, Precision::Exact)).unwrap();
         assert_holds(&data_set, Precision::Exact, &features);
     }
@@ -147,7 +147,7 @@ fn no_files(root: &std::path::Path) -> bool {
     let directories =
         Precision::ALL.map(|precision| root.join(format!("layout/nodes/node/x/{precision}")));
     directories.iter().all(|directory| {
-        // It may have gone with its last file.
+        // The directory may be removed with its last file.
         std::fs::read_dir(directory).map_or(true, |mut files| files.next().is_none())
     })
 }
@@ -202,7 +202,7 @@ fn what_was_altered_on_disk_is_refused_or_found_by_a_check() {
         }
         let report = check(directory.path(), &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
         assert_eq!(report.problems.len(), 1, "{part}");
-        // A truncated one is refused when the data set is opened, like every array.
+        // Opening the data set rejects a truncated file, as for every array.
         std::fs::write(&path, b"").unwrap();
         assert_eq!(DataSet::open(directory.path()).unwrap_err().kind(), ErrorKind::Corrupt);
     }

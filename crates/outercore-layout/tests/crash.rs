@@ -1,5 +1,5 @@
-//! Every crash point and every refused write of a build: the data set stays whole, with the layout
-//! it had, or with the whole new one.
+//! Every crash point and every refused write of a build: the data set stays valid, with its
+//! previous layout or with the complete new one.
 
 mod common;
 
@@ -17,7 +17,7 @@ use outercore_testkit::Csc;
 const NODES: u64 = 120;
 
 fn place() -> (tempfile::TempDir, PathBuf) {
-    // In memory where that can be: thousands of syncs would each wait for a disk.
+    // In memory if possible: with a disk, thousands of syncs would each wait.
     let memory = Path::new("/dev/shm");
     let directory = match memory.is_dir() {
         true => tempfile::tempdir_in(memory).unwrap(),
@@ -33,12 +33,12 @@ fn run(disk: &dyn Disk, root: &Path, method: Method) -> Result<BuildSummary> {
     let (precision, memory) = (Precision::Int8, Bytes::mib(32));
     let options = BuildOptions { method, precision, memory, ..BuildOptions::default() };
     let built = build(disk, &DataSet::open(root)?, &options, &mut |_, _, _, _| Ok(()));
-    // The data set that was built from was open meanwhile, and kept its files.
+    // The input data set was open during the build, so its files were kept.
     generations::tidy(root)?;
     built
 }
 
-/// The order of the layout in `root`, if there is one; it is sound.
+/// The order of the layout in `root`, if there is a layout; checks that it is sound.
 fn found(root: &Path, when: &str) -> Option<Method> {
     let data_set = DataSet::open(root).unwrap_or_else(|error| panic!("{when}: {error}"));
     let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
@@ -49,7 +49,7 @@ fn found(root: &Path, when: &str) -> Option<Method> {
     layout.map(|layout| layout.header().order.method())
 }
 
-/// Files of layouts, and those that the manifest names.
+/// Number of files of layouts, and number of those that the manifest names.
 fn files(root: &Path) -> (usize, usize) {
     let there = std::fs::read_dir(root.join("layout/nodes/node/x/int8")).map_or(0, Iterator::count);
     let arrays = DataSet::open(root).unwrap().manifest().arrays.clone();
@@ -93,7 +93,7 @@ fn every_fault_leaves_the_layout_before_or_the_whole_new_one() {
                         old += 1;
                     }
                 }
-                // Whatever was left behind, the next build works and clears it away.
+                // The next build works in spite of leftovers, and removes them.
                 run(&RealDisk, &root, Method::Rcm).unwrap();
                 assert_eq!(found(&root, &when), Some(Method::Rcm));
                 let (there, named) = files(&root);
@@ -134,7 +134,7 @@ fn a_check_finds_rows_at_wrong_places_and_places_that_two_nodes_share() {
     let (_directory, root) = place();
     run(&RealDisk, &root, Method::Degree).unwrap();
     let alter = |part: &str, change: &dyn Fn(&mut Vec<u8>)| {
-        // As a faulty writer would: the checksum is that of the wrong bytes.
+        // Imitates a faulty writer: the checksum matches the wrong bytes.
         let mut manifest = DataSet::read_manifest(&root).unwrap();
         let entry = manifest.arrays.get_mut(&format!("layout/{FEATURES}/int8/{part}")).unwrap();
         let path = root.join(&entry.file);

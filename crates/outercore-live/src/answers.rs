@@ -1,4 +1,4 @@
-//! Answers to requests with a key, so that a client may send a request again.
+//! Remembers the answers to requests with a key, so that a client may repeat a request.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use outercore_store::delta::Applied;
 
 use crate::log;
 
-/// Most answers that are remembered; the oldest ones are forgotten first.
+/// Most answers that are remembered; the oldest are forgotten first.
 pub const MOST_ANSWERS: usize = 4096;
 
-/// Most results of updates in all of them.
+/// Most results of updates in all remembered answers together.
 const MOST_RESULTS: usize = 1 << 16;
 
 /// Name of the file in the directory of the log.
@@ -28,32 +28,34 @@ const REMOVED: u8 = 3;
 const ROWS: u8 = 4;
 const GRAPH: u8 = 5;
 
-/// A record that is durable.
+/// Acknowledgement of a durable record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Its log sequence number: a request that asks for at least this sees it.
+    /// Log sequence number of the record: a read that requires at least this number sees the
+    /// record.
     pub lsn: u64,
-    /// What each of its updates has done.
+    /// The result of each of its updates.
     pub applied: Vec<Applied>,
 }
 
-/// The answers to the last requests with a key.
+/// The answers to the most recent requests with a key.
 ///
-/// Those whose records are in the log come from there. Before records leave it the answers are
-/// written to a file beside it.
+/// Answers of records in the log are restored from the log. Before records leave the log, their
+/// answers are written to a file next to it.
 #[derive(Default)]
 pub struct Answers {
     by_key: HashMap<Key, Ack>,
     /// Oldest first.
     order: VecDeque<Key>,
-    /// Results of updates in all answers.
+    /// Number of update results in all answers.
     results: usize,
-    /// Whether the file lacks some of them.
+    /// Whether the file lacks some of the answers.
     is_unsaved: bool,
 }
 
 impl Answers {
-    /// Those in the file of the data set in `root`, whose log has this id; none without a file.
+    /// Reads the answers from the file of the data set in `root`, whose log has this id; empty
+    /// without a file.
     ///
     /// # Errors
     /// `Corrupt`: a damaged file. Failed reads.
@@ -72,17 +74,17 @@ impl Answers {
         self.by_key.get(key)
     }
 
-    /// Remembers an answer.
+    /// Adds an answer.
     pub fn insert(&mut self, key: Key, ack: Ack) {
         self.results += ack.applied.len();
         self.is_unsaved = true;
         if let Some(before) = self.by_key.insert(key.clone(), ack) {
-            // Read from the file, and found in the log again.
+            // The answer was read from the file, and its record is also in the log.
             self.results -= before.applied.len();
             return;
         }
         self.order.push_back(key);
-        // The last one is kept whatever its size.
+        // The newest answer stays, whatever its size.
         while self.order.len() > MOST_ANSWERS
             || (self.results > MOST_RESULTS && self.order.len() > 1)
         {
@@ -91,9 +93,9 @@ impl Answers {
         }
     }
 
-    /// Forgets answers to requests whose records the log does not have: an operator has accepted that
-    /// its end is lost. Returns whether there were any; then the file must be written before a record
-    /// gets one of these numbers again.
+    /// Forgets answers whose records are not in the log, because an operator has accepted the loss
+    /// of its end. Returns whether there were any. In this case, the file must be written before
+    /// another record gets one of these numbers.
     pub fn forget_after(&mut self, lsn: u64) -> bool {
         let before = self.order.len();
         let Self { by_key, order, results, is_unsaved } = self;
@@ -108,10 +110,10 @@ impl Answers {
         self.order.len() < before
     }
 
-    /// Writes them to the file, unless it has them.
+    /// Writes the answers to the file, unless it already has them.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn save(&mut self, disk: &dyn Disk, root: &Path, id: [u8; 16]) -> Result<()> {
         if self.is_unsaved {
             disk.replace(&path(root), &self.encode(id))?;
@@ -150,7 +152,7 @@ impl Answers {
         }
         let mut answers = Self::default();
         if take(&mut bytes)? != id {
-            // Left from a data set that was here before.
+            // The file belongs to a data set that was previously in this place.
             return Ok(answers);
         }
         for _ in 0..u32::from_le_bytes(take(&mut bytes)?) {

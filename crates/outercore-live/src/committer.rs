@@ -1,4 +1,4 @@
-//! One writer's view of a live graph: what is acknowledged, and how more becomes so.
+//! The writer of a live graph: holds the acknowledged state and commits further updates.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use crate::log::{self, LogWriter};
 use crate::replay::{Folding, Replayed, base_topology, replay};
 use crate::watch::Commit;
 
-/// `NEW_NODE + k` in an update stands for the k-th node that the same record adds, those of graphs
-/// that it registers included.
+/// `NEW_NODE + k` in an update refers to the k-th node that the same record adds, including the
+/// nodes of graphs that it registers.
 pub const NEW_NODE: u64 = 1 << 63;
 
-/// Memory for changes while a log is replayed, where the caller has no other limit. With what a fold
-/// takes besides, it stays within what a process may take beyond its budget.
+/// Default memory for changes while a log is replayed. Together with the memory of a fold, it stays
+/// within the allowance of a process beyond its budget.
 pub const REPLAY_MEMORY: Bytes = Bytes::mib(16);
 
-/// Updates that are to take effect together.
+/// Updates that take effect together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     /// The updates, in order.
     pub updates: Vec<Update>,
-    /// How the client names the request. One of the last keys again gets the first answer, and
+    /// The client's name for the request. Repeating a recent key returns the first answer and
     /// changes nothing.
     pub key: Option<Key>,
 }
@@ -44,13 +44,13 @@ impl From<Vec<Update>> for Write {
     }
 }
 
-/// A snapshot of a live graph: arrays, and what has changed since they were written.
+/// A snapshot of a live graph: the arrays, and the changes since they were written.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Counts how often the arrays beneath were exchanged.
+    /// How often the arrays of the snapshot have been exchanged.
     pub generation: u64,
-    /// What the last exchange replaced, and what the delta still replaces. A reader of the previous
-    /// arrays needs to read only this again.
+    /// The rows and lists that the last exchange replaced, and those that the delta still replaces.
+    /// A reader of the previous arrays needs to reread only these.
     pub replaced: Arc<Replaced>,
     /// The arrays.
     pub data_set: DataSet,
@@ -60,7 +60,7 @@ pub struct Snapshot {
 
 /// Writes updates of a data set to its log, and applies them.
 ///
-/// A data set has at most one, in one process: its caller holds the lock.
+/// A data set has at most one committer, in one process; its caller holds the lock.
 pub struct Committer<'a> {
     disk: &'a dyn Disk,
     root: PathBuf,
@@ -68,29 +68,29 @@ pub struct Committer<'a> {
     base: PagedTopology,
     snapshot: Arc<Snapshot>,
     answers: Answers,
-    /// Why the last commit failed.
+    /// Reason why the last commit failed.
     trouble: Option<String>,
-    /// What the last commit did.
+    /// Statistics of the last commit.
     last: Commit,
 }
 
 impl<'a> Committer<'a> {
-    /// Opens the data set in `root`, which `lock` holds, at its last acknowledged update.
+    /// Opens the data set in `root`, locked by `lock`, at its last acknowledged update.
     ///
-    /// A data set that has never been live becomes so: it gets an id and an empty log.
+    /// A data set that has never been live gets an id and an empty log.
     ///
     /// # Errors
-    /// As [`DataSet::open`]; `Unsupported` for a graph that cannot take updates; a damaged log;
-    /// failed writes.
+    /// As [`DataSet::open`]; `Unsupported` for a graph that does not support updates; a damaged
+    /// log; failed writes.
     pub fn open(disk: &'a dyn Disk, root: &Path, lock: &FileLock) -> Result<Self> {
         Self::open_within(disk, root, lock, REPLAY_MEMORY, &|| Ok(()))
     }
 
-    /// As [`Committer::open`]. Changes that the log holds take so much memory, and a little more:
-    /// beyond it they are folded into the arrays, piece by piece. `keep_going` is called often.
+    /// Like [`Committer::open`]. Changes in the log use about `memory`; when they need more, they
+    /// are folded into the arrays, part by part. `keep_going` is called often.
     ///
     /// # Errors
-    /// As [`Committer::open`]; those of `keep_going`.
+    /// As [`Committer::open`]; errors of `keep_going`.
     pub fn open_within(
         disk: &'a dyn Disk,
         root: &Path,
@@ -99,7 +99,7 @@ impl<'a> Committer<'a> {
         keep_going: KeepGoing<'_>,
     ) -> Result<Self> {
         let data_set = DataSet::open(root)?;
-        // Says what cannot be updated before anything is written.
+        // Reports an unsupported data set before anything is written.
         Delta::new(&data_set)?;
         let is_live = data_set.manifest().live.is_some();
         drop(data_set);
@@ -107,7 +107,7 @@ impl<'a> Committer<'a> {
             let mut id = [0; 16];
             getrandom::fill(&mut id)
                 .map_err(|error| Error::internal(format!("no random numbers: {error}")))?;
-            // Left from a data set that was here before.
+            // Segments of a data set that was previously in this place.
             log::remove_before(disk, root, u64::MAX)?;
             LogWriter::create(disk, root, id, 0)?;
             enable(disk, root, lock, id)?;
@@ -130,48 +130,48 @@ impl<'a> Committer<'a> {
         })
     }
 
-    /// All that is acknowledged.
+    /// The state with all acknowledged updates.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// Bytes of the segment that is written to.
+    /// Bytes of the current segment.
     pub fn log_bytes(&self) -> u64 {
         self.log.len()
     }
 
-    /// What the last [`Committer::commit`] did.
+    /// Statistics of the last [`Committer::commit`].
     pub fn last_commit(&self) -> &Commit {
         &self.last
     }
 
-    /// Why the last commit failed; `None` while all is well.
+    /// Reason why the last commit failed; `None` if it succeeded.
     pub fn failure(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Makes each of `writes` durable, all by one sync, and acknowledges them: a record each, whole
-    /// or not at all. One that is wrong does not stop the others. One whose key has an answer gets
-    /// that answer.
+    /// Makes all of `writes` durable with a single sync, and acknowledges them. Each write is one
+    /// record, which takes effect completely or not at all. An invalid write does not affect the
+    /// others. A write whose key already has an answer gets that answer.
     ///
     /// # Errors
-    /// Of a write: as [`Delta::apply`], or a value that its array cannot hold; or, for all of them,
-    /// those of the disk. Nothing of any is in the graph then, nor in the log. Only where the kind is
-    /// `Unknown` the log may hold them, and they take effect if it is opened again before a later
-    /// commit, or [`Committer::renew`], has succeeded.
+    /// Per write: as [`Delta::apply`], or a value that its array cannot hold. For all writes:
+    /// errors of the disk. In these cases, the failed writes are neither in the graph nor in the
+    /// log, except for kind `Unknown`: the log may then hold them. They take effect if the log is
+    /// opened again before a later commit or [`Committer::renew`] succeeds.
     pub fn commit<W: Into<Write>>(&mut self, writes: Vec<W>) -> Vec<Result<Ack>> {
         let writes: Vec<Write> = writes.into_iter().map(W::into).collect();
         self.last = Commit::default();
         let mut state = self.snapshot.delta.clone();
         let updates = writes.iter().flat_map(|write| &write.updates);
         let touched: Vec<u64> = updates.flat_map(|update| state.touched(update)).collect();
-        // A node out of range is refused below, with its own update.
+        // A node out of range is rejected below, together with its update.
         let nodes = state.num_nodes();
         let touched: Vec<u64> = touched.into_iter().filter(|&node| node < nodes).collect();
         if let Err(error) = state.adopt(&touched, &self.base) {
             return writes.iter().map(|_| Err(error.clone())).collect();
         }
-        // Where the records of this commit that have a key are in `done`.
+        // For each key in this commit, the index of its record in `done`.
         let mut keyed: HashMap<Key, usize> = HashMap::new();
         let mut done: Vec<(Result<Ack>, Source)> = Vec::with_capacity(writes.len());
         for Write { updates, key } in writes {
@@ -187,7 +187,7 @@ impl<'a> Committer<'a> {
                 }
             });
         }
-        // Refused updates must not take memory.
+        // Rejected updates must not use memory.
         state.drop_unchanged(&touched);
         let (before, began) = (self.log.len(), Instant::now());
         let committed = self.log.commit();
@@ -220,7 +220,7 @@ impl<'a> Committer<'a> {
         done.into_iter().map(|(ack, _)| ack).collect()
     }
 
-    /// Applies a record to `state` and enters it into the log's next write.
+    /// Applies a record to `state` and adds it to the next write of the log.
     fn take_in(
         &mut self,
         state: &mut Delta,
@@ -240,21 +240,21 @@ impl<'a> Committer<'a> {
         Ok(Ack { lsn, applied })
     }
 
-    /// Begins a new segment; what is folded up to the snapshot needs no segment before it.
+    /// Begins a new segment. After the current snapshot is folded, no earlier segment is needed.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn rotate(&mut self) -> Result<u64> {
-        // Records that are folded give no answers any more.
+        // Folded records are no longer a source of answers.
         self.answers.save(self.disk, &self.root, id_of(&self.snapshot.data_set)?)?;
         self.log.rotate()?;
         Ok(self.log.first())
     }
 
-    /// Looks whether the disk takes writes again, after one that failed: begins a new segment.
+    /// Tests whether the disk accepts writes again after a failed one, by beginning a new segment.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn renew(&mut self) -> Result<()> {
         if self.trouble.is_some() {
             self.log.renew()?;
@@ -263,10 +263,10 @@ impl<'a> Committer<'a> {
         Ok(())
     }
 
-    /// Exchanges the arrays for those of `data_set`, into which some of the log was folded.
+    /// Exchanges the arrays for those of `data_set`, into which a part of the log was folded.
     ///
     /// # Errors
-    /// Those of opening them; the committer is as before then.
+    /// Errors of opening the arrays; the committer then stays unchanged.
     pub fn rebase(&mut self, data_set: DataSet) -> Result<()> {
         let base = base_topology(&data_set)?;
         let before = &self.snapshot;
@@ -281,7 +281,7 @@ impl<'a> Committer<'a> {
     /// Folds all acknowledged updates into the arrays, and opens the new ones.
     ///
     /// # Errors
-    /// Failed reads and writes; the committer is as before then.
+    /// Failed reads and writes; the committer then stays unchanged.
     pub fn fold(&mut self, lock: &FileLock, keep_going: KeepGoing<'_>) -> Result<()> {
         let first = self.rotate()?;
         let folded = fold_snapshot(self.disk, &self.root, &self.snapshot, lock, first, keep_going)?;
@@ -289,14 +289,14 @@ impl<'a> Committer<'a> {
     }
 }
 
-/// Where the answer to a write comes from.
+/// The origin of the answer to a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// A record of its own, or a refusal.
+    /// A separate record, or a rejection.
     Record,
-    /// An earlier request with its key.
+    /// An earlier request with the same key.
     Before,
-    /// A record of the same commit, which has its key.
+    /// A record of the same commit with the same key.
     SameCommit,
 }
 
@@ -306,11 +306,12 @@ fn id_of(data_set: &DataSet) -> Result<[u8; 16]> {
     live.and_then(|live| live.id_bytes()).ok_or_else(|| Error::corrupt("a log with a damaged id"))
 }
 
-/// Folds a snapshot into the arrays of the data set in `root`, whose log begins with record `first`
-/// after that. Returns the data set with its new arrays; `None` where they held all of it already.
+/// Folds a snapshot into the arrays of the data set in `root`; afterwards its log begins with
+/// record `first`. Returns the data set with its new arrays, or `None` if the arrays already
+/// contained all changes.
 ///
 /// # Errors
-/// Failed reads and writes; the data set is as before then, or holds the snapshot.
+/// Failed reads and writes; the data set is then unchanged, or contains the snapshot.
 pub fn fold_snapshot(
     disk: &dyn Disk,
     root: &Path,
@@ -319,7 +320,7 @@ pub fn fold_snapshot(
     first: u64,
     keep_going: KeepGoing<'_>,
 ) -> Result<Option<DataSet>> {
-    // The arrays may be newer than those that the snapshot stands on.
+    // The arrays may be newer than those of the snapshot.
     let data_set = DataSet::open(root)?;
     let held = data_set.manifest().lsn();
     let is_held = snapshot.delta.lsn() <= held;
@@ -327,17 +328,17 @@ pub fn fold_snapshot(
         fold(disk, &data_set, &snapshot.delta, lock, keep_going)?;
     }
     drop(data_set);
-    // A process that was killed between the two has left them.
+    // These segments may also be left from a process killed between fold and removal.
     log::remove_before(disk, root, first)?;
-    // The fold stands whether or not the room of the old arrays is given back.
+    // The fold is valid even if the space of the old arrays is not freed.
     let _ = generations::tidy_held(disk, root, lock);
     (!is_held).then(|| DataSet::open(root)).transpose()
 }
 
-/// Puts ids in place of references to the nodes that a record adds, the first of which is `first`.
+/// Replaces references to the nodes that a record adds by ids, starting with `first`.
 ///
 /// # Errors
-/// `Invalid`: a node that no update before the reference adds.
+/// `Invalid`: a reference to a node that no earlier update of the record adds.
 pub fn resolve(updates: &mut [Update], first: u64) -> Result<()> {
     let mut added = 0;
     for update in updates {

@@ -1,4 +1,4 @@
-//! Folding: writing a snapshot as new arrays, and committing them as the data set.
+//! Folding: writes a snapshot as new arrays and commits them to the data set.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,7 +13,7 @@ use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use outercore_store::verified::VerifiedReader;
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPY: u64 = 1 << 20;
 
 /// Nodes whose lists are written together.
@@ -22,18 +22,19 @@ const NODES: u64 = 64 << 10;
 /// Called often during long work; an error ends the work.
 pub type KeepGoing<'a> = &'a dyn Fn() -> Result<()>;
 
-/// Writes the arrays of `data_set` as `delta` has changed them, and commits them.
+/// Writes the arrays of `data_set` with the changes of `delta`, and commits them.
 ///
-/// After a crash at any point the data set is as before or as `delta` says, whole. The arrays that
-/// have not changed stay the files that they are.
+/// After a crash at any point, the data set has either the previous content or the content with all
+/// changes. Unchanged arrays keep their files.
 ///
-/// **Cost** reads and writes the topology, and each array with a changed row: all of it, once, of
-/// the topology the offsets three times. Where nodes were added those are all node arrays.
+/// **Cost** reads and writes the topology, and each array with a changed row. Each is read once
+/// completely; the offsets are read three times. If nodes were added, this includes all node
+/// arrays.
 ///
 /// # Errors
-/// Failed reads and writes; `Invalid` where somebody else has changed the data set; `Corrupt` where
-/// an array that is written anew has other bytes than were written before: its damage would get a
-/// checksum of its own.
+/// Failed reads and writes. `Invalid` if another process has changed the data set. `Corrupt` if the
+/// bytes of a rewritten array differ from the written ones: otherwise damage would get a valid
+/// checksum.
 pub(crate) fn fold(
     disk: &dyn Disk,
     data_set: &DataSet,
@@ -57,7 +58,7 @@ pub(crate) fn fold(
     fold.editor.commit()
 }
 
-/// A fold on its way.
+/// A fold in progress.
 pub(crate) struct Fold<'a> {
     disk: &'a dyn Disk,
     pub data_set: &'a DataSet,
@@ -66,11 +67,11 @@ pub(crate) struct Fold<'a> {
     keep_going: KeepGoing<'a>,
 }
 
-/// Finds the bytes of a row that is not in the array, or not as it is there.
+/// Finds the bytes of a row that is new or changed.
 pub(crate) type RowOf<'f, 'r> = &'f dyn Fn(u64) -> Result<Option<Cow<'r, [u8]>>>;
 
 impl Fold<'_> {
-    /// Writes an array in place of the one under `key`.
+    /// Writes an array that replaces the one under `key`.
     pub fn write(
         &mut self,
         key: &str,
@@ -86,7 +87,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Whether to go on, asked often during long work.
+    /// Returns an error if the work should stop; called often during long work.
     pub fn look(&self) -> Result<()> {
         (self.keep_going)()
     }
@@ -107,7 +108,7 @@ impl Fold<'_> {
         self.write(EDGE_IDS, ids, &[], |fold, writer| {
             fold.elements(&base, &changed, Column::Ids, ids, writer)
         })?;
-        // A grid is of the old topology.
+        // The grid was built from the old topology.
         let grid = |key: &String| key.starts_with("grid/");
         self.editor.manifest_mut().arrays.retain(|key, _| !grid(key));
         Ok(())
@@ -135,7 +136,7 @@ impl Fold<'_> {
         writer: &mut ArrayWriter,
     ) -> Result<()> {
         let mut stored = base.column(column)?;
-        // Edges of the arrays between two changed lists are copied together.
+        // Unchanged edges between two changed lists are copied together.
         let (mut start, mut end) = (0, 0);
         self.for_each_node(base, changed, &mut |node, place| {
             match place {
@@ -155,7 +156,7 @@ impl Fold<'_> {
         stored.finish(self.keep_going)
     }
 
-    /// Calls `each(node, where its list is)` for all nodes, ascending.
+    /// Calls `each(node, place of its list)` for all nodes, ascending.
     fn for_each_node(
         &self,
         base: &Base,
@@ -212,7 +213,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Notes which graph each added node is in, and appends the rows of new graphs.
+    /// Writes the graph of each added node, and appends the rows of new graphs.
     fn graph_arrays(&mut self) -> Result<()> {
         let Some(graphs) = self.delta.graphs() else { return Ok(()) };
         if self.delta.num_nodes() > self.delta.schema().nodes {
@@ -233,7 +234,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Copies an array with the `changed` rows replaced, and new ones up to `count` appended.
+    /// Copies an array, replaces the `changed` rows, and appends new rows up to `count`.
     pub fn rows(
         &self,
         array: &ArrayRef,
@@ -268,7 +269,8 @@ impl Fold<'_> {
         (first..count).try_for_each(|at| writer.write(&row(at)?))
     }
 
-    /// Notes which nodes were removed, and takes them out of the splits; likewise unregistered graphs.
+    /// Writes which nodes were removed, and removes them from the splits. Does the same for
+    /// unregistered graphs.
     fn removed(&mut self) -> Result<()> {
         let removed = self.delta.removed();
         if removed.len() == removed_nodes(self.data_set)?.len() {
@@ -288,7 +290,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Writes a split without the ids that are not to be kept.
+    /// Rewrites a split with only the ids for which `is_kept` is true.
     fn keep(&mut self, split: &str, is_kept: &dyn Fn(u64) -> bool) -> Result<()> {
         let ids = self.data_set.read_i64(split)?;
         let kept: Vec<i64> = ids.iter().copied().filter(|&id| is_kept(id as u64)).collect();
@@ -312,13 +314,13 @@ impl Fold<'_> {
     }
 }
 
-/// Where the list of a node is.
+/// The place of a node's list.
 enum Place {
-    /// In the arrays, with so many edges.
+    /// In the arrays, with `degree` edges.
     Array { degree: u64 },
     /// In the delta; a new node without a list has no edges.
     Delta {
-        /// Where the list of the next node begins in the arrays.
+        /// The start of the next node's list in the arrays.
         next: u64,
     },
 }
@@ -329,12 +331,12 @@ enum Column {
     Ids,
 }
 
-/// The topology as it lies on disk.
+/// The topology on disk.
 struct Base {
     nodes: u64,
     offsets: ArrayRef,
     sources: ArrayRef,
-    /// Absent where an id is a position.
+    /// `None` if each id equals its position.
     ids: Option<ArrayRef>,
 }
 
@@ -348,7 +350,7 @@ impl Base {
         })
     }
 
-    /// Opens a column to read it once, from its first edge to its last.
+    /// Opens a column for reading it once, from its first edge to its last.
     fn column(&self, column: Column) -> Result<Stored> {
         let array = match column {
             Column::Sources => Some(&self.sources),
@@ -358,11 +360,11 @@ impl Base {
     }
 }
 
-/// The offsets of the topology, read once and in order.
+/// The offsets of the topology, read once in order.
 struct Offsets {
     stored: VerifiedReader,
     edges: u64,
-    /// Where the list of the next node begins.
+    /// The start of the next node's list.
     last: u64,
 }
 
@@ -374,7 +376,7 @@ impl Offsets {
         Ok(Self { stored, edges: base.sources.rows(), last: u64::from_le_bytes(last) })
     }
 
-    /// Where the lists of the next nodes begin, and where the last one ends.
+    /// The starts of the next nodes' lists, and the end of the last one.
     fn next(&mut self, nodes: u64) -> Result<Vec<u64>> {
         let first = self.stored.position() - 1;
         let mut bytes = vec![0; (nodes * 8) as usize];
@@ -390,12 +392,11 @@ impl Offsets {
     }
 }
 
-/// A column of the topology; none where an id is a position.
+/// A column of the topology; `None` if each id equals its position.
 struct Stored(Option<VerifiedReader>);
 
 impl Stored {
-    /// Copies the edges at positions `start..end`, which are behind those of the last call, as
-    /// `dtype`.
+    /// Copies the edges at positions `start..end`, which follow those of the last call, as `dtype`.
     fn copy(
         &mut self,
         (start, end): (u64, u64),
@@ -432,15 +433,15 @@ impl Stored {
         Ok(())
     }
 
-    /// Compares the checksum of the whole column, lists that the delta replaces included: the delta
-    /// has copied their other edges.
+    /// Compares the checksum of the whole column. This includes lists that the delta replaces,
+    /// because the delta has copied their unchanged edges.
     fn finish(self, keep_going: KeepGoing<'_>) -> Result<()> {
         let Some(stored) = self.0 else { return Ok(()) };
         stored.finish(&mut |_, _| keep_going())
     }
 }
 
-/// An id as `uint32` or `uint64`; it fits.
+/// Writes an id as `uint32` or `uint64`; it must fit.
 fn write_id(writer: &mut ArrayWriter, dtype: DType, id: u64) -> Result<()> {
     match dtype {
         DType::U32 => writer.write(&(id as u32).to_le_bytes()),
@@ -448,10 +449,10 @@ fn write_id(writer: &mut ArrayWriter, dtype: DType, id: u64) -> Result<()> {
     }
 }
 
-/// Makes a data set one that takes updates: gives it an id and an empty log.
+/// Enables updates for a data set: gives it an id and an empty log.
 ///
 /// # Errors
-/// Those of writing; `Unsupported` as for [`Delta::new`].
+/// Errors of writing; `Unsupported` as for [`Delta::new`].
 pub(crate) fn enable(disk: &dyn Disk, root: &Path, lock: &FileLock, id: [u8; 16]) -> Result<()> {
     let mut editor = ManifestEditor::open_held(disk, root, lock)?;
     let manifest = editor.manifest_mut();

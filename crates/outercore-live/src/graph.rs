@@ -1,4 +1,4 @@
-//! A live graph in a process that serves: a thread that writes, one that folds.
+//! A live graph in a serving process: one thread writes, and one folds.
 
 #[cfg(test)]
 mod tests;
@@ -20,33 +20,33 @@ use crate::committer::{Committer, Snapshot, Write, fold_snapshot};
 use crate::open::{answer, refuse, requests};
 use crate::watch::Watch;
 
-/// Most writes that one sync makes durable.
+/// Most writes that a single sync makes durable.
 const MOST_TOGETHER: usize = 4096;
 
-/// Most updates of those writes: they are applied before the first reply.
+/// Most updates in these writes, because all of them are applied before the first reply.
 const MOST_UPDATES: usize = 1 << 16;
 
 /// Time between two checks whether to fold.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time between two looks whether a disk that has failed takes writes again.
+/// Time between two tests whether a failed disk accepts writes again.
 const RENEW: Duration = Duration::from_secs(1);
 
-/// After a fold that failed.
+/// Waiting time after a failed fold.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What a live graph may use.
+/// Limits of a live graph.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveConfig {
-    /// Memory for changes. Half of it is the sign to fold; writes beyond it are refused.
+    /// Memory for changes. At half of it the graph is folded; beyond it writes are rejected.
     pub memory: Bytes,
-    /// Bytes of the log at which it is folded: what a start would have to read.
+    /// Size of the log at which it is folded: the next start would have to read this much.
     pub log: Bytes,
-    /// Writes that may wait; more are refused.
+    /// Most waiting writes; more are rejected.
     pub queue: usize,
-    /// Least time between two exchanges of the arrays, as a multiple of the duration of the last fold.
-    /// It bounds the share of time that fast writers spend on folds. Until then, writes without room
-    /// are refused.
+    /// Least time between two exchanges of the arrays, as a multiple of the duration of the last
+    /// fold. It limits the share of time that fast writers cause to be spent on folds. Until then,
+    /// writes that exceed the memory are rejected.
     pub rest: u32,
 }
 
@@ -56,22 +56,22 @@ impl Default for LiveConfig {
     }
 }
 
-/// How a live graph is doing.
+/// Status of a live graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveStatus {
     /// Number of the last acknowledged record.
     pub lsn: u64,
-    /// Number of the last record that is in the arrays on disk.
+    /// Number of the last record in the arrays on disk.
     pub folded: u64,
-    /// Memory for changes that is taken.
+    /// Memory used by changes.
     pub memory: Bytes,
     /// Bytes of the log's last segment.
     pub log: Bytes,
     /// Folds since the start.
     pub folds: u64,
-    /// Why writes fail; `None` while all is well.
+    /// Reason why writes fail; `None` if they succeed.
     pub failure: Option<String>,
-    /// Why the last fold failed; `None` after one that did not.
+    /// Reason why the last fold failed; `None` if it succeeded.
     pub fold_failure: Option<String>,
 }
 
@@ -79,14 +79,14 @@ type Reply = Box<dyn FnOnce(Result<Ack>) + Send>;
 
 enum Message {
     Write(Write, Reply),
-    /// Look whether the disk takes writes again.
+    /// Test whether the disk accepts writes again.
     Renew,
-    /// Begin a segment; the snapshot and its first record go back.
+    /// Begin a segment; replies with the snapshot and the first record of the segment.
     Rotate(SyncSender<Result<(Arc<Snapshot>, u64)>>),
     Rebase(DataSet, SyncSender<Result<()>>),
 }
 
-/// Waits for a fold.
+/// A caller that waits for a fold.
 type Waiting = SyncSender<Result<u64>>;
 
 struct Shared {
@@ -102,7 +102,7 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// A graph that takes updates while it is read.
+/// A graph that accepts updates while it is read.
 pub struct LiveGraph {
     shared: Arc<Shared>,
     writes: Option<SyncSender<Message>>,
@@ -110,13 +110,13 @@ pub struct LiveGraph {
 }
 
 impl LiveGraph {
-    /// Opens the data set in `root` for updates; it is held until the graph is dropped. `watch` is
-    /// told of commits and folds.
+    /// Opens the data set in `root` for updates, and locks it until the graph is dropped. `watch`
+    /// is called after commits and folds.
     ///
-    /// **Cost** replays what is in the log.
+    /// **Cost** replays the log.
     ///
     /// # Errors
-    /// `Invalid`: somebody else writes to it. As [`Committer::open`].
+    /// `Invalid`: another process writes to it. As [`Committer::open`].
     pub fn open(root: &Path, config: LiveConfig, watch: Arc<dyn Watch>) -> Result<Self> {
         let context = || format!("data set `{}`", root.display());
         let lock = FileLock::try_directory(root).with_context(context)?.ok_or_else(|| {
@@ -135,7 +135,7 @@ impl LiveGraph {
     ) -> Result<Self> {
         let data_set = DataSet::open(root)?;
         let root = data_set.root().to_owned();
-        // Nothing is known of it before the writer has opened it.
+        // The state is unknown until the writing thread has opened the data set.
         let (opened, opening) = mpsc::sync_channel(1);
         let (writes, messages) = mpsc::sync_channel(config.queue);
         let (held, at) = (disk, root);
@@ -153,16 +153,17 @@ impl LiveGraph {
         Ok(Self { shared, writes: Some(writes), threads: vec![folder, writer] })
     }
 
-    /// All that is acknowledged by now.
+    /// The current state, with all acknowledged updates.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hands in a write, whose updates are to take effect together; `reply` is called once they are durable
-    /// and in the snapshot, or not at all in either.
+    /// Submits a write, whose updates take effect together. `reply` is called after the updates are
+    /// durable and in the snapshot, or with an error.
     ///
     /// # Errors
-    /// `Budget`: too many writes wait, or too much is not folded yet; nothing is written then.
+    /// `Budget`: too many writes wait, or too many changes are not folded yet; the write is then
+    /// discarded.
     pub fn submit(&self, write: impl Into<Write>, reply: Reply) -> Result<()> {
         if self.snapshot().delta.memory() > self.shared.config.memory {
             let text = "too many updates wait to be folded into the arrays";
@@ -177,21 +178,21 @@ impl LiveGraph {
         })
     }
 
-    /// As [`LiveGraph::submit`], but waits.
+    /// Like [`LiveGraph::submit`], but waits for the reply.
     ///
     /// # Errors
-    /// Those of the write.
+    /// Errors of the write.
     pub fn write(&self, write: impl Into<Write>) -> Result<Ack> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.submit(write, Box::new(move |done| drop(reply.send(done))))?;
         answer.recv().map_err(|_| Error::internal("the writing thread has ended"))?
     }
 
-    /// Folds all that is acknowledged into the arrays; returns the number of the last record in
-    /// them. Waits.
+    /// Folds all acknowledged updates into the arrays, and waits. Returns the number of the last
+    /// record in the arrays.
     ///
     /// # Errors
-    /// Failed reads and writes; the graph then works as before the call.
+    /// Failed reads and writes; the graph then works as before.
     pub fn fold(&self) -> Result<u64> {
         let (reply, answer) = mpsc::sync_channel(1);
         let mut wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,20 +202,20 @@ impl LiveGraph {
         answer.recv().map_err(|_| Error::internal("the graph is being closed"))?
     }
 
-    /// How it is doing.
+    /// The current status.
     pub fn status(&self) -> LiveStatus {
         self.shared.status().clone()
     }
 }
 
 impl Drop for LiveGraph {
-    /// Writes what was handed in, and lets go of the data set.
+    /// Writes the submitted updates, and unlocks the data set.
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.shared.wake.notify_one();
         self.writes = None;
         for thread in self.threads.drain(..) {
-            // One that panicked has said so itself.
+            // A thread that panicked has printed its message already.
             let _ = thread.join();
         }
     }
@@ -274,7 +275,7 @@ fn write(
                 next = write_together(&mut committer, &shared, (write, reply), messages);
             }
             Message::Renew => {
-                // Otherwise it is tried again; the failure is known already.
+                // On failure, it is tried again later; the failure is already reported.
                 if committer.renew().is_ok() {
                     shared.publish(&committer);
                 }
@@ -296,8 +297,8 @@ fn write(
     }
 }
 
-/// Commits a write with those that wait behind it; returns a message of another kind that ended
-/// them.
+/// Commits a write together with the writes that wait behind it. Returns a message of another kind,
+/// if one followed them.
 fn write_together(
     committer: &mut Committer<'_>,
     shared: &Shared,
@@ -322,7 +323,7 @@ fn write_together(
         }
     }
     let done = committer.commit(writes);
-    // Before the replies, so that a client that reads after its reply sees its own write.
+    // Publish before the replies, so that a client that reads after its reply sees its write.
     shared.publish(committer);
     shared.watch.committed(committer.last_commit());
     for (reply, done) in replies.into_iter().zip(done) {
@@ -335,7 +336,7 @@ fn write_together(
 fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
     let mut not_before = Instant::now();
     let mut renewed = Instant::now();
-    // When, and how long it took.
+    // Time of the last exchange, and the duration of its fold.
     let mut exchanged: Option<(Instant, Duration)> = None;
     loop {
         let waiting = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -350,13 +351,13 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
         }
         let replies = std::mem::take(&mut *waiting);
         drop(waiting);
-        // Readers of old arrays may have ended. What fails now is tried again.
+        // Readers of old arrays may have ended. A failed removal is tried again later.
         let _ = generations::tidy_held(&*shared.disk, &shared.root, &shared.lock);
         let asked = requests(&shared.root);
         let status = shared.status().clone();
         if status.failure.is_some() && renewed.elapsed() >= RENEW {
             renewed = Instant::now();
-            // A queue that is full has writes that find out themselves.
+            // If the queue is full, its writes detect the state of the disk.
             let _ = writer.try_send(Message::Renew);
         }
         let has_rested =
@@ -387,10 +388,11 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
             }
         }
         drop(status);
-        // Those that came later may ask for updates that this fold does not hold.
+        // Only the requests found before the fold: later ones may refer to updates that it does not
+        // contain.
         match &folded {
             Ok(_) => answer(&*shared.disk, &asked),
-            // Readers fold by themselves once this process has ended.
+            // Readers fold the log themselves after this process has ended.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => refuse(&*shared.disk, &asked),
         }
@@ -400,7 +402,7 @@ fn keep_folded(shared: &Shared, writer: &SyncSender<Message>) {
     }
 }
 
-/// Folds, and gives the writer the new arrays where the memory for changes is wanted back.
+/// Folds, and passes the new arrays to the writer if the memory of the changes must be freed.
 fn fold_once(shared: &Shared, writer: &SyncSender<Message>, rebase: bool) -> Result<u64> {
     let gone = || Error::internal("the writing thread has ended");
     let (reply, rotated) = mpsc::sync_channel(1);

@@ -1,4 +1,4 @@
-//! Folding: the layouts of an array that was written anew follow it, in the same commit.
+//! Folding: updates the layouts of a rewritten array in the same commit.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::fold::Fold;
 
 impl Fold<'_> {
     /// Writes the layouts of the array `key`, which was just written: changed rows at their places,
-    /// rows of new nodes at the end. Order and scales stay as they are.
+    /// rows of new nodes at the end. Order and scales stay unchanged.
     ///
-    /// A layout that is stale or damaged becomes stale or stays so; readers pass it over, and a
-    /// check finds it. It can be built again, so it does not keep the fold from ending.
+    /// A stale layout stays stale, and a damaged one becomes stale. Readers skip it, and a check
+    /// reports it. It can be rebuilt, so it does not stop the fold.
     pub fn layouts(&mut self, key: &str) -> Result<()> {
         for precision in Precision::ALL {
             match self.of_precision(key, precision) {
@@ -36,18 +36,19 @@ impl Fold<'_> {
         self.layout(&layout, &changed)
     }
 
-    /// A layout, and by place the nodes whose rows have changed.
+    /// A layout, and the nodes with changed rows, by place.
     fn with_places(&self, layout: Layout) -> Result<(Layout, BTreeMap<u64, NodeId>)> {
         let rows = layout.array().rows();
         if let Some(table) = layout.places() {
-            // A wrong place would put a row under another node, in an array with a new checksum.
+            // A wrong place would put a row under another node, in an array with a new, valid
+            // checksum.
             verified::verify(table.clone(), &mut |_, _| self.look())?;
         }
         let table = layout.places().cloned().map(ArrayFile::open).transpose()?;
         let changed = self.delta.changed_rows(&layout.array().key);
         let placed = changed.into_iter().map(|node| {
             let place = match &table {
-                // A new node has its row behind all others.
+                // The row of a new node comes after all existing rows.
                 Some(table) if node < rows => place_of(table, node)?,
                 _ => node,
             };

@@ -1,8 +1,8 @@
-//! A graph that changes while it is used: a log of updates, snapshots in memory, and folding the log
-//! into new arrays.
+//! A graph that changes while it is used: a log of updates, snapshots in memory, and folding of the
+//! log into new arrays.
 //!
-//! Layer 5. `docs/format.md`, section 11, has the bytes; `docs/design/0022-live-graph.md` the
-//! reasons.
+//! Layer 5. `docs/format.md`, section 11, specifies the bytes; `docs/design/0022-live-graph.md`
+//! gives the reasons.
 #![forbid(unsafe_code)]
 
 mod answers;

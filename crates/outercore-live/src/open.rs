@@ -1,4 +1,4 @@
-//! Opening a data set at its last acknowledged update, for readers of its arrays.
+//! Opens a data set at its last acknowledged update, for readers of its arrays.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,29 +14,29 @@ use crate::fold::KeepGoing;
 use crate::log;
 use crate::replay::{STAGING, WORKING};
 
-/// Memory that a writer takes besides the changes.
+/// Memory of a writer in addition to the changes.
 pub const WRITER_MEMORY: Bytes = Bytes(STAGING.0 + WORKING.0);
 
-/// Between two looks whether a request was answered.
+/// Time between two checks whether a request was answered.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Suffix of the files by which a reader asks the writing process to fold.
+/// Suffix of the files with which a reader requests a fold from the writing process.
 const REQUEST: &str = ".request";
 
-/// Suffix that such a file gets where the fold has failed.
+/// Suffix of such a file after the fold has failed.
 const REFUSED: &str = "refused";
 
 /// Opens the data set in `root` at its last acknowledged update.
 ///
-/// Updates that are only in the log are folded into the arrays first. Where a server has the data
-/// set, it is asked to do so.
+/// Updates that are only in the log are first folded into the arrays. If a server has locked the
+/// data set, it is requested to do so.
 ///
-/// **Cost** nothing more than [`DataSet::open`] unless updates wait in the log. Then about twice
-/// [`REPLAY_MEMORY`] at most, and a fold each time that the updates take more than it.
+/// **Cost** the cost of [`DataSet::open`] if no updates wait in the log. Otherwise memory of at
+/// most about twice [`REPLAY_MEMORY`], and a fold each time that the updates need more than it.
 ///
 /// # Errors
-/// As [`DataSet::open`]; a damaged log; failed writes; those of `keep_going`, which is called often
-/// meanwhile.
+/// As [`DataSet::open`]; a damaged log; failed writes; errors of `keep_going`, which is called
+/// often.
 pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
     open_on(&RealDisk, root, keep_going, &|| {
         std::thread::sleep(WAIT);
@@ -44,10 +44,10 @@ pub fn open(root: &Path, keep_going: KeepGoing<'_>) -> Result<DataSet> {
     })
 }
 
-/// [`open`] on another disk. Calls `wait` between two looks whether a server has answered.
+/// [`open`] on another disk. Calls `wait` between two checks whether a server has answered.
 ///
 /// # Errors
-/// As [`open`]; those of `wait`.
+/// As [`open`]; errors of `wait`.
 pub fn open_on(
     disk: &dyn Disk,
     root: &Path,
@@ -67,7 +67,7 @@ pub fn open_on(
             fold_log(disk, root, &lock, keep_going)
                 .context("updates in the log cannot be folded into the arrays")?;
             drop(data_set);
-            // What cannot be removed now is removed by the next writer.
+            // If this fails, the next writer removes the files.
             let _ = generations::tidy_held(disk, root, &lock);
             return DataSet::open(root);
         }
@@ -80,17 +80,17 @@ pub fn open_on(
     }
 }
 
-/// Whether the log holds more than the arrays.
+/// Whether the log contains updates that are not in the arrays.
 fn is_pending(data_set: &DataSet, live: &outercore_format::Live) -> Result<bool> {
     match log::is_pending(data_set.root(), live) {
-        // A segment was removed meanwhile: another process is folding.
+        // A segment was removed meanwhile, so another process is folding.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
         found => found,
     }
 }
 
-/// Looks at the log of a data set: the updates that it holds beyond the arrays, 0 without a log.
-/// Changes nothing, and works beside a process that writes.
+/// Checks the log of a data set. Returns the number of its records that are not in the arrays; 0
+/// without a log. Changes nothing, and may run while another process writes.
 ///
 /// # Errors
 /// As [`DataSet::open`]. `Corrupt`: a damaged log. Failed reads.
@@ -102,7 +102,7 @@ pub fn verify(data_set: &DataSet) -> Result<u64> {
             Ok(updates) => return Ok(updates),
             Err(error) => error,
         };
-        // Another process may have folded meanwhile, and removed what was folded.
+        // Another process may have folded meanwhile, and removed the folded segments.
         let now = DataSet::open(data_set.root())?;
         if now.manifest().live == data_set.manifest().live {
             return Err(error);
@@ -111,7 +111,7 @@ pub fn verify(data_set: &DataSet) -> Result<u64> {
     }
 }
 
-/// A file that asks the process with the lock to fold; removed when dropped.
+/// A file that requests a fold from the process with the lock; removed when dropped.
 struct Request {
     file: PathBuf,
 }
@@ -132,7 +132,7 @@ impl Request {
         self.file.with_extension(REFUSED)
     }
 
-    /// Whether the updates are in the arrays now.
+    /// Whether the updates are in the arrays.
     ///
     /// # Errors
     /// `Io`: the server could not write them.
@@ -152,36 +152,37 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Only one of them is there, or none.
+        // At most one of the files exists.
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(self.refused());
     }
 }
 
-/// The files by which readers ask for a fold.
+/// The files with which readers request a fold.
 pub fn requests(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(log::directory(root)).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.to_string_lossy().ends_with(REQUEST)).collect()
 }
 
-/// Tells readers that what they asked for is in the arrays.
+/// Reports to readers that the requested updates are in the arrays.
 pub fn answer(disk: &dyn Disk, requests: &[PathBuf]) {
     for request in requests {
-        // Its reader may have gone.
+        // The reader may have ended.
         let _ = disk.remove_file(request);
     }
 }
 
-/// Tells readers that what they asked for could not be written. It takes no space on a full disk.
+/// Reports to readers that the requested updates could not be written. Needs no space on a full
+/// disk.
 pub fn refuse(disk: &dyn Disk, requests: &[PathBuf]) {
     for request in requests {
-        // Its reader may have gone.
+        // The reader may have ended.
         let _ = disk.rename(request, &request.with_extension(REFUSED));
     }
 }
 
-/// Folds what the log holds into the arrays of the data set in `root`, which `lock` holds.
+/// Folds the log into the arrays of the data set in `root`, locked by `lock`.
 ///
 /// # Errors
 /// As [`Committer::open`] and [`Committer::fold`].
@@ -192,7 +193,7 @@ fn fold_log(
     keep_going: KeepGoing<'_>,
 ) -> Result<()> {
     Committer::open_within(disk, root, lock, REPLAY_MEMORY, keep_going)?.fold(lock, keep_going)?;
-    // Also those that came meanwhile: no update was acknowledged since.
+    // Includes later requests, because no update has been acknowledged since.
     answer(disk, &requests(root));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the log makes of the arrays: updates applied again, in memory.
+//! Replays the log: applies its updates to the arrays again, in memory.
 
 use std::path::Path;
 
@@ -15,20 +15,20 @@ use crate::answers::{Ack, Answers};
 use crate::fold::{KeepGoing, fold};
 use crate::log::{LogReader, Recovered};
 
-/// Read buffers for lists that are copied.
+/// Read buffers for copying lists.
 pub(crate) const STAGING: Bytes = Bytes::kib(512);
 
-/// Memory for looking up lists that are copied.
+/// Memory for looking up the lists to copy.
 pub(crate) const WORKING: Bytes = Bytes::mib(1);
 
 /// Records whose lists are copied together.
 const TOGETHER: usize = 1024;
 
-/// Most updates of those records, and most bytes of their rows.
+/// Most updates in these records, and most bytes of their rows.
 const MOST_UPDATES: usize = 4096;
 const MOST_BYTES: usize = 1 << 20;
 
-/// The topology in the arrays, as lists are copied from it.
+/// The topology in the arrays, opened for copying lists.
 ///
 /// # Errors
 /// As [`PagedTopology::open`].
@@ -38,25 +38,25 @@ pub(crate) fn base_topology(data_set: &DataSet) -> Result<PagedTopology> {
     Ok(topology.with_working_memory(WORKING))
 }
 
-/// A data set with what the log makes of it.
+/// A data set with the changes of its log.
 pub(crate) struct Replayed {
-    /// The arrays, into which some of the log may have been folded.
+    /// The arrays, into which a part of the log may have been folded.
     pub data_set: DataSet,
     /// Their topology.
     pub base: PagedTopology,
-    /// The rest of the log.
+    /// The changes of the remaining log.
     pub delta: Delta,
-    /// Where the log ends.
+    /// The end of the log.
     pub recovered: Recovered,
     /// Answers to requests with a key.
     pub answers: Answers,
 }
 
-/// Where a replay may fold.
+/// Resources for folding during a replay.
 pub(crate) struct Folding<'a> {
     pub disk: &'a dyn Disk,
     pub lock: &'a FileLock,
-    /// Memory for changes: whenever they take more, they are folded into the arrays.
+    /// Memory for changes; when they exceed it, they are folded into the arrays.
     pub memory: Bytes,
     pub keep_going: KeepGoing<'a>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Folding<'a> {
 /// Reads the log of the data set in `root`, and applies it to the arrays.
 ///
 /// # Errors
-/// As [`LogReader`]; `Corrupt` for a record that cannot be applied; those of folds.
+/// As [`LogReader`]; `Corrupt` for a record that cannot be applied; errors of folds.
 pub(crate) fn replay(root: &Path, folding: &Folding<'_>) -> Result<Replayed> {
     let data_set = DataSet::open(root)?;
     let live = data_set.manifest().live.clone();
@@ -120,11 +120,11 @@ impl Replay {
         Ok(())
     }
 
-    /// Makes room for the rest of the log. The next start skips what the arrays hold by then.
+    /// Frees memory for the remaining log. The next start skips the records that are in the arrays.
     fn fold(&mut self, folding: &Folding<'_>, id: [u8; 16]) -> Result<()> {
         let Folding { disk, lock, keep_going, .. } = *folding;
         let root = self.data_set.root();
-        // The records that are folded give no answers any more.
+        // Folded records are no longer a source of answers.
         self.answers.save(disk, root, id)?;
         fold(disk, &self.data_set, &self.delta, lock, keep_going)?;
         self.data_set = DataSet::open(root)?;
@@ -134,10 +134,10 @@ impl Replay {
     }
 }
 
-/// Memory of an edge or a node of a graph that is registered, besides its rows.
+/// Memory of an edge or a node of a registered graph, without its rows.
 const PART: usize = 64;
 
-/// Memory of the parts of an update.
+/// Memory of an update's parts.
 fn size(update: &Update) -> usize {
     let of = |rows: &Rows| rows.values().map(Vec::len).sum::<usize>();
     match update {

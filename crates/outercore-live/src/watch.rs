@@ -1,36 +1,36 @@
-//! What a live graph reports of its work, for metrics.
+//! Reports the work of a live graph, for metrics.
 
 use std::time::Duration;
 
 use outercore_core::Bytes;
 
-/// Records that were made durable together.
+/// Statistics of records that were made durable together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// Records; 0 where every write was refused before the disk was touched.
+    /// Number of records; 0 if every write was rejected before the disk was used.
     pub records: u64,
-    /// Updates in them.
+    /// Number of updates in the records.
     pub updates: u64,
-    /// Bytes that the log grew by.
+    /// Bytes added to the log.
     pub bytes: Bytes,
-    /// How long the write and the sync took.
+    /// Duration of the write and the sync.
     pub took: Duration,
-    /// Whether they failed: none of the records counts then.
+    /// Whether they failed; then none of the records is valid.
     pub failed: bool,
 }
 
-/// Is told of work once it is done, by the thread that did it.
+/// Observer of commits and folds, called by the thread that did the work.
 ///
-/// Must return soon: updates and folds wait meanwhile.
+/// Implementations must return quickly, because updates and folds wait for them.
 pub trait Watch: Send + Sync {
-    /// Records became durable, or could not be.
+    /// Called after records became durable, or failed to.
     fn committed(&self, commit: &Commit);
 
-    /// The log was folded into the arrays, or could not be.
+    /// Called after the log was folded into the arrays, or the fold failed.
     fn folded(&self, took: Duration, failed: bool);
 }
 
-/// Nobody measures.
+/// An observer that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

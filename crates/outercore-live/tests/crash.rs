@@ -1,4 +1,5 @@
-//! A live graph that stops anywhere: what was acknowledged is there, whole, and nothing else is.
+//! A live graph that stops at any point: all acknowledged updates are present and complete, and
+//! nothing else is.
 
 use std::path::Path;
 
@@ -11,22 +12,23 @@ use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::LiveModel;
 
-/// The tearing of a crash depends on its place alone; counted operations before the task move it.
+/// Number of shifts to test. The tearing of a crash depends only on its operation number, so
+/// counting operations before the task changes it.
 const TEARINGS: u64 = 3;
 
-/// Histories, of directed and undirected graphs, and of many graphs.
+/// Number of histories: of directed and undirected graphs, and of many graphs.
 const SEEDS: u64 = 3;
 
-/// Records of a history.
+/// Number of records per history.
 const RECORDS: usize = 14;
 
-/// Records of a history, and the graph before the first and after each.
+/// Records of a history, and the graph before the first record and after each.
 struct History {
     records: Vec<Vec<Update>>,
     graphs: Vec<LiveModel>,
-    /// Whether the features have layouts, which every fold must carry along.
+    /// Whether the features have layouts, which every fold must update.
     layouts: bool,
-    /// The first graph as a data set.
+    /// The first graph, as a data set.
     written: tempfile::TempDir,
 }
 
@@ -83,7 +85,8 @@ fn write_all(
     Ok(())
 }
 
-/// What is there after a stop is what the records up to some one make, at least those acknowledged.
+/// Checks that the state after a stop is the result of all records up to some record, including at
+/// least the acknowledged ones.
 fn assert_recovered(root: &Path, history: &History, acknowledged: u64, when: &str) -> u64 {
     let data_set = outercore_live::open(root, &|| Ok(())).unwrap_or_else(|e| panic!("{when}: {e}"));
     let lsn = data_set.manifest().lsn();
@@ -106,7 +109,7 @@ fn shifted(disk: &dyn Disk, root: &Path, by: u64) {
     }
 }
 
-/// A directory in memory where that can be: thousands of syncs would each wait for a disk.
+/// A directory in memory if possible: on a disk, thousands of syncs would each wait.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -115,7 +118,7 @@ fn directory() -> tempfile::TempDir {
     }
 }
 
-/// Writes a graph, and two layouts of its features if it shall have them.
+/// Writes a graph, and two layouts of its features if `layouts`.
 fn write(root: &Path, graph: &LiveModel, layouts: bool) {
     let data_set = graph.write(root);
     let wanted = [(Method::Degree, Precision::Exact), (Method::Glist, Precision::Int8)];
@@ -159,7 +162,7 @@ fn every_crash_point_keeps_what_was_acknowledged_and_the_log_goes_on() {
     for seed in 0..SEEDS {
         let history = History::new(seed);
         for at in 0..operations(&history) {
-            // Each tearing at every third place, each place by every third seed.
+            // Tests each tearing at every third place, and each place with every third seed.
             let shift = (at + seed) % TEARINGS;
             let when = format!("seed {seed}, crash at {at}, tearing {shift}");
             let (_directory, root) = place(&history);
@@ -168,12 +171,12 @@ fn every_crash_point_keeps_what_was_acknowledged_and_the_log_goes_on() {
                 let plan = FaultPlan { at: next + shift, kind: FaultKind::Crash };
                 let disk = FaultDisk::new(&root, plan);
                 shifted(&disk, &root, shift);
-                // The second and the third time there may be less to write than before. Nobody is
-                // told of a crash while the end of the log is noted.
+                // In the second and third run there may be less to write. A crash while the end of
+                // the log is recorded is not reported.
                 let _ = write_all(&disk, &root, &history, &mut acknowledged);
                 assert!(disk.crashed() || next < at, "{when}");
                 if next % 2 == 0 {
-                    // Otherwise the next writer meets the log as it is.
+                    // In the other rounds the next writer finds the unchanged log.
                     acknowledged = assert_recovered(&root, &history, acknowledged, &when);
                 }
             }
@@ -193,14 +196,14 @@ fn a_full_or_failing_disk_refuses_writes_and_loses_none() {
             let disk = FaultDisk::new(&root, FaultPlan { at, kind });
             let mut acknowledged = 0;
             match write_all(&disk, &root, &history, &mut acknowledged) {
-                // What fails may be a clean-up that the next one ends.
+                // The failed operation may be a clean-up, which the next one completes.
                 Ok(()) => assert_eq!(acknowledged, RECORDS as u64, "{when}"),
                 Err(error) => {
                     let kind = error.kind();
                     let kinds = [ErrorKind::NoSpace, ErrorKind::Io, ErrorKind::Unknown];
                     assert!(kinds.contains(&kind), "{when}: {error}");
                     let found = assert_recovered(&root, &history, acknowledged, &when);
-                    // What is refused is not there later, unless the refusal says so.
+                    // A rejected update never appears later, unless the error says that it may.
                     assert!(found == acknowledged || kind == ErrorKind::Unknown, "{when}: {error}");
                 }
             }
@@ -211,7 +214,7 @@ fn a_full_or_failing_disk_refuses_writes_and_loses_none() {
     }
 }
 
-/// Operations of opening a log that has no record.
+/// Number of operations for opening a log without records.
 fn to_open(root: &Path, lock: &FileLock) -> u64 {
     drop(Committer::open(&RealDisk, root, lock).unwrap());
     let counting = FaultDisk::counting(root);
@@ -226,7 +229,7 @@ fn a_write_goes_on_after_one_for_which_there_was_no_room() {
     let history = History::new(4);
     let (_directory, root) = place(&history);
     let lock = FileLock::try_directory(&root).unwrap().unwrap();
-    // One operation fails, the first after opening.
+    // One operation fails: the first one after opening.
     let plan = FaultPlan { at: to_open(&root, &lock), kind: FaultKind::Eio };
     let disk = FaultDisk::new(&root, plan);
     let mut committer = Committer::open(&disk, &root, &lock).unwrap();
@@ -246,14 +249,16 @@ fn after_a_failed_sync_a_new_segment_replaces_what_was_written_of_the_records() 
     for before in 0..3 {
         let (_directory, root) = place(&history);
         let lock = FileLock::try_directory(&root).unwrap().unwrap();
-        // The operations of opening; a write, a sync and a note for each record; a write; its sync.
+        // The operations of opening; a write, a sync and a recorded end per record; then a write
+        // and its sync.
         let at = to_open(&root, &lock) + 3 * before + 1;
         let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Eio });
         let mut committer = Committer::open(&disk, &root, &lock).unwrap();
         for record in &history.records[..before as usize] {
             committer.commit(vec![record.clone()]).remove(0).unwrap();
         }
-        // What failed is whole in the old segment: the disk that is simulated has taken it.
+        // The failed records are complete in the old segment, because the simulated disk has stored
+        // them.
         let failed = history.records[before as usize + 1..][..2].to_vec();
         for done in committer.commit(failed) {
             assert_eq!(done.unwrap_err().kind(), ErrorKind::Io);
@@ -284,7 +289,7 @@ fn a_file_that_was_folded_away_never_comes_back_under_its_name() {
         for array in DataSet::read_manifest(&root).unwrap().arrays.into_values() {
             let file = root.join(&array.file);
             let written = file.metadata().unwrap().modified().unwrap();
-            // The same file, or a new name.
+            // Either the same file, or a new name.
             let is_known = files.iter().any(|(known, when)| *known == file && *when != written);
             assert!(!is_known, "{}", file.display());
             files.insert((file, written));

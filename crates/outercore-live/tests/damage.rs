@@ -1,5 +1,6 @@
-//! Damage on disk, and then something writes the damaged array anew, or something made of it. The
-//! damage must not get a checksum of its own, and no damage ends in a panic or an internal error.
+//! Tests damage on disk, followed by a command that rewrites the damaged array or an array computed
+//! from it. The damage must not get a valid checksum, and no damage may cause a panic or an
+//! internal error.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,16 +19,16 @@ use outercore_store::dataset::DataSet;
 use outercore_store::resident::ResidentTopology;
 use outercore_testkit::{LiveModel, fuzz};
 
-/// Of an undirected graph, a directed one, and many graphs.
+/// Seeds for an undirected graph, a directed graph, and many graphs.
 const SEEDS: [u64; 3] = [0, 1, 3];
 
-/// Bits of each array that are flipped before a fold: the first, the last, and others.
+/// Number of bits of each array that are flipped before a fold: the first, the last, and others.
 const BITS: u64 = 4;
 
-/// Files that are damaged, of each graph.
+/// Number of damaged files per graph.
 const ROUNDS: u64 = 250;
 
-/// Something that writes arrays: takes the directory of a data set.
+/// A command that writes arrays, given the directory of a data set.
 type Verb = (&'static str, fn(&Path) -> Result<()>);
 
 const VERBS: [Verb; 9] = [
@@ -68,7 +69,7 @@ fn add(root: &Path, target: Target) -> Result<()> {
     add_rows(root, target, DType::I64, &[])
 }
 
-/// Adds an array of zeros, or puts it in place of the one there.
+/// Adds an array of zeros, or replaces an existing array by it.
 fn add_rows(root: &Path, target: Target, dtype: DType, row_shape: &[u64]) -> Result<()> {
     let mut addition = Addition::begin(&RealDisk, root, true, &mut || Ok(()))?;
     let rows = addition.rows(&target, None)?;
@@ -84,7 +85,7 @@ fn fold(root: &Path) -> Result<()> {
     Committer::open(&RealDisk, root, &lock)?.fold(&lock, &|| Ok(()))
 }
 
-/// Everything that a check of the data set finds.
+/// All problems that a check of the data set finds.
 fn problems(root: &Path) -> Vec<Problem> {
     let mut found = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap().problems;
     let data_set = DataSet::open(root).unwrap();
@@ -132,7 +133,7 @@ fn with_copies(root: &Path, seed: u64) {
     assert_eq!(problems(root), [], "seed {seed}");
 }
 
-/// Such a data set with updates in its log that no array has yet.
+/// The same data set, with updates in its log that are not in the arrays.
 fn with_updates(root: &Path, seed: u64) {
     with_copies(root, seed);
     let mut graph = model(seed);
@@ -151,7 +152,8 @@ fn with_updates(root: &Path, seed: u64) {
     }
 }
 
-/// Flips so many bits of each array, one at a time, and calls `each(key, what was damaged, directory)`.
+/// Flips bits of each array, one at a time, and calls `each(key, description of the damage,
+/// directory)`.
 fn for_each_damage(
     template: &Path,
     seed: u64,
@@ -180,14 +182,15 @@ fn for_each_damage(
     }
 }
 
-/// What is sound after a verb must have been made of what was written.
+/// Checks that arrays that are sound after a command were computed from the originally written
+/// bytes.
 fn assert_not_hidden(key: &str, when: &str, root: &Path, sound: &Path, done: Result<()>) {
     let before = std::fs::read(sound.join("graph.json")).unwrap();
     if let Err(error) = &done {
         let text = error.to_string();
         assert!(error.kind() != ErrorKind::Internal, "{when}: {text}");
         if error.kind() == ErrorKind::Corrupt {
-            // A damaged list may already be in the way of an update of the log.
+            // A damaged list may already prevent an update of the log.
             let is_told = text.contains('`') && text.contains("hint:");
             assert!(is_told || text.contains("of the log cannot be applied"), "{when}: {text}");
         }
@@ -195,7 +198,7 @@ fn assert_not_hidden(key: &str, when: &str, root: &Path, sound: &Path, done: Res
         assert_eq!(after, before, "{when}: {text}, but the manifest was changed");
     }
     let found = problems(root);
-    // What is made of other arrays may be made anew, or removed with what it was made of.
+    // A derived array may be rebuilt, or removed together with its source.
     if done.is_ok() && keys::is_derived(key) && found.is_empty() {
         return;
     }
@@ -211,7 +214,7 @@ fn no_verb_hides_a_bit_that_had_flipped() {
             for_each_damage(template.path(), seed, 2, &mut |key, when, root| {
                 let done = run(root);
                 let when = format!("{verb}, {when}");
-                // Labels are replaced whole, by others.
+                // Labels are replaced completely by other values.
                 if !(verb == "add labels" && key == keys::LABELS) {
                     assert_not_hidden(key, &when, root, template.path(), done);
                 }
@@ -220,7 +223,7 @@ fn no_verb_hides_a_bit_that_had_flipped() {
     }
 }
 
-/// The arrays that are others after a fold of sound arrays.
+/// The arrays that a fold of sound arrays rewrites.
 fn rewritten_by_a_fold(template: &Path) -> BTreeSet<String> {
     let parent = directory();
     let root = parent.path().join("graph");
@@ -319,13 +322,14 @@ fn no_damage_of_any_file_ends_in_a_panic_or_an_internal_error() {
             let root = parent.path().join("graph");
             copy(template, &root);
             let mut files = walk(&root);
-            // The manifest is one file of many, and the one that the most depends on.
+            // The manifest is one file of many, but the most important one, so it is included more
+            // often.
             files.extend([root.join("graph.json"), root.join("graph.json")]);
             files.sort();
             let path = &files[draws.below(files.len() as u64) as usize];
             let mut content = std::fs::read(path).unwrap();
             if path.ends_with("graph.json") {
-                // Its checksum would stop nearly every change.
+                // The checksum is removed, because it would detect nearly every change.
                 let manifest = DataSet::read_manifest(&root).unwrap();
                 content = manifest.to_json().into_bytes();
             }
@@ -375,14 +379,14 @@ fn read_everything(root: &Path) -> Result<()> {
     }
     let mut engine = Engine::open(EngineConfig::default())?;
     errors.extend(ResidentTopology::load(&data_set, &mut engine, true).err());
-    // The worst of them is what the caller looks for.
+    // The caller looks for internal errors, so return one of those first.
     match errors.into_iter().max_by_key(|error| error.kind() == ErrorKind::Internal) {
         Some(error) => Err(error),
         None => Ok(()),
     }
 }
 
-/// All `.npy` files below a directory, and those of a log.
+/// All `.npy` files below a directory, and the files of a log.
 fn walk(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     entries

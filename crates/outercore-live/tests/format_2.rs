@@ -1,5 +1,5 @@
-//! A data set of format version 2 with a log, as the first release with updates wrote it, means the
-//! same to every later one.
+//! A data set of format version 2 with a log, as written by the first release with updates, has the
+//! same meaning for every later release.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/format-2")
 }
 
-/// What its log holds: each kind of update, in three records.
+/// Content of its log: each kind of update, in three records.
 fn records() -> Vec<Vec<Update>> {
     let weight =
         |weight: f32| Rows::from([(keys::EDGE_WEIGHTS.to_owned(), weight.to_le_bytes().to_vec())]);

@@ -1,4 +1,5 @@
-//! A data set of format version 3, of many graphs with a log, means the same to every later reader.
+//! A data set of format version 3, with many graphs and a log, has the same meaning for every later
+//! release.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ fn weight(weight: f32) -> Rows {
     Rows::from([(keys::EDGE_WEIGHTS.to_owned(), weight.to_le_bytes().to_vec())])
 }
 
-/// What its log holds: each kind of update that is of graphs.
+/// Content of its log: each kind of update of graphs.
 fn records() -> Vec<Vec<Update>> {
     vec![
         vec![

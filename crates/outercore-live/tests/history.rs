@@ -1,6 +1,6 @@
-//! Many writers and readers at once, while the log is folded again and again: every reader sees at
-//! least what it asks for, and exactly what the updates up to its LSN make, of a node, of its edges
-//! and of its graph.
+//! Many writers and readers work at the same time, while the log is folded again and again. Every
+//! reader sees at least the LSN that it requires. It sees exactly the effects of the updates up to
+//! the LSN of its snapshot, on a node, on its edges and on its graph.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use outercore_testkit::{LiveGraphs, LiveModel};
 const GRAPHS: u64 = 5;
 const WRITES: u64 = 150;
 
-/// What a reader saw: the LSN it asked for, that of its snapshot, a node, and what it read of it.
+/// An observation of a reader: the LSN that it required, the LSN of its snapshot, a node, and the
+/// node's state.
 struct Seen {
     asked: u64,
     lsn: u64,
@@ -23,7 +24,7 @@ struct Seen {
     state: State,
 }
 
-/// A node's first feature, its in-degree, and how many nodes its graph has.
+/// A node's first feature, its in-degree, and the number of nodes in its graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct State {
     value: f32,
@@ -31,13 +32,13 @@ struct State {
     graph: u64,
 }
 
-/// What a writer changes of a node.
+/// A writer's change of a node.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Value(f32),
-    /// One more loop.
+    /// Adds a loop.
     Edge,
-    /// One more node in its graph.
+    /// Adds a node to its graph.
     Graph,
 }
 
@@ -61,7 +62,7 @@ fn update(node: u64, change: Change, graphs: &LiveGraphs) -> Update {
     }
 }
 
-/// What a snapshot says of a node; `None` where its arrays were replaced meanwhile.
+/// The state of a node in a snapshot; `None` if its arrays were replaced meanwhile.
 fn state_in(snapshot: &Snapshot, node: u64, graphs: &LiveGraphs) -> Option<State> {
     let graph = snapshot.delta.nodes_of_graph(graphs.of[node as usize]).len() as u64;
     Some(State { value: value_in(snapshot, node)?, degree: degree_in(snapshot, node)?, graph })
@@ -81,7 +82,7 @@ fn degree_in(snapshot: &Snapshot, node: u64) -> Option<u64> {
     }
 }
 
-/// The first feature of a node; `None` where the arrays of the snapshot were replaced meanwhile.
+/// The first feature of a node; `None` if the arrays of the snapshot were replaced meanwhile.
 fn value_in(snapshot: &Snapshot, node: u64) -> Option<f32> {
     let first = |row: &[u8]| f32::from_le_bytes(row[..4].try_into().unwrap());
     match snapshot.delta.node_row(keys::FEATURES, node) {
@@ -100,7 +101,8 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
     let model = LiveModel::random_graphs(GRAPHS, true, 1);
     model.write(directory.path());
     let graphs = model.graphs.clone().unwrap();
-    // So little memory that nearly every look folds, and the arrays beneath are exchanged.
+    // With so little memory, nearly every check starts a fold, and the arrays of the snapshot are
+    // exchanged.
     let config = LiveConfig { memory: Bytes(1500), log: Bytes(1 << 30), queue: 64, rest: 0 };
     let graph = LiveGraph::open(directory.path(), config, Arc::new(Unwatched)).unwrap();
     let writes: Mutex<BTreeMap<u64, (u64, Change)>> = Mutex::default();
@@ -165,7 +167,7 @@ fn no_reader_sees_less_than_it_asks_for_or_anything_but_a_prefix() {
         }
         assert_eq!(*state, expected, "node {node} at {lsn}");
     }
-    // Folded by request alone, the snapshot stands on older arrays, which it can still read.
+    // After a fold by request, the snapshot keeps the older arrays, which it can still read.
     let older = graph.snapshot();
     let before = older.data_set.read_rows(keys::FEATURES, &[0]).unwrap();
     for value in [-1.0, -2.0] {

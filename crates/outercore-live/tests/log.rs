@@ -1,4 +1,4 @@
-//! Damaged logs: what was acknowledged is never dropped in silence.
+//! Damaged logs: acknowledged updates are never dropped silently.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use outercore_live::{Committer, open, verify};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::LiveModel;
 
-/// Commits of the log, of one record but for the last, which has three.
+/// Commits of the log. Each has one record, except for the last, which has three.
 const COMMITS: u64 = 4;
 const RECORDS: u64 = COMMITS + 2;
 
@@ -22,14 +22,14 @@ fn add_node() -> Update {
     Update::AddNode { graph: None, rows: Rows::from(rows) }
 }
 
-/// As [`with_log`], without the end that is noted outside the log: as older versions left it.
+/// As [`with_log`], but without the end recorded outside the log, like a log of an older version.
 fn with_old_log(root: &Path) -> PathBuf {
     let path = with_log(root);
     std::fs::remove_file(root.join(END)).unwrap();
     path
 }
 
-/// A data set with a log of some records, one of them above 2 KiB.
+/// A data set with a log of some records, one of them larger than 2 KiB.
 fn with_log(root: &Path) -> PathBuf {
     LiveModel::random(5, 9, true, 1).write(root);
     let lock = FileLock::try_directory(root).unwrap().unwrap();
@@ -90,7 +90,8 @@ fn an_old_log_that_ends_early_is_the_records_before_its_end() {
         last = found;
     }
     assert_eq!(last, RECORDS);
-    // Nothing was acknowledged that such a log would lack: it was whole before the manifest.
+    // The first segment was complete before the manifest referred to it, so a shorter one is
+    // damaged.
     std::fs::write(&path, &sound[..63]).unwrap();
     assert_eq!(records(directory.path()).unwrap_err().kind(), ErrorKind::Corrupt);
     std::fs::remove_file(&path).unwrap();
@@ -104,7 +105,7 @@ fn what_was_torn_does_not_come_back_behind_later_records() {
     let root = directory.path();
     let path = with_old_log(root);
     let sound = std::fs::read(&path).unwrap();
-    // The first record of the last write is torn, the other two are whole.
+    // The first record of the last write is torn; the other two are whole.
     let first_of_last = (64..sound.len())
         .step_by(8)
         .filter(|&at| sound[at..].starts_with(b"OCR\x01"))
@@ -124,7 +125,7 @@ fn what_was_torn_does_not_come_back_behind_later_records() {
     assert_eq!(records(root).unwrap(), COMMITS + 1);
 }
 
-/// A data set with a log of four segments, the last of which is `empty` or has records.
+/// A data set with a log of four segments; the last segment is `empty` or has records.
 fn with_segments(root: &Path, empty: bool) -> Vec<PathBuf> {
     LiveModel::random(5, 9, true, 1).write(root);
     let lock = FileLock::try_directory(root).unwrap().unwrap();
@@ -183,7 +184,7 @@ fn a_flipped_byte_of_a_log_is_found_wherever_it_is() {
             bytes[at] ^= 1 << (at % 8);
             std::fs::write(&path, &bytes).unwrap();
             match records(directory.path()) {
-                // One slot of the end is enough.
+                // One whole slot of the end is enough.
                 Ok(found) => assert!(path.ends_with(END) && found == RECORDS, "byte {at}"),
                 Err(error) => assert!(path.extension().is_some(), "byte {at}: {error}"),
             }
@@ -202,7 +203,7 @@ fn a_log_that_was_cut_to_nothing_after_a_fold_is_refused_by_whoever_opens_the_da
     let mut committer = Committer::open(&RealDisk, root, &lock).unwrap();
     committer.commit(vec![vec![add_node()]]).remove(0).unwrap();
     drop((committer, lock));
-    // As long as after the fold, when nothing waited.
+    // The same length as after the fold, when no update waited.
     std::fs::File::options()
         .write(true)
         .open(root.join("live/00000000000000000009.log"))
@@ -219,7 +220,7 @@ fn the_log_of_a_data_set_that_was_here_before_is_no_part_of_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     with_segments(root, false);
-    // An import that overwrites it.
+    // An import overwrites the data set.
     LiveModel::random(5, 9, true, 2).write(root);
     let lock = FileLock::try_directory(root).unwrap().unwrap();
     for lsn in 1..3 {
@@ -261,7 +262,7 @@ fn a_damaged_end_is_found_and_that_of_another_data_set_says_nothing() {
     assert!(error.to_string().contains("remove `live/end`"), "{error}");
     std::fs::copy(other.path().join(END), one.path().join(END)).unwrap();
     assert_eq!(records(one.path()).unwrap(), RECORDS);
-    // It is made anew by the next writer.
+    // The next writer creates it again.
     let lock = FileLock::try_directory(one.path()).unwrap().unwrap();
     drop(Committer::open(&RealDisk, one.path(), &lock).unwrap());
     let path = one.path().join("live/00000000000000000001.log");
@@ -337,7 +338,7 @@ fn any_bytes_at_all_end_in_an_error_or_in_fewer_records() {
         if let Ok(found) = records(directory.path()) {
             assert!(found <= RECORDS, "seed {seed}: {found}");
             let before = bytes.iter().zip(&sound).take_while(|(a, b)| a == b).count();
-            // Everything before the first change is there.
+            // All records before the first change are present.
             let whole = (64..sound.len())
                 .step_by(8)
                 .filter(|&at| sound[at..].starts_with(b"OCR\x01") && at < before)

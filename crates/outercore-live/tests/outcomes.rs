@@ -1,4 +1,4 @@
-//! What a client is told when a write fails, and what a request gets that is sent again.
+//! The errors that a client receives when a write fails, and the answers to repeated requests.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn add_node(key: &str) -> Write {
 
 const NODES: u64 = 5;
 
-/// In memory where that can be: thousands of syncs would each wait for a disk.
+/// In memory if possible: on a disk, thousands of syncs would each wait.
 fn data_set() -> (tempfile::TempDir, PathBuf, FileLock) {
     let memory = Path::new("/dev/shm");
     let directory = match memory.is_dir() {
@@ -37,7 +37,7 @@ fn one(committer: &mut Committer<'_>, key: &str) -> Result<Ack> {
     committer.commit(vec![add_node(key)]).remove(0)
 }
 
-/// The first node that was added has this id, the others follow.
+/// Results for added nodes; the ids of added nodes follow each other.
 fn node(place: u64) -> Vec<Applied> {
     vec![Applied::Node(NODES + place)]
 }
@@ -50,7 +50,7 @@ fn a_write_whose_outcome_is_unknown_says_so_and_is_not_there_once_the_disk_is_we
     assert_eq!(one(&mut committer, "").unwrap().lsn, 1);
     disk.fail(true);
     assert_eq!(one(&mut committer, "a").unwrap_err().kind(), ErrorKind::Unknown);
-    // Nothing of this one has reached the disk.
+    // Nothing of this write has reached the disk.
     assert_eq!(one(&mut committer, "b").unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(committer.renew().unwrap_err().kind(), ErrorKind::Io);
     assert!(committer.failure().is_some());
@@ -76,7 +76,7 @@ fn after_a_restart_a_write_whose_outcome_was_unknown_is_told_by_its_key() {
         assert_eq!(done.unwrap_err().kind(), ErrorKind::Unknown);
     }
     drop(committer);
-    // The memory of the system had the records.
+    // The system's memory still had the records.
     let mut committer = Committer::open(&RealDisk, &root, &lock).unwrap();
     assert_eq!(committer.snapshot().delta.lsn(), 2);
     for (key, place) in [("b", 1), ("a", 0)] {
@@ -107,7 +107,7 @@ fn a_key_gets_its_first_answer_after_a_restart_and_after_folds() {
         committer = Committer::open(&RealDisk, &root, &lock).unwrap();
     }
     assert_eq!(committer.snapshot().delta.num_nodes(), NODES + 3);
-    // Folded by a command that reads the data set.
+    // A command that reads the data set has folded the log.
     drop((committer, lock));
     let data_set = outercore_live::open(&root, &|| Ok(())).unwrap();
     assert_eq!(data_set.num_nodes(), NODES + 3);
@@ -147,7 +147,7 @@ fn the_oldest_keys_are_forgotten_first() {
 
 #[test]
 fn no_crash_and_no_failed_operation_makes_a_key_take_effect_twice() {
-    /// Sends each request until it is answered; opens the log again after each failure.
+    /// Sends each request until it is answered; reopens the log after each failure.
     fn send_all(
         disk: &dyn Disk,
         root: &Path,

@@ -1,6 +1,7 @@
-//! A log of many times the memory for changes is read within that memory and a constant.
+//! A log many times larger than the memory for changes is replayed within that memory plus a
+//! constant.
 //!
-//! The test itself is the process whose memory is measured.
+//! The test starts itself as the process whose memory is measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,16 +15,16 @@ use outercore_store::check::{CheckOptions, check};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::LiveModel;
 
-/// Tells the process what to measure, and where.
+/// Tells the process its task, and the root of the data set.
 const TASK: &str = "OUTERCORE_MEMORY_TASK";
 const ROOT: &str = "OUTERCORE_MEMORY_ROOT";
 
 const MEMORY: Bytes = Bytes::mib(16);
 
-/// What a process takes beside its budget.
+/// Memory of a process in addition to its budget.
 const CONSTANT: Bytes = Bytes::mib(48);
 
-/// Records of the log, and nodes that each adds: they take 70 MiB as changes in memory.
+/// Records of the log, and nodes that each adds: as changes they need 70 MiB of memory.
 const RECORDS: u64 = 100;
 const NODES: u64 = 2000;
 
@@ -33,7 +34,7 @@ fn status(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Does a task, and prints the memory that it took at most.
+/// Executes a task, and prints its peak memory.
 fn measure(task: &str, root: &Path) {
     let before = status("VmRSS");
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -71,7 +72,7 @@ fn counting_starting_and_folding_stay_within_the_memory_for_changes() {
     }
     assert!(committer.snapshot().delta.memory().0 > 4 * MEMORY.0);
     drop((committer, lock));
-    // The last one folds all that is left.
+    // The last task folds the remaining records.
     for task in ["count", "start", "fold"] {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["counting_starting", "--nocapture", "--test-threads=1"])

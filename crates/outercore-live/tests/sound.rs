@@ -1,4 +1,4 @@
-//! Whatever update is accepted, `check` finds the data set sound with it.
+//! After any accepted update, `check` finds the data set sound.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use outercore_testkit::LiveModel;
 
 const SEEDS: u64 = 60;
 
-/// Records of a history.
+/// Number of records per history.
 const RECORDS: usize = 40;
 
-/// What a data set has as labels.
+/// Keys of the label arrays of a data set.
 const LABELS: [&str; 3] = [keys::LABELS, "nodes/node/several", "nodes/node/number"];
 
-/// A directory in memory where that can be: hundreds of syncs would each wait for a disk.
+/// A directory in memory if possible: on a disk, hundreds of syncs would each wait.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -63,7 +63,7 @@ fn data_set(root: &Path, seed: u64) -> DataSet {
     DataSet::open(root).unwrap()
 }
 
-/// An element as a hostile client would send it.
+/// An element as a hostile client could send it.
 fn element(dtype: DType, draws: &mut Uniform) -> Vec<u8> {
     let floats = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.5, 1e300, -0.0, 3.0];
     let ints = [i64::MIN, i64::MAX, -5, -2, -1, 3, 1 << 31, u32::MAX.into()];
@@ -76,8 +76,7 @@ fn element(dtype: DType, draws: &mut Uniform) -> Vec<u8> {
     }
 }
 
-/// Rows of arrays, most of them such as a client would send, and some of another length or of other
-/// arrays.
+/// Rows of arrays. Most are valid; some have another length or belong to other arrays.
 fn rows(data_set: &DataSet, prefix: &str, draws: &mut Uniform) -> Rows {
     let topology = [keys::OFFSETS, keys::SOURCES, keys::EDGE_IDS];
     let own = |key: &&String| key.starts_with(prefix) && !topology.contains(&key.as_str());
@@ -233,7 +232,8 @@ fn what_an_older_version_accepted_is_still_read() {
     let rows = Rows::from([(keys::LABELS.to_owned(), 2i64.to_le_bytes().to_vec())]);
     committer.commit(vec![vec![Update::UpdateNode { node: 1, rows }]]).remove(0).unwrap();
     drop(committer);
-    // The same record as an older version would have written it, with a label that is no class.
+    // The same record as an older version would have written it, with a label that is not a valid
+    // class.
     let path = root.join("live/00000000000000000001.log");
     let mut bytes = std::fs::read(&path).unwrap();
     let segment = {

@@ -1,4 +1,4 @@
-//! What a live graph tells those who measure it.
+//! The reports of a live graph to its observer.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! The same reads of the features of a loader's second epoch, made by the engine alone in one go:
-//! how fast the device could be. Prints one JSON line.
+//! Repeats the feature reads of a loader's second epoch with the engine only, to show how fast the
+//! device could be. Prints one JSON line.
 //!
 //! ```text
 //! replay DATASET CONFIG
 //! ```
 //!
-//! `CONFIG` is the JSON of a loader's configuration; the seeds are the split `train`. The cache is
-//! run over two epochs first, which says what they would read; then the reads of all groups of the
-//! second are made one after the other, without waiting between groups, and the bytes are dropped.
+//! `CONFIG` is the JSON of a loader's configuration; the seeds are the split `train`. The example
+//! first runs the cache over two epochs to find their reads. It then makes the reads of all groups
+//! of the second epoch one after the other, without waiting between groups, and drops the bytes.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Arrays that batches carry besides the features: rows of nodes or of edges, as they are stored.
+//! Further arrays of batches: rows of nodes or of edges, in their stored form.
 
 use std::ops::Range;
 
@@ -17,22 +17,22 @@ use crate::group::{Group, RowsOf};
 /// Rows of a resident array that one task copies.
 const COPY_ROWS: usize = 4096;
 
-/// Scratch for each row that is looked up on disk: its key, its number, and at worst a read of its
-/// own, in lists that grow by doubling.
+/// Scratch per row looked up on disk: its key, its number, and at worst a separate read, in lists
+/// that grow by doubling.
 const BYTES_A_ROW: u64 = 80;
 
-/// Scratch for rows that are looked up on disk together.
+/// Most scratch for rows looked up on disk together.
 const WORKING: Bytes = Bytes::mib(4);
 
-/// Parts of the budget from which read buffers and scratch take one each.
+/// Read buffers and scratch each take one part in this many of the budget.
 const SHARE: u64 = 32;
 
 /// An array of a data set whose rows go into batches.
 #[derive(Clone, Debug)]
 pub struct BatchArray {
-    /// Where it is.
+    /// The array in the data set.
     pub array: ArrayRef,
-    /// What its rows belong to.
+    /// Whether the rows belong to nodes or to edges.
     pub rows_of: RowsOf,
 }
 
@@ -40,8 +40,8 @@ impl BatchArray {
     /// The array under `key`.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for an array with another number of rows, or that is no array of nodes
-    /// or edges.
+    /// `NotFound`; `Invalid` for an array with another number of rows, or an array that belongs
+    /// neither to nodes nor to edges.
     pub fn new(dataset: &DataSet, key: &str) -> Result<Self> {
         let array = dataset.array(key)?;
         let schema = dataset.schema();
@@ -81,32 +81,33 @@ impl BatchArray {
         Ok(Self { array, rows_of })
     }
 
-    /// Bytes of a row of a batch, at most: `bfloat16` becomes `float32` when it is handed over.
+    /// Most bytes of a row in a batch: `bfloat16` is delivered as `float32`.
     fn delivered_bytes(&self) -> u64 {
         let row = self.array.row_bytes();
         if self.array.dtype == DType::BF16 { 3 * row } else { row }
     }
 }
 
-/// What the arrays of batches take.
+/// Memory of the further arrays of batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArraysPlan {
-    /// So many of them are in memory: those with the shortest rows.
+    /// Number of arrays in memory: the arrays with the shortest rows.
     pub resident: u64,
-    /// The others, of which the rows of each batch are read.
+    /// Number of arrays on disk; their rows are read for each batch.
     pub paged: u64,
-    /// Memory of the resident ones, read buffers and scratch.
+    /// Memory of the resident arrays, read buffers and scratch.
     pub memory: Bytes,
-    /// Bytes for each node of a batch.
+    /// Bytes per node of a batch.
     pub node_bytes: u64,
-    /// Bytes for each edge of a batch.
+    /// Bytes per edge of a batch.
     pub edge_bytes: u64,
 }
 
 impl ArraysPlan {
-    /// Keeps arrays in memory as long as they take no more than `most` together.
+    /// Plans to keep arrays in memory as long as they take at most `most` in total.
     ///
-    /// Those with the shortest rows come first: of a page that is read for a row they use least.
+    /// Arrays with the shortest rows come first: a read of a whole page for one short row wastes
+    /// the most.
     pub fn new(arrays: &[BatchArray], most: Bytes, budget: Bytes) -> Self {
         let mut plan = Self::default();
         let mut taken = 0u64;
@@ -132,7 +133,7 @@ impl ArraysPlan {
         plan
     }
 
-    /// Bytes that a batch carries.
+    /// Bytes of the array rows of a batch.
     pub fn of_batch(&self, nodes: u64, edges: u64) -> u64 {
         nodes * self.node_bytes + edges * self.edge_bytes
     }
@@ -148,34 +149,34 @@ fn working(budget: Bytes) -> Bytes {
     Bytes((budget.0 / SHARE).clamp(128 << 10, WORKING.0))
 }
 
-/// The places of the arrays, those with the shortest rows first.
+/// The indices of the arrays, sorted by row length, shortest first.
 fn by_row(arrays: &[BatchArray]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..arrays.len()).collect();
     order.sort_by_key(|&index| arrays[index].array.row_bytes());
     order
 }
 
-/// Opened arrays: brings their rows into the batches of a group.
+/// Opened arrays; adds their rows to the batches of a group.
 pub struct Arrays {
     arrays: Vec<(BatchArray, Home)>,
     engine: Engine,
     cost: CostModel,
-    /// Rows that are looked up together.
+    /// Number of rows looked up together.
     piece: usize,
     counted: ReadCounters,
 }
 
-/// Where the rows of an array are.
+/// Whether an array is in memory or on disk.
 enum Home {
     Memory(Vec<u8>),
     Disk(FileId, RowLayout),
 }
 
 impl Arrays {
-    /// Opens `arrays` and reads those that the plan has in memory.
+    /// Opens `arrays` and reads those that the plan keeps in memory.
     ///
     /// # Errors
-    /// A file is missing or shorter than the manifest says; a failed read; no such memory.
+    /// A file is missing or shorter than the manifest says; a failed read; insufficient memory.
     pub fn open(
         arrays: Vec<BatchArray>,
         plan: ArraysPlan,
@@ -197,7 +198,7 @@ impl Arrays {
         Ok(Self { arrays: opened, engine, cost, piece, counted: ReadCounters::default() })
     }
 
-    /// Fills the rows of all arrays into each batch of `group`.
+    /// Adds the rows of all arrays to each batch of `group`.
     ///
     /// **Cost** a copy from memory, or reads of the distinct rows on disk, a piece at a time.
     ///
@@ -304,7 +305,7 @@ fn copy_rows(values: &[u8], row_bytes: usize, ids: &[u64], rows: &mut [u8], pool
     });
 }
 
-/// Reads the rows of `wanted` (row, batch, place in it) into `filled`, and leaves `wanted` empty.
+/// Reads the rows of `wanted` (row, batch, place in the batch) into `filled`, and empties `wanted`.
 fn read_rows(
     (engine, file, layout, cost): (&mut Engine, FileId, RowLayout, &CostModel),
     wanted: &mut Vec<(u64, u32, u32)>,

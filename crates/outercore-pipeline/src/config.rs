@@ -1,4 +1,4 @@
-//! What a user can say about loading, with every default and unit in one place.
+//! The configuration of a loader: all options with their defaults and units.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,27 +16,28 @@ use outercore_sample::rules::{EqualTimes, Rules, Subgraph, TimeOrder};
 use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that the memory plan has at least for each edge of a batch.
+/// Least memory that the plan reserves per edge of a batch.
 const LEAST_EDGE_BYTES: u64 = 64;
 
-/// Batches of so many edges are tried under any budget, to say what they need.
+/// Trial batches may have this many edges under any budget, so the error can state the required
+/// memory.
 const TRIED_EDGES: u64 = 1 << 22;
 
-/// Where the topology lives while batches are sampled.
+/// Where the topology is stored while batches are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyMode {
-    /// Resident where it takes no more than half of the budget, or seven eighths where no features
-    /// are delivered; otherwise paged.
+    /// Resident if it takes at most half of the budget, or seven eighths if no features are
+    /// delivered; otherwise paged.
     #[default]
     Auto,
-    /// Wholly in memory.
+    /// Entirely in memory.
     Resident,
     /// On disk; only pages with picked positions are read.
     Paged,
 }
 
-/// How the rows of the constant part are chosen.
+/// How to choose the rows of the constant part.
 ///
 /// # Example
 /// ```
@@ -50,15 +51,15 @@ pub enum Hotness {
     /// The rows that a pre-sampled part of an epoch needs most often (Helios 3.2.2).
     #[default]
     Presample,
-    /// The nodes that an epoch is expected to visit most often, computed from seeds, fan-outs and all
-    /// edges: the weighted reverse PageRank of GIDS 3.3, with as many steps as hops.
+    /// The nodes that an epoch is expected to visit most often, computed from seeds, fan-outs and
+    /// all edges: the weighted reverse PageRank of GIDS 3.3, with one step per hop.
     Visits,
     /// The nodes with most in-edges; costs one pass over the offsets.
     InDegree,
-    /// The nodes with the largest values in a node array, by its key: a saved PageRank, or a list
-    /// that the user made.
+    /// The nodes with the largest values in a node array, given by its key: for example a saved
+    /// PageRank, or values chosen by the user.
     Array(String),
-    /// No constant part.
+    /// Without a constant part.
     None,
 }
 
@@ -93,18 +94,18 @@ impl FromStr for Hotness {
     }
 }
 
-/// How neighbours are chosen.
+/// How to choose neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// For each node on its own.
+    /// For each node separately.
     #[default]
     Neighbor,
-    /// LABOR-0: for all nodes of a batch together, with fewer nodes for as many edges.
+    /// LABOR-0: for all nodes of a batch together; fewer nodes for as many edges.
     Labor,
-    /// LADIES: a fan-out is a number of nodes for a whole hop.
+    /// LADIES: a fan-out is the number of nodes of a whole hop.
     Ladies,
-    /// HGT sampling: a fan-out is a number of nodes of a node type for a whole hop.
+    /// HGT sampling: a fan-out is the number of nodes of one node type in a whole hop.
     Hgt,
 }
 
@@ -114,93 +115,93 @@ pub enum Method {
 pub enum FeatureChoice {
     /// An array of the data set, by key.
     Array(String),
-    /// An `.npy` file: a matrix with a row for each node of the type.
+    /// An `.npy` file: a matrix with one row for each node of the type.
     Path(PathBuf),
 }
 
-/// Everything that decides what a loader delivers and what it may use.
+/// Configuration of a loader: its batches, and the resources that it may use.
 ///
-/// The first group of fields decides the batches; the second only decides their cost.
+/// The first group of fields decides the batches. The second group changes only their cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderConfig {
-    /// Neighbours per node and hop, outermost call first; -1 means all. In a graph of several edge
-    /// types, of each of them that is not in `typed_fan_outs`.
+    /// Neighbours per node and hop, starting at the seeds; -1 means all. In a graph with several
+    /// edge types, these apply to each edge type that is not in `typed_fan_outs`.
     pub fan_outs: Vec<i64>,
-    /// The same for single edge types, by their names in keys; of HGT for node types.
+    /// Neighbours per node and hop for single edge types, by their names in keys; for HGT by node
+    /// type.
     pub typed_fan_outs: BTreeMap<String, Vec<i64>>,
-    /// Node type of the seeds, in a graph of several.
+    /// Node type of the seeds, in a graph with several node types.
     pub input_type: Option<String>,
     /// Seeds per batch.
     pub batch_size: u64,
     /// Draw neighbours with replacement.
     pub replace: bool,
-    /// How neighbours are chosen.
+    /// How to choose neighbours.
     pub method: Method,
-    /// The neighbourhood of each seed is sampled separately.
+    /// Sample the neighbourhood of each seed separately.
     pub disjoint: bool,
-    /// Which edges between its nodes a batch holds.
+    /// Which edges between its nodes a batch contains.
     pub subgraph: Subgraph,
-    /// Name of the edge arrays by which edges are more or less likely to be sampled.
+    /// Name of the edge arrays with sampling weights.
     pub weights: Option<String>,
-    /// Name of the edge arrays that say when an edge came to be.
+    /// Name of the edge arrays with the times of edges.
     pub edge_times: Option<String>,
-    /// Name of the node arrays that say when a node came to be.
+    /// Name of the node arrays with the times of nodes.
     pub node_times: Option<String>,
-    /// Which edges are taken of those that a seed may see.
+    /// Which of the visible edges are taken.
     pub time_order: TimeOrder,
-    /// Whether a seed sees what has its own time.
+    /// Whether a seed sees edges and nodes that have the same time as the seed.
     pub equal_times: EqualTimes,
     /// Visit the seeds in a new pseudo-random order every epoch.
     pub shuffle: bool,
-    /// Leave out a last batch that is not full.
+    /// Leave out an incomplete last batch.
     pub drop_last: bool,
     /// Seed of all randomness.
     pub seed: u64,
-    /// Deliver the imported row number of every sampled edge.
+    /// Deliver the id of every sampled edge: its row number in the imported edge list.
     pub edge_ids: bool,
-    /// Which of the processes that share an epoch this one is.
+    /// Rank of this process among those that share an epoch.
     pub rank: u64,
-    /// How many there are.
+    /// Number of processes that share an epoch.
     pub world_size: u64,
     /// Array of the data set to deliver as features, by key (`nodes/node/x`).
     pub features: Option<String>,
     /// An `.npy` file to deliver as features instead: a matrix with one row per node.
     pub features_path: Option<PathBuf>,
-    /// Features by node type, in a graph of several.
+    /// Features by node type, in a graph with several node types.
     pub typed_features: BTreeMap<String, FeatureChoice>,
-    /// How exactly the rows of feature arrays are read: with [`Precision::Int8`] from their `int8`
-    /// layouts.
+    /// Precision of the feature rows; [`Precision::Int8`] reads `int8` layouts.
     #[serde(default)]
     pub precision: Precision,
-    /// Further arrays to deliver as they are stored, by key: `nodes/node/year` with a row for every
-    /// node of a batch, `edges/edge/weight` with one for every edge.
+    /// Further arrays to deliver in their stored form, by key: `nodes/node/year` with one row per
+    /// node of a batch, `edges/edge/weight` with one row per edge.
     pub arrays: Vec<String>,
 
-    /// Budget for everything the loader keeps in memory.
+    /// Memory budget of the loader.
     pub memory: Bytes,
-    /// Part of the budget that the caller uses itself (labels, for example).
+    /// Part of the budget that the caller uses (for labels, for example).
     pub reserved: Bytes,
     /// Sampling and assembly threads; 0 means one per core.
     pub threads: usize,
     /// Read back end.
     #[serde(with = "as_text")]
     pub backend: Backend,
-    /// Where the topology lives.
+    /// Where the topology is stored.
     pub topology: TopologyMode,
     /// Eviction in the dynamic part.
     #[serde(with = "as_text")]
     pub policy: Policy,
-    /// How the constant part is chosen.
+    /// How to choose the constant part.
     #[serde(with = "as_text")]
     pub hotness: Hotness,
-    /// Batches per group; chosen by the plan where absent.
+    /// Batches per group; if absent, the plan chooses.
     pub group: Option<u32>,
-    /// Groups sampled ahead of the one being fetched.
+    /// Groups sampled ahead of the group that is being fetched.
     pub look_ahead: u32,
-    /// Share of the row slots given to the constant part; chosen by the plan where absent.
+    /// Share of the row slots for the constant part; if absent, the plan chooses.
     pub constant_share: Option<f64>,
-    /// Memory server that holds, or gets, copies of features and topology.
+    /// Memory server for copies of features and topology.
     pub far: Option<FarOptions>,
 }
 
@@ -247,7 +248,7 @@ impl Default for LoaderConfig {
 }
 
 impl LoaderConfig {
-    /// Checks what the types cannot.
+    /// Checks conditions that the types cannot express.
     ///
     /// # Errors
     /// `Invalid`, naming the field, its value and the accepted range.
@@ -294,11 +295,11 @@ impl LoaderConfig {
         self.far.as_ref().map_or(Ok(()), FarOptions::validate)
     }
 
-    /// Checks what the types of a graph decide.
+    /// Checks the options that depend on the graph's types.
     ///
     /// # Errors
-    /// `NotFound` for a type that is not there. `Invalid` for another number of hops, or for options
-    /// that a graph with, or without, several types does not take.
+    /// `NotFound` for an unknown type. `Invalid` for a wrong number of hops, or for options that do
+    /// not apply to a graph with or without several types.
     pub fn validate_types(&self, schema: &Schema) -> Result<()> {
         let hops = self.fan_outs.len();
         if !schema.is_typed() {
@@ -344,13 +345,13 @@ impl LoaderConfig {
         Ok(())
     }
 
-    /// Whether seeds have times, before which their neighbourhoods lie.
+    /// Whether seeds have times, which limit their neighbourhoods.
     pub fn has_times(&self) -> bool {
         self.edge_times.is_some() || self.node_times.is_some()
     }
 
-    /// The part that concerns the sampler, over a graph with the types of `schema`; without rules
-    /// that look at arrays.
+    /// The configuration of the sampler, over a graph with the types of `schema`; without rules
+    /// that need arrays.
     pub fn sampling(&self, schema: &Arc<Schema>) -> SampleConfig {
         let converted = |fan_outs: &Vec<i64>| -> Vec<FanOut> {
             fan_outs.iter().map(|&f| u32::try_from(f).map_or(FanOut::All, FanOut::Take)).collect()
@@ -374,13 +375,14 @@ impl LoaderConfig {
         }
     }
 
-    /// Whether edges are sampled with their ids: to deliver them, or to find rows of edge arrays.
+    /// Whether edges are sampled with their ids, for delivery or for looking up rows of edge
+    /// arrays.
     pub fn needs_edge_ids(&self) -> bool {
         let rules = self.weights.is_some() || self.edge_times.is_some();
         self.edge_ids || rules || self.arrays.iter().any(|key| key.starts_with("edges/"))
     }
 
-    /// Threads to start, with 0 resolved.
+    /// Number of threads to start; 0 is replaced by the number of cores.
     pub fn effective_threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -389,7 +391,7 @@ impl LoaderConfig {
     }
 }
 
-/// Serialises a mode by its command-line name.
+/// Serialises a mode as its command-line name.
 mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What the stages of a loader count, and when they did what.
+//! Counters of a loader's stages, and the times of their work.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::timeline::Timeline;
 
-/// What happened since the counters were last taken.
+/// Counts since the counters were last taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Groups that left the pipeline.
@@ -23,9 +23,9 @@ pub struct Counters {
     pub feature_reads: ReadCounters,
     /// Topology reads.
     pub topology_reads: ReadCounters,
-    /// Where the rows came from.
+    /// Row accesses by source.
     pub cache: CacheCounters,
-    /// What far memory served, where there is a server.
+    /// Reads from far memory, if there is a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarCounters>,
 }
@@ -42,7 +42,7 @@ pub struct Shared {
 /// State shared between the stages of one loader.
 pub type SharedState = Arc<Mutex<Shared>>;
 
-/// Locks the shared state; a poisoned lock still holds valid counters.
+/// Locks the shared state. A poisoned lock still protects valid counters.
 pub fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! In-degrees of all nodes, for models that weigh a neighbour by them.
+//! In-degrees of all nodes, for models that weight neighbours by degree.
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::DType;
@@ -6,17 +6,17 @@ use outercore_format::keys::{OFFSETS, SOURCES};
 use outercore_io::{Engine, FileId};
 use outercore_store::dataset::{ArrayRef, DataSet};
 
-/// Elements that are looked at together.
+/// Elements processed together.
 const CHUNK: u64 = 64 << 10;
 
-/// The number of arcs into each node, self-loops among them or not.
+/// The number of arcs into each node, with or without self-loops.
 ///
-/// **Shapes** one value a node.
+/// **Shapes** one value per node.
 ///
-/// **Cost** one sequential read of the offsets, and one of the sources where self-loops do not count.
+/// **Cost** one sequential read of the offsets; without self-loops also one of the sources.
 ///
 /// # Errors
-/// Failed reads; offsets that contradict each other.
+/// Failed reads; inconsistent offsets.
 pub fn in_degrees(dataset: &DataSet, engine: &mut Engine, with_loops: bool) -> Result<Vec<f32>> {
     dataset.require_one_type("a table of in-degrees")?;
     let nodes = dataset.num_nodes();

@@ -17,14 +17,14 @@ use crate::row_space::RowSpace;
 struct Wanted {
     path: PathBuf,
     content_name: Option<String>,
-    /// Whether it is read often enough to be copied when the server does not have it.
+    /// Whether it is read often enough to copy it if the server does not have it.
     copy: bool,
 }
 
-/// Looks for what an epoch reads on the server, and copies what is not there: features first, since
-/// they are read most, then the topology, as far as the server has room.
+/// Looks up the files of an epoch on the server, and copies missing ones. Features come first,
+/// because they are read most; then the topology, as far as the server has room.
 ///
-/// What is read only once, because it fits in memory, is looked for but not copied.
+/// Files that are read only once, because they fit in memory, are looked up but not copied.
 pub fn bring(
     tier: &FarTier,
     dataset: &DataSet,
@@ -37,7 +37,7 @@ pub fn bring(
     let mut wanted = Vec::new();
     wanted.extend(features(dataset, config, rows_fit)?);
     let edge_ids = config.needs_edge_ids().then_some(EDGE_IDS);
-    // By the reads they get: every picked position, then every frontier.
+    // Ordered by number of reads: every picked position, then every frontier.
     for key in [SOURCES, OFFSETS].into_iter().chain(edge_ids) {
         if !config.fan_outs.is_empty() && dataset.has_array(key) {
             let resident = topology.resident || key == OFFSETS && topology.offsets_resident;
@@ -86,7 +86,7 @@ fn features(dataset: &DataSet, config: &LoaderConfig, fit: bool) -> Result<Vec<W
     wanted.collect()
 }
 
-/// Whether all rows will probably stay in memory after the first time that they are read.
+/// Whether all rows will probably stay in memory after they are first read.
 pub fn rows_fit(rows: Option<&RowSpace>, free: Bytes, slot_bytes: Bytes) -> bool {
     rows.is_some_and(|rows| rows.num_rows().saturating_mul(slot_bytes.0) <= free.0)
 }

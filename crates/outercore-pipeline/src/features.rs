@@ -13,10 +13,10 @@ use outercore_store::dataset::{ArrayRef, DataSet};
 
 use crate::rows::RowArena;
 
-/// Longest `.npy` header that is looked at.
+/// Longest `.npy` header to read.
 const MAX_HEADER: usize = 64 << 10;
 
-/// Where a feature matrix lies.
+/// Location and type of a feature matrix.
 #[derive(Clone, Debug)]
 pub struct RowSource {
     /// The file.
@@ -27,14 +27,14 @@ pub struct RowSource {
     pub width: usize,
     /// Type on disk.
     pub dtype: DType,
-    /// Where the rows start.
+    /// Offset of the first row.
     pub data_offset: u64,
-    /// Type of the array, which updates of its rows have; another than `dtype` where rows are
-    /// stored as `int8`.
+    /// Type of the array, and of updates of its rows. Differs from `dtype` if rows are stored as
+    /// `int8`.
     pub array_dtype: DType,
-    /// Place of each node's row; `None` where that is the node.
+    /// Place of each node's row; `None` if the place is the node id.
     pub places: Option<Arc<Places>>,
-    /// What the steps of `int8` rows are worth; `None` where rows are stored as they are.
+    /// Scales that convert `int8` rows back to values; `None` if rows are not quantised.
     pub scales: Option<Arc<Scales>>,
 }
 
@@ -49,7 +49,7 @@ impl RowSource {
 
     /// The rows of an array in one of its layouts.
     ///
-    /// **Cost** reads and holds the table of places.
+    /// **Cost** reads the table of places and keeps it in memory.
     ///
     /// # Errors
     /// As [`RowSource::of_array`] and [`Layout::load_places`].
@@ -65,7 +65,7 @@ impl RowSource {
     /// The rows of an `.npy` file, such as an intermediate layer.
     ///
     /// # Errors
-    /// The file is missing, no `.npy`, too short, or has another number of rows.
+    /// The file is missing, not an `.npy` file, too short, or has another number of rows.
     pub fn of_npy(path: &Path, num_nodes: u64) -> Result<Self> {
         let name = || format!("feature file `{}`", path.display());
         let mut head = Vec::new();
@@ -128,18 +128,18 @@ impl RowSource {
         (self.dtype.size() * self.width) as u64
     }
 
-    /// For the read planner.
+    /// The layout of the rows for the read planner.
     pub fn layout(&self, file_len: u64) -> RowLayout {
         RowLayout { base: self.data_offset, stride: self.row_bytes(), file_len }
     }
 
-    /// Memory of what is known of rows besides their bytes.
+    /// Memory of the tables that describe the rows.
     pub fn memory(&self) -> Bytes {
         let places = self.places.as_ref().map_or(0, |places| places.memory().0);
         Bytes(places + self.scales.as_ref().map_or(0, |scales| scales.memory().0))
     }
 
-    /// Writes the row in a slot of `arena` to `out` as batches have it.
+    /// Writes the row in a slot of `arena` to `out`, in the form of batches.
     ///
     /// # Errors
     /// As [`RowArena::load`].
@@ -151,8 +151,8 @@ impl RowSource {
         Ok(())
     }
 
-    /// As [`RowSource::deliver`], of a row that an update has changed: bytes of the array. Where rows
-    /// are stored as `int8` it is what it will be once the update is folded.
+    /// Like [`RowSource::deliver`], for a row changed by an update, given as bytes of the array. If
+    /// rows are stored as `int8`, the result equals the row after the update is folded.
     ///
     /// # Errors
     /// As [`widen`].
@@ -166,16 +166,17 @@ impl RowSource {
         words_of(row, &mut words);
         let widened = widen(self.array_dtype, &words, out);
         let Some(scales) = &self.scales else { return widened };
-        // Where `float32` does not hold a value, the nearest one has the same step.
+        // If `float32` cannot represent a value, the nearest `float32` has the same `int8` step.
         scales.quantise(out);
         scales.restore(out);
         Ok(())
     }
 }
 
-/// Sorts the places of the nodes `rows`, for the read planner. The `slots` of the rows move along.
+/// Sorts the places of the nodes `rows`, for the read planner, and reorders `slots` in the same
+/// way.
 ///
-/// Without a table a node is its place, and both stay as they are.
+/// Without a table, the place is the node id, and both stay unchanged.
 pub fn by_place(places: Option<&Places>, rows: &mut [u64], slots: &mut [u32]) {
     let Some(places) = places else { return };
     let mut placed: Vec<(u64, u32)> =

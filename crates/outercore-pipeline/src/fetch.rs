@@ -1,4 +1,4 @@
-//! The second stage: from a group's rows to slots that hold them.
+//! The fetching stage: brings a group's rows into slots.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::row_cache::{Admitted, Announced, RowCache};
 use crate::row_space::{Part, RowSpace, within};
 use crate::rows::RowArena;
 
-/// Fills row slots from the device, through the constant and the dynamic part.
+/// Reads rows from the device into slots of the constant and the dynamic part.
 pub struct Fetcher {
     engine: Engine,
     rows: RowSpace,
-    /// Of each part of the rows.
+    /// File and layout of each part of the rows.
     files: Vec<(FileId, RowLayout)>,
     cost: CostModel,
     cache: RowCache,
@@ -38,7 +38,7 @@ impl Fetcher {
     /// Opens the feature files, then takes the engine and the slots of `cache`.
     ///
     /// # Errors
-    /// A feature file is gone; the engine stays where it is. `Internal`: no engine.
+    /// A feature file is missing; the engine stays where it is. `Internal`: no engine.
     pub fn open(
         engine: &mut Option<Engine>,
         rows: RowSpace,
@@ -53,24 +53,24 @@ impl Fetcher {
         Ok(Self { engine, rows, files, cost, cache, arena, reads })
     }
 
-    /// Gives the slots back and leaves the engine.
+    /// Frees the slots and returns the engine.
     pub fn into_engine(self) -> Engine {
         self.engine
     }
 
-    /// The slots, to assemble batches.
+    /// The slots, for assembling batches.
     pub fn arena(&self) -> Arc<RowArena> {
         Arc::clone(&self.arena)
     }
 
-    /// As [`RowCache::room`].
+    /// See [`RowCache::room`].
     pub fn room(&self) -> RowRoom {
         self.cache.room()
     }
 
-    /// Reads the rows of the constant part, in order of their place on the device.
+    /// Reads the rows of the constant part, in the order of their places on the device.
     ///
-    /// `rows` are sorted, distinct, and no more than the plan's constant slots.
+    /// `rows` must be sorted and distinct, and at most as many as the plan's constant slots.
     pub fn fill_constant(&mut self, rows: Vec<u64>) -> Result<()> {
         let slots = self.cache.constant_slots();
         if rows.len() > slots as usize {
@@ -83,9 +83,9 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Reads rows from another file from now on, and keeps the cached rows. Only the rows of the nodes
+    /// Reads from other files from now on, and keeps the cached rows. Only the rows of the nodes
     /// `replaced`, ascending, differ between the files. The current engine is closed before `open`
-    /// opens another one.
+    /// opens the new one.
     ///
     /// **Cost** Reads the replaced rows that are cached.
     ///
@@ -106,14 +106,15 @@ impl Fetcher {
         Ok(new)
     }
 
-    /// As [`RowCache::announce`].
+    /// See [`RowCache::announce`].
     pub fn announce(&mut self, group: Group) -> Announced {
         self.cache.announce(group)
     }
 
-    /// Brings the group's rows into slots; gives it back unchanged if there is no room yet.
+    /// Brings the group's rows into slots. Returns the group unchanged if there is not enough room
+    /// yet.
     ///
-    /// **Cost** reads exactly the rows that no slot holds, with the gaps that are cheaper to read
+    /// **Cost** reads exactly the rows that are not in a slot, and gaps that are cheaper to read
     /// than to skip.
     pub fn fetch(&mut self, announced: Announced) -> Result<std::result::Result<Ready, Announced>> {
         let Admitted { group, slots, missed, targets } = match self.cache.admit(announced) {
@@ -124,17 +125,17 @@ impl Fetcher {
         Ok(Ok(Ready { group, slots }))
     }
 
-    /// As [`RowCache::withdraw`].
+    /// See [`RowCache::withdraw`].
     pub fn withdraw(&mut self) {
         self.cache.withdraw();
     }
 
-    /// The group has been consumed.
+    /// Releases the group, after the consumer has finished with it.
     pub fn release(&mut self, group: u64) {
         self.cache.release(group);
     }
 
-    /// As [`RowCache::reset`].
+    /// See [`RowCache::reset`].
     pub fn reset(&mut self) {
         self.cache.reset();
     }
@@ -144,7 +145,7 @@ impl Fetcher {
         (std::mem::take(&mut self.reads), self.cache.take_counters())
     }
 
-    /// The rows, to assemble batches.
+    /// The rows, for assembling batches.
     pub fn rows(&self) -> &RowSpace {
         &self.rows
     }
@@ -181,7 +182,7 @@ impl Fetcher {
     }
 }
 
-/// The files of the rows, as the engine knows them.
+/// Registers the files of the rows with the engine.
 fn register(engine: &mut Engine, rows: &RowSpace) -> Result<Vec<(FileId, RowLayout)>> {
     let files = rows.parts().iter().map(|Part { source, .. }| {
         let file = engine.register(&source.path)?;

@@ -1,5 +1,5 @@
-//! What epochs will read, before anything is read: the cache is run over the batches of the first
-//! ones, and what they show is continued.
+//! Predicts the reads of epochs before anything is read. Runs the cache over the first batches and
+//! extrapolates the result.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,31 +17,32 @@ use crate::row_space::{PlannedPart, RowSpace};
 use crate::sampling::Sampling;
 use crate::stages::{PINNED_GROUPS, no_room};
 
-/// Nodes of batches that are looked at: about a second of sampling in memory by degrees alone, and
-/// as long from disk or by other rules.
+/// Most nodes of the examined batches: about a second of sampling in memory by degrees only, or
+/// about a second from disk or by other rules.
 const NODES_FAST: u64 = 1 << 24;
 const NODES_SLOW: u64 = 1 << 20;
 
-/// Epochs that are looked at: one with an empty dynamic part, one that finds it filled.
+/// Number of examined epochs: the first starts with an empty dynamic part, the second with a filled
+/// one.
 const EPOCHS: u64 = 2;
 
-/// Share of the groups, from the last one on, that tells how it continues.
+/// The last groups, one in this many, are the basis of the extrapolation.
 const TAIL: usize = 4;
 
-/// What some batches read of the feature rows.
+/// Reads of feature rows for some batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RowReads {
     /// Batches.
     pub batches: f64,
     /// Row accesses, before deduplication.
     pub accesses: f64,
-    /// Distinct rows per group that no slot held, summed over groups.
+    /// Distinct rows per group that were not in a slot, summed over groups.
     pub misses: f64,
     /// Read requests.
     pub requests: f64,
     /// Bytes that the device delivers.
     pub bytes: f64,
-    /// Seconds that these take a busy device, by its cost model.
+    /// Time of these reads on a busy device, by its cost model.
     pub device_s: f64,
 }
 
@@ -55,7 +56,7 @@ impl RowReads {
         self.device_s += more.device_s;
     }
 
-    /// What `batches` batches with `misses` misses read that are otherwise like these.
+    /// The reads of `batches` batches with `misses` misses that are otherwise like these.
     fn like(&self, batches: f64, misses: f64) -> Self {
         let (of_batches, of_misses) = (batches / self.batches, misses / self.misses.max(1.0));
         Self {
@@ -69,52 +70,52 @@ impl RowReads {
     }
 }
 
-/// What is expected of an epoch.
+/// Expected reads of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EpochForecast {
-    /// Of the feature rows.
+    /// Reads of feature rows.
     pub rows: RowReads,
     /// Share of row accesses that need no read; deduplication counts as a hit.
     pub hit_ratio: f64,
     /// Read requests of a paged topology.
     pub topology_requests: f64,
-    /// Bytes that these bring.
+    /// Bytes read of a paged topology.
     pub topology_bytes: f64,
 }
 
-/// What is expected of the epochs of a loader.
+/// Forecast for the epochs of a loader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Forecast {
     /// Batches of an epoch.
     pub batches: u64,
-    /// Batches that were looked at; [`Forecast::first`] and [`Forecast::later`] are exact only where
-    /// both epochs were sampled.
+    /// Number of examined batches. [`Forecast::first`] and [`Forecast::later`] are exact only if
+    /// both epochs were examined completely.
     pub traced: u64,
-    /// Batches that are fetched together.
+    /// Batches fetched together.
     pub group: u32,
-    /// Groups that are sampled ahead of the one being fetched.
+    /// Groups sampled ahead of the group that is being fetched.
     pub look_ahead: u32,
-    /// The device.
+    /// Cost model of the device.
     pub cost: CostModel,
     /// Nodes of a batch.
     pub nodes_per_batch: f64,
     /// Edges of a batch.
     pub edges_per_batch: f64,
-    /// Seconds to sample a batch and to find the distinct rows, with nothing else to do.
+    /// Seconds to sample a batch and to find its distinct rows, without other load.
     pub sample_s_per_batch: f64,
-    /// Reading the rows of the constant part, once.
+    /// Reads that fill the constant part, once.
     pub fill: RowReads,
     /// The first epoch, without filling the constant part.
     pub first: EpochForecast,
-    /// An epoch after it.
+    /// A later epoch.
     pub later: EpochForecast,
 }
 
-/// What the groups that were looked at read, in order, from an empty dynamic part on.
+/// The reads of the examined groups, in order, starting with an empty dynamic part.
 #[derive(Clone, Debug, Default)]
 struct Trace {
     groups: Vec<RowReads>,
-    /// Whether the dynamic part was full in the end.
+    /// Whether the dynamic part was full at the end.
     full: bool,
     /// Slots of the dynamic part.
     capacity: f64,
@@ -129,11 +130,12 @@ impl Trace {
         self.groups.iter().map(|group| group.batches).sum()
     }
 
-    /// What the batches `range` read, counted from the first batch of the first epoch on.
+    /// The reads of the batches in `range`, counted from the first batch of the first epoch.
     ///
-    /// Those that were looked at are summed up. The others are like the last quarter of them where
-    /// the dynamic part was full by then. Before, nothing has left it, so that all misses so far are
-    /// distinct rows; their number is continued as a power of the batches until it is full.
+    /// The reads of examined batches are summed. If the dynamic part was full at the end, the
+    /// remaining batches are assumed to read like the last quarter of the examined ones. If it was
+    /// not full, no row has been evicted, and all misses so far are distinct rows. Their number is
+    /// then extrapolated as a power of the number of batches, until the dynamic part is full.
     fn reads(&self, range: Range<f64>) -> RowReads {
         let (mut sum, mut at) = (RowReads::default(), 0.0);
         for group in &self.groups {
@@ -159,20 +161,20 @@ impl Trace {
         sum
     }
 
-    /// Misses of the first `batches` batches, more than were looked at, where these did not fill the
-    /// dynamic part.
+    /// Expected misses of the first `batches` batches, beyond the examined ones, if these did not
+    /// fill the dynamic part.
     fn growing(&self, batches: f64) -> f64 {
         let (mut all, mut half, mut at) = (0.0, 0.0, 0.0);
         let traced = self.batches();
         for group in &self.groups {
-            // A group over the middle counts in part.
+            // A group across the middle counts in part.
             let share = ((traced / 2.0 - at) / group.batches).clamp(0.0, 1.0);
             all += group.misses;
             half += group.misses * share;
             at += group.batches;
         }
         let power = (all / half.max(1.0)).log2().clamp(0.01, 1.0);
-        // From here on the dynamic part is full, and misses keep the rate that they have there.
+        // From this point on the dynamic part is full, and the rate of misses stays constant.
         let full = traced * (self.capacity.max(all) / all).powf(1.0 / power);
         let grown = |batches: f64| all * (batches / traced).powf(power);
         if batches <= full {
@@ -181,7 +183,7 @@ impl Trace {
         grown(full) + power * grown(full) / full * (batches - full)
     }
 
-    /// The forecast for epochs of `batches` batches, as far as it follows from these.
+    /// The forecast for epochs of `batches` batches, as far as this trace determines it.
     fn forecast(&self, batches: u64) -> Forecast {
         let traced = self.batches();
         let of_batch = |value: f64| if traced == 0.0 { 0.0 } else { value / traced };
@@ -209,32 +211,32 @@ impl Trace {
     }
 }
 
-/// What to run a cache over batches with.
+/// Inputs for running a cache over batches.
 pub struct Tracing<'a> {
     /// The batches.
     pub sampling: &'a Sampling,
-    /// The plan that a run would follow.
+    /// The plan of the run.
     pub plan: &'a MemoryPlan,
-    /// The features, where any are delivered.
+    /// The features, if any are delivered.
     pub rows: Option<&'a RowSpace>,
     /// Rows of the constant part, ascending.
     pub constant: &'a [u64],
-    /// The device.
+    /// Cost model of the device.
     pub cost: &'a CostModel,
     /// Longest single read.
     pub max_read: Bytes,
-    /// Eviction of the dynamic part.
+    /// Eviction policy of the dynamic part.
     pub policy: Policy,
-    /// Heat of each row, where it is known.
+    /// Heat of each row, if known.
     pub heat: Option<&'a Arc<[u8]>>,
 }
 
-/// Receives the reads of a group, by part of the rows.
+/// Receives the reads of a group: part of the rows, and its reads.
 pub type OnReads<'a> = &'a mut dyn FnMut(usize, Vec<PlannedRead>);
 
 impl Tracing<'_> {
-    /// The forecast for a run that follows the plan; what each group that is looked at would read
-    /// goes to `on_reads`.
+    /// The forecast for a run that follows the plan. Passes the reads of each examined group to
+    /// `on_reads`.
     ///
     /// # Errors
     /// As for [`Tracing::trace`].
@@ -247,14 +249,14 @@ impl Tracing<'_> {
         Ok(Forecast { group, look_ahead, cost, fill, ..trace.forecast(batches) })
     }
 
-    /// Runs the cache over the batches of two epochs, or over the first ones, as the stages of a run
-    /// would, and reads no row. What each group would read goes to `on_reads`.
+    /// Runs the cache over the batches of two epochs, or of the first ones, in the order of a run's
+    /// stages. Reads no rows. Passes the reads of each group to `on_reads`.
     ///
-    /// **Cost** samples the batches; a second or two. Memory: within what the plan has for groups,
-    /// and the bookkeeping of its slots.
+    /// **Cost** samples the batches, for a second or two. Memory: within the plan's memory for
+    /// groups, and the bookkeeping of its slots.
     ///
     /// # Errors
-    /// Those of sampling; `Budget` for a batch that has no room.
+    /// Errors of sampling; `Budget` for a batch without enough room.
     fn trace(&self, parts: &[PlannedPart], on_reads: OnReads<'_>) -> Result<Trace> {
         let split = self.plan.split;
         let mut run = Run {
@@ -279,7 +281,7 @@ impl Tracing<'_> {
         Ok(run.trace)
     }
 
-    /// What filling the constant part reads.
+    /// The reads that fill the constant part.
     fn fill(&self, parts: &[PlannedPart]) -> RowReads {
         let mut fill = RowReads { misses: self.constant.len() as f64, ..RowReads::default() };
         for part in parts {
@@ -302,7 +304,7 @@ struct Run<'a> {
     tracing: &'a Tracing<'a>,
     cache: RowCache,
     parts: &'a [PlannedPart],
-    /// Announced, not admitted.
+    /// Groups announced but not admitted.
     pending: VecDeque<Announced>,
     /// Numbers of the groups whose slots are pinned.
     held: VecDeque<u64>,
@@ -311,7 +313,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Looks at the batches of an epoch until `most` nodes were seen; whether it came to its end.
+    /// Examines the batches of an epoch until `most` nodes were seen. Returns whether the epoch was
+    /// completed.
     fn epoch(&mut self, epoch: u64, most: u64) -> Result<bool> {
         let Tracing { sampling, plan, .. } = *self.tracing;
         let count = sampling.num_batches();
@@ -341,7 +344,7 @@ impl Run<'_> {
         Ok(next == count)
     }
 
-    /// As the stage that fetches does.
+    /// Admits the next group in the same way as the fetching stage.
     fn admit_next(&mut self) -> Result<()> {
         let Some(mut next) = self.pending.pop_front() else { return Ok(()) };
         while self.held.len() >= PINNED_GROUPS {
@@ -374,7 +377,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Releases the oldest group that is pinned; whether there was one.
+    /// Releases the oldest pinned group. Returns whether there was one.
     fn release_next(&mut self) -> bool {
         let Some(number) = self.held.pop_front() else { return false };
         self.cache.release(number);
@@ -386,7 +389,7 @@ impl Run<'_> {
 mod tests {
     use super::*;
 
-    /// Groups of one batch with 10 accesses each, and a request of 4096 bytes for each miss.
+    /// Groups of one batch with 10 accesses each, and one request of 4096 bytes per miss.
     fn trace(misses: &[f64], capacity: f64, full: bool) -> Trace {
         let group = |&misses: &f64| RowReads {
             batches: 1.0,
@@ -412,7 +415,7 @@ mod tests {
 
     #[test]
     fn behind_a_full_cache_batches_are_like_the_last_quarter() {
-        // Of eight batches the last two miss 2 each.
+        // The last two of eight batches have 2 misses each.
         let seen = trace(&[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 2.0, 2.0], 30.0, true);
         let forecast = seen.forecast(100);
         assert_eq!(forecast.first.rows.misses, 43.0 + 92.0 * 2.0);
@@ -423,12 +426,12 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_not_full_fills_by_a_power_of_the_batches() {
-        // 100, 200: twice the batches have twice the misses, until 400 slots are full.
+        // Misses 100, 200: twice the batches have twice the misses, until 400 slots are full.
         let line = trace(&[100.0, 100.0], 400.0, false);
         assert!((line.growing(3.0) - 300.0).abs() < 1e-9);
         assert!((line.growing(8.0) - 800.0).abs() < 1e-9);
-        // 100 by the first batch and 141 by the second: a square root, whose slope is 100 / (2
-        // sqrt(t)). 200 slots are full after four batches, where the slope is 25.
+        // 100 misses after the first batch and 141 after the second: a square root, with slope 100
+        // / (2 sqrt(t)). 200 slots are full after four batches, where the slope is 25.
         let root = trace(&[100.0, 100.0 * (2f64.sqrt() - 1.0)], 200.0, false);
         assert!((root.growing(4.0) - 200.0).abs() < 1e-9, "{}", root.growing(4.0));
         assert!((root.growing(8.0) - 300.0).abs() < 1e-9, "{}", root.growing(8.0));

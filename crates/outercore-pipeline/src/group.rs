@@ -1,4 +1,4 @@
-//! A group: consecutive batches whose rows are fetched by one sorted plan.
+//! A group: consecutive batches whose rows are fetched by one sorted read plan.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,19 +7,19 @@ use outercore_sample::SampledBatch;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-/// Index of a row that is not among those of its group.
+/// Index for a row that is not among the rows of its group.
 pub const ELSEWHERE: u32 = u32::MAX;
 
-/// What the rows of an array belong to.
+/// The owners of an array's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowsOf {
-    /// A row for every node.
+    /// One row per node.
     Nodes,
-    /// A row for every imported edge, by edge id.
+    /// One row per imported edge, by edge id.
     Edges,
-    /// A row for every node of a type, which has these global ids.
+    /// One row per node of a type; the type has these global ids.
     NodesOf(Range<u64>),
-    /// A row for every imported edge of a type, which has these edge ids.
+    /// One row per imported edge of a type; the type has these edge ids.
     EdgesOf(Range<u64>),
 }
 
@@ -41,21 +41,21 @@ pub struct Group {
     pub rows: Vec<u64>,
 }
 
-/// A batch and where its rows stand in its group.
+/// A batch, with the indices of its rows in the group.
 #[derive(Debug)]
 pub struct GroupBatch {
     /// The sampled subgraph.
     pub sampled: SampledBatch,
-    /// Places of the seeds in the loader's input, `num_seeds` long.
+    /// Places of the seeds in the loader's input; length `num_seeds`.
     pub input_ids: Vec<u64>,
     /// For each node of the batch, its index in [`Group::rows`].
     pub row_index: Vec<u32>,
-    /// The rows of each further array, one after the other in the order of nodes or edges.
+    /// The rows of each further array, in the order of the batch's nodes or edges.
     pub arrays: Vec<Vec<u8>>,
 }
 
 impl GroupBatch {
-    /// The ids that rows are wanted for, in the order of the batch.
+    /// The ids whose rows are needed, in the order of the batch.
     pub fn ids(&self, rows_of: &RowsOf) -> Cow<'_, [u64]> {
         let of_type = |ids: &mut dyn Iterator<Item = u64>, range: &Range<u64>| {
             ids.filter(|id| range.contains(id)).map(|id| id - range.start).collect()
@@ -78,8 +78,8 @@ impl Group {
         let count = batches.iter().map(|(sampled, _)| sampled.nodes.len()).sum();
         let narrow = nodes().all(|node| node < 1 << 32);
         let (rows, index) = pool.install(|| {
-            // The place of a node goes along in the low half of its key: keys of half the size
-            // sort in half the time.
+            // The place of a node is stored in the low half of its key. Keys of half the size sort
+            // in half the time.
             if narrow {
                 distinct(
                     numbered(nodes(), count, |place, node| node << 32 | u64::from(place)),
@@ -102,7 +102,7 @@ impl Group {
         Self { number, batches, rows }
     }
 
-    /// A group whose rows nobody wants.
+    /// A group without rows to fetch.
     pub fn without_rows(number: u64, batches: Vec<Part>) -> Self {
         let batches = batches
             .into_iter()
@@ -116,7 +116,7 @@ impl Group {
         Self { number, batches, rows: Vec::new() }
     }
 
-    /// Takes the group apart into two halves of its batches, to be grouped anew.
+    /// Divides the batches into two halves, which must be grouped again.
     pub fn halve(self) -> (Vec<Part>, Vec<Part>) {
         let mut parts: Vec<Part> =
             self.batches.into_iter().map(|batch| (batch.sampled, batch.input_ids)).collect();
@@ -124,7 +124,7 @@ impl Group {
         (parts, second)
     }
 
-    /// Takes out the rows that come from elsewhere; their nodes have [`ELSEWHERE`] for an index.
+    /// Removes the rows that come from another source; their nodes get the index [`ELSEWHERE`].
     pub fn leave_out(&mut self, is_elsewhere: impl Fn(u64) -> bool) {
         let before = self.rows.len();
         let mut kept = Vec::with_capacity(before);
@@ -160,14 +160,14 @@ impl Group {
 /// A batch before its rows are placed: the subgraph and the places of its seeds in the input.
 pub type Part = (SampledBatch, Vec<u64>);
 
-/// A key for each of `count` nodes, made of its place among them and itself.
+/// A key for each of `count` nodes, built from its place among them and the node.
 fn numbered<K>(
     nodes: impl Iterator<Item = u64>,
     count: usize,
     key: impl Fn(u32, u64) -> K,
 ) -> Vec<K> {
     let (mut keys, mut place) = (Vec::with_capacity(count), 0);
-    // From within: the iterator goes from batch to batch, and would look where it is each time.
+    // Internal iteration: an external loop would check at each node which batch it is in.
     nodes.for_each(|node| {
         keys.push(key(place, node));
         place += 1;
@@ -175,7 +175,8 @@ fn numbered<K>(
     keys
 }
 
-/// The distinct nodes of keys of (node, place), ascending, and for each place its node's index.
+/// The distinct nodes of keys of (node, place), ascending; and for each place, the index of its
+/// node.
 fn distinct<K: Ord + Copy + Send>(
     mut keys: Vec<K>,
     parts: impl Fn(K) -> (u64, u32),

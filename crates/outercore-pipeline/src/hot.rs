@@ -1,4 +1,4 @@
-//! Which rows deserve the constant part.
+//! Chooses the rows of the constant part.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -19,15 +19,15 @@ use crate::sampling::Sampling;
 /// Batches sampled together while counting.
 const GROUP: usize = 4;
 
-/// Bytes of a node array that are looked at together; a multiple of every element size.
+/// Bytes of a node array processed together; a multiple of every element size.
 const CHUNK: u64 = 256 << 10;
 
-/// Which rows are used most, by an estimate that is made before the first batch.
+/// The most used rows, by an estimate made before the first batch.
 #[derive(Debug, Default)]
 pub struct Hot {
-    /// By falling heat.
+    /// Rows by falling heat.
     pub rows: Vec<u64>,
-    /// Heat of each row of the graph, where it is known; see [`DynamicPart::know_heat`].
+    /// Heat of each row of the graph, if known; see [`DynamicPart::know_heat`].
     ///
     /// [`DynamicPart::know_heat`]: outercore_cache::DynamicPart::know_heat
     pub heat: Option<Arc<[u8]>>,
@@ -41,7 +41,7 @@ impl From<Vec<u64>> for Hot {
 
 /// The rows that `batches` of epoch 0 need most often, by falling count (at most `slots`).
 ///
-/// **Cost** samples the batches; two bytes a node while counting.
+/// **Cost** samples the batches; two bytes per node while counting.
 ///
 /// **Source** Helios 3.2.2, pre-sampling.
 pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) -> Result<Vec<u64>> {
@@ -49,7 +49,8 @@ pub fn by_presampling(sampling: &Sampling, batches: Range<u64>, slots: usize) ->
     Ok(hottest_wanted(&mut hot.counts, sampling, slots))
 }
 
-/// The rows that are fetched, by falling heat (at most `slots`). The heat of others becomes 0.
+/// The hottest of the rows that are fetched, by falling heat (at most `slots`). Sets the heat of
+/// all other rows to 0.
 fn hottest_wanted<H: Copy + Ord + Default + Into<u64>>(
     heat: &mut [H],
     sampling: &Sampling,
@@ -65,29 +66,29 @@ fn hottest_wanted<H: Copy + Ord + Default + Into<u64>>(
     rows
 }
 
-/// The rows that an epoch is expected to visit most often (at most `slots`), and the heat of all.
-/// `mirrored` says that each edge leads both ways.
+/// The rows that an epoch is expected to visit most often (at most `slots`), and the heat of all
+/// rows. `mirrored` means that each edge leads both ways.
 ///
-/// **Cost** that of [`expected_visits`]; afterwards a byte a node.
+/// **Cost** the cost of [`expected_visits`]; afterwards one byte per node.
 ///
 /// # Errors
-/// What the topology reports.
+/// Errors of the topology.
 pub fn by_visits(sampling: &Sampling, mirrored: bool, slots: usize) -> Result<Hot> {
     let mirrored = mirrored && sampling.config().types.is_none();
     let seeds = sampling.all_seeds();
     let mut visits = expected_visits(&*sampling.topology, seeds, sampling.config(), mirrored)?;
-    // The bits of floats that are not negative have the order of the floats.
+    // For non-negative floats, the bit patterns have the same order as the values.
     let heat: &mut [u32] = bytemuck::cast_slice_mut(&mut visits);
     let rows = hottest_wanted(heat, sampling, slots);
     Ok(Hot { rows, heat: Some(heat_levels(&visits)) })
 }
 
-/// The rows of the nodes with most in-edges, by falling in-degree (at most `slots`).
+/// The rows of the nodes with the most in-edges, by falling in-degree (at most `slots`).
 ///
-/// In an undirected graph these are the nodes that are sampled most often. With several edge types
-/// the one with most in-edges counts for each node.
+/// In an undirected graph these nodes are sampled most often. With several edge types, the type
+/// with the most in-edges counts for each node.
 ///
-/// **Cost** one pass over the offsets, and one look at those of the rows chosen.
+/// **Cost** one pass over the offsets, and a look-up of the offsets of the chosen rows.
 pub fn by_in_degree(sampling: &Sampling, schema: &Schema, slots: usize) -> Result<Vec<u64>> {
     let topology = &*sampling.topology;
     let (columns, _) = in_degree(topology, slots)?;
@@ -110,10 +111,11 @@ pub fn by_in_degree(sampling: &Sampling, schema: &Schema, slots: usize) -> Resul
 /// The nodes with the largest values of a node array, by falling value (at most `slots`); equal
 /// values by rising id.
 ///
-/// **Cost** reads the array once; 16 bytes a slot while choosing.
+/// **Cost** reads the array once; 16 bytes per slot while choosing.
 ///
 /// # Errors
-/// `NotFound`: no such array. `Invalid`: not one number a node, or not a number.
+/// `NotFound`: no such array. `Invalid`: more than one number per node, or values that are not
+/// numbers.
 pub fn by_array(
     dataset: &DataSet,
     key: &str,
@@ -127,7 +129,7 @@ pub fn by_array(
         DType::F32 => |bytes| widened::<f32>(bytes),
         DType::I32 => |bytes| widened::<i32>(bytes),
         DType::U32 => |bytes| widened::<u32>(bytes),
-        // Beyond 2^53 neighbours in value are the same heat.
+        // Beyond 2^53, neighbouring integers become the same heat.
         DType::I64 => |bytes| {
             bytemuck::pod_collect_to_vec::<u8, i64>(bytes).into_iter().map(|v| v as f64).collect()
         },
@@ -145,7 +147,7 @@ pub fn by_array(
     let width = array.dtype.size() as u64;
     let file = engine.register(&array.path)?;
     let mut chunk = vec![0; CHUNK as usize];
-    // The coolest on top, to be replaced.
+    // The coolest row is at the top of the heap, to be replaced next.
     let mut hottest: BinaryHeap<Reverse<Heat>> = BinaryHeap::with_capacity(slots);
     let mut first = 0;
     while first < nodes && slots > 0 {
@@ -167,7 +169,7 @@ pub fn by_array(
         }
         first += bytes / width;
     }
-    // Sorted ascending by `Reverse`: the hottest first.
+    // Sorted ascending by `Reverse`, so the hottest row comes first.
     Ok(hottest.into_sorted_vec().into_iter().map(|Reverse(heat)| heat.node.0).collect())
 }
 
@@ -175,7 +177,7 @@ fn widened<T: bytemuck::AnyBitPattern + bytemuck::NoUninit + Into<f64>>(bytes: &
     bytemuck::pod_collect_to_vec::<u8, T>(bytes).into_iter().map(Into::into).collect()
 }
 
-/// A node by its value, then the smaller id; no value is NaN.
+/// Ordered by value, then by smaller id; values are never NaN.
 #[derive(Clone, Copy, PartialEq)]
 struct Heat {
     value: f64,

@@ -1,9 +1,9 @@
-//! From a data set and a memory budget to mini-batches: the memory plan, the run-ahead pipeline
-//! (sample, fetch, assemble) and the counters that say how it went.
+//! Delivers mini-batches from a data set under a memory budget: the memory plan, the run-ahead
+//! pipeline (sample, fetch, assemble) and its counters.
 //!
-//! Layer 5. The unit of I/O is the **group**: consecutive batches that are sampled hop by hop
-//! together and whose rows are fetched by one sorted read plan. The unit of delivery is the batch.
-//! What a batch contains never depends on the grouping, the budget or the number of threads.
+//! Layer 5. The unit of I/O is the **group**: consecutive batches that are sampled together hop by
+//! hop, with one sorted read plan for all their rows. The unit of delivery is the batch. The
+//! content of a batch never depends on the grouping, the budget or the number of threads.
 #![forbid(unsafe_code)]
 
 mod arrays;

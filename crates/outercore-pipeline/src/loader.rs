@@ -1,4 +1,4 @@
-//! The loader: epochs of batches, with sampling and fetching running ahead on their own threads.
+//! The loader: epochs of batches. Sampling and fetching run ahead on separate threads.
 
 mod batch;
 mod epoch;
@@ -32,12 +32,12 @@ use crate::{MemoryPlan, Split};
 pub use batch::Batch;
 pub use epoch::{Advance, Epoch};
 
-/// Nodes of the batches by which stages are timed: their rows are read in some tenths of a second.
+/// Nodes of the batches used to time stages: reading their rows takes some tenths of a second.
 const TIMED_NODES: u64 = 1 << 16;
 
 /// Delivers the mini-batches of a data set under a memory budget.
 ///
-/// Nothing is read before the first [`Loader::plan`] or [`Loader::epoch`].
+/// Reads nothing before the first [`Loader::plan`] or [`Loader::epoch`].
 pub struct Loader {
     dataset: DataSet,
     seeds: SeedList,
@@ -53,12 +53,12 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Binds a data set, the seeds (`None`: every node, in order) and a configuration. In a graph of
-    /// several node types seeds are ids within the configuration's input type.
+    /// Creates a loader for a data set, seeds (`None`: every node, in order) and a configuration.
+    /// In a graph with several node types, seeds are ids within the configured input type.
     ///
     /// # Errors
-    /// `Invalid` for a configuration out of range or a seed that is no node, `NotFound` for features
-    /// that the data set does not have.
+    /// `Invalid` for a configuration value out of range or a seed that is not a node, `NotFound`
+    /// for features that the data set does not have.
     pub fn new(dataset: DataSet, input: Option<Vec<NodeId>>, config: LoaderConfig) -> Result<Self> {
         config.validate()?;
         config.validate_types(dataset.schema())?;
@@ -103,12 +103,12 @@ impl Loader {
         })
     }
 
-    /// Takes the time of each seed, in the order of the input, in place of its node's own.
+    /// Sets the time of each seed, in the order of the input, instead of the times of the nodes.
     ///
-    /// To be called before the first plan or epoch.
+    /// Call it before the first plan or epoch.
     ///
     /// # Errors
-    /// `Invalid`: another number of times, or a configuration that looks at none.
+    /// `Invalid`: a wrong number of times, or a configuration that does not use times.
     pub fn with_times(mut self, times: Vec<i64>) -> Result<Self> {
         if !self.config.has_times() {
             return Err(Error::invalid("times of seeds, but neither edges nor nodes with times"));
@@ -117,7 +117,7 @@ impl Loader {
         Ok(self)
     }
 
-    /// Takes other seeds from now on, by global ids; the plan and the caches stay. Call it between
+    /// Replaces the seeds by other global ids; the plan and the caches stay. Call it between
     /// epochs.
     pub fn reseed(&mut self, seeds: SeedList) {
         if let Some(prepared) = &mut self.prepared {
@@ -126,21 +126,21 @@ impl Loader {
         self.seeds = seeds;
     }
 
-    /// Reads through a tier that is there already, whatever the configuration says of far memory.
+    /// Reads through an existing tier, regardless of the far-memory options in the configuration.
     ///
-    /// To be called before the first plan or epoch.
+    /// Call it before the first plan or epoch.
     #[must_use]
     pub fn through(mut self, far: Arc<FarTier>) -> Self {
         self.far = Some(far);
         self
     }
 
-    /// Batches per epoch, of this rank.
+    /// Batches per epoch on this rank.
     pub fn num_batches(&self) -> u64 {
         self.seeds.num_batches()
     }
 
-    /// Nodes in the seed list.
+    /// Number of seeds.
     pub fn num_seeds(&self) -> u64 {
         self.seeds.count()
     }
@@ -164,26 +164,26 @@ impl Loader {
     /// Type and shape of each further array, in the order of the configuration.
     ///
     /// # Errors
-    /// `NotFound`: an array is gone.
+    /// `NotFound`: an array is missing.
     pub fn array_types(&self) -> Result<Vec<(DType, Vec<u64>)>> {
         let arrays = self.config.arrays.iter();
         arrays.map(|key| self.dataset.array(key).map(|array| (array.dtype, array.shape))).collect()
     }
 
-    /// The memory plan; made on first use.
+    /// The memory plan; computed on first use.
     ///
-    /// **Cost** loads or opens the topology and samples trial batches; copies to far memory what the
-    /// server does not have.
+    /// **Cost** loads or opens the topology and samples trial batches; copies files to far memory
+    /// that the server does not have.
     ///
     /// # Errors
-    /// `Budget`, with the least that would do; `Io` when the memory server cannot be reached, or is
-    /// gone and not to be done without.
+    /// `Budget`, with the least sufficient budget; `Io` if the memory server cannot be reached or
+    /// was lost, and the configuration allows no fallback.
     pub fn plan(&mut self) -> Result<&MemoryPlan> {
         self.plan_with(&mut |_, _| Ok(()))
     }
 
-    /// As [`Loader::plan`]; `on_progress(done, total)` gets the bytes that are copied to far memory,
-    /// and may end it by an error.
+    /// Like [`Loader::plan`]. `on_progress(done, total)` receives the bytes copied to far memory,
+    /// and may stop the copy by returning an error.
     ///
     /// # Errors
     /// As for [`Loader::plan`], and those of `on_progress`.
@@ -191,9 +191,9 @@ impl Loader {
         Ok(&self.prepared_with(on_progress)?.plan)
     }
 
-    /// What epochs will read; to be called before the first of them.
+    /// Predicts the reads of epochs. Call it before the first epoch.
     ///
-    /// **Cost** samples batches for a second or two; reads no row.
+    /// **Cost** samples batches for a second or two; reads no rows.
     ///
     /// # Errors
     /// Those of [`Loader::plan`], and of sampling; `Invalid` once an epoch has begun.
@@ -201,8 +201,8 @@ impl Loader {
         self.forecast_with(&mut |_, _| ())
     }
 
-    /// As [`Loader::forecast`]; `on_reads` gets the reads of each group that is looked at, by the
-    /// place of the node type among those with features.
+    /// Like [`Loader::forecast`]. `on_reads` receives the reads of each examined group, and the
+    /// index of the node type among the types with features.
     ///
     /// # Errors
     /// As for [`Loader::forecast`].
@@ -225,7 +225,7 @@ impl Loader {
         tracing.forecast(on_reads)
     }
 
-    /// Takes the counters and the timeline since the last call.
+    /// Takes the counters and the timeline collected since the last call.
     pub fn take_counters(&mut self) -> (Counters, Vec<Span>, u64) {
         if let Some(prepared) = &self.prepared {
             let reads = prepared.sampling.topology.read_counters();
@@ -245,7 +245,7 @@ impl Loader {
         (counters, spans, dropped)
     }
 
-    /// Starts an epoch at a batch; the cache keeps what earlier epochs left in it.
+    /// Starts an epoch at a batch. The cache keeps its rows from earlier epochs.
     ///
     /// # Errors
     /// Those of [`Loader::plan`]; `Invalid` for a batch past the end; failed reads of the constant
@@ -266,11 +266,11 @@ impl Loader {
         self.begin(epoch, first_batch..batches, group, look_ahead, fetcher)
     }
 
-    /// Some batches of an epoch, fetched together where they have room, to time the stages: these work
-    /// one after the other, so that the counters have what each takes by itself. The cache is empty
-    /// before and dropped at the end.
+    /// Starts some batches of an epoch in order to time the stages. The stages work one after the
+    /// other, so the counters show the time of each stage without overlap. The batches are fetched
+    /// together if there is room. The cache starts empty and is dropped at the end.
     ///
-    /// To be called before the first epoch, and finished as one.
+    /// Call it before the first epoch, and end it with [`Loader::finish`].
     ///
     /// # Errors
     /// Those of [`Loader::plan`]; `Invalid` once an epoch has begun.
@@ -286,7 +286,8 @@ impl Loader {
         let MemoryPlan { split, nodes_per_batch, .. } = prepared.plan;
         let fits = TIMED_NODES / nodes_per_batch.max(1);
         let group = fits.clamp(1, split.group.into()).min(batches);
-        // Full batches, and not those that the first epoch begins with: a device remembers them.
+        // Use full batches, but not the first ones of the epoch: the device might have them cached
+        // when the epoch begins.
         let end = if batches > group { batches - 1 } else { batches };
         let slots = split.constant_slots + split.dynamic_slots;
         let split = Split { constant_slots: 0, dynamic_slots: slots, ..split };
@@ -352,10 +353,10 @@ impl Loader {
         })
     }
 
-    /// Takes back what an epoch borrowed; call it when the epoch is over or abandoned.
+    /// Takes back what an epoch borrowed. Call it when the epoch is over or abandoned.
     ///
     /// # Errors
-    /// The first error of a stage that the consumer has not seen.
+    /// The first stage error that the consumer has not received.
     pub fn finish(&mut self, epoch: Epoch) -> Result<()> {
         let is_timed = epoch.is_timed;
         let (fetcher, arrays, next_group, result) = epoch.stop();
@@ -421,7 +422,7 @@ impl Loader {
     }
 }
 
-/// The global ids of the nodes that seeds are among.
+/// The global ids that seeds may have.
 fn input_range(dataset: &DataSet, config: &LoaderConfig) -> Result<Range<u64>> {
     let schema = dataset.schema();
     match &config.input_type {

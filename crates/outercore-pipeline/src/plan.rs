@@ -1,7 +1,7 @@
-//! The memory plan: one budget, divided between topology, row slots, staging and what is in flight.
+//! The memory plan: divides one budget between topology, row slots, staging and batches in flight.
 //!
-//! Pure: the trial batches and the device's cost model go in, a plan comes out. The loader follows
-//! it, `outercore plan` prints it, and the run record keeps it.
+//! Pure: computes a plan from the trial batches and the device's cost model. The loader follows the
+//! plan, `outercore plan` prints it, and the run record stores it.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use outercore_io::CostModel;
@@ -14,46 +14,48 @@ use crate::config::TopologyMode;
 use crate::row_space::PlannedPart;
 use crate::trial::{Ranked, Trial};
 
-/// Groups of batches that exist at once besides those announced ahead: one being sampled, one being
-/// fetched, one being consumed.
+/// Groups of batches that exist at the same time, without the announced ones: one is sampled, one
+/// is fetched, one is consumed.
 const GROUPS_AT_WORK: u64 = 3;
 
-/// Groups whose batches carry rows of further arrays: one being filled, one being consumed.
+/// Groups whose batches carry rows of further arrays: one is filled, one is consumed.
 const FILLED_GROUPS: u64 = 2;
 
-/// Batches whose assembled features exist at once: the consumer's and the one being assembled.
+/// Batches whose assembled features exist at the same time: the consumer's batch, and the next one
+/// during assembly.
 const DELIVERED_BATCHES: u64 = 2;
 
-/// Of a column while it is looked up: its id, its extent, and what its draws belong to.
+/// Bytes per column during its look-up: its id, its extent, and the coordinates of its draws.
 const COLUMN_BYTES: u64 = 48;
 
-/// Bookkeeping per row slot: the entries of the dynamic part or the sorted ids of the constant one.
+/// Bookkeeping per row slot: an entry of the dynamic part or a sorted id of the constant part.
 const SLOT_OVERHEAD: u64 = 24;
 
-/// Shares of the row slots that are tried for the constant part.
+/// Shares of the row slots to try for the constant part.
 const CONSTANT_SHARES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9];
 
-/// Scratch of a paged topology: below, it reads single pages; above, more brings little.
+/// Scratch of a paged topology: with less, it reads single pages; more brings little.
 const LEAST_WORKING: Bytes = Bytes::kib(512);
 const MOST_WORKING: Bytes = Bytes::mib(64);
 
-/// Budgets that are tried for the least that works, each a fiftieth above the one before.
+/// Number of budgets to try for the least sufficient one; each is a fiftieth larger than the
+/// previous.
 const MOST_GUESSES: u32 = 100;
 
 /// Largest number of batches fetched together.
 pub const MAX_GROUP: u32 = 256;
 
-/// Numbers of batches that are tried.
+/// Group sizes to try.
 const GROUPS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
-/// What of the loader's files is in far memory.
+/// The loader's files in far memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FarPlan {
-    /// Found on the server under their content names.
+    /// Bytes found on the server under their content names.
     pub found: Bytes,
-    /// Copied there for this loader.
+    /// Bytes copied to the server for this loader.
     pub placed: Bytes,
-    /// Left to the disk, because the server has no room.
+    /// Bytes left on the disk, because the server has no room.
     pub refused: Bytes,
 }
 
@@ -64,17 +66,17 @@ impl FarPlan {
     }
 }
 
-/// Where the topology lives and what that takes.
+/// Where the topology is stored, and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TopologyPlan {
     /// Sources (and edge ids) in memory.
     pub resident: bool,
     /// Offsets in memory.
     pub offsets_resident: bool,
-    /// Scratch for the lookups of a paged topology: larger requests are cut into pieces, and
-    /// smaller pieces read more.
+    /// Scratch for the look-ups of a paged topology: larger requests are cut into pieces, and
+    /// smaller pieces cause more reads.
     pub working: Bytes,
-    /// Memory for all of it, staging of a paged topology included.
+    /// Memory of the topology, including staging if it is paged.
     pub memory: Bytes,
 }
 
@@ -85,14 +87,15 @@ pub struct TopologySize {
     pub offsets: Bytes,
     /// Bytes of the sources array.
     pub sources: Bytes,
-    /// Bytes of the edge-id array, 0 where ids are the identity or not wanted.
+    /// Bytes of the edge-id array; 0 if each id equals its position or ids are not needed.
     pub edge_ids: Bytes,
 }
 
-/// Decides where the topology lives; `most` is what a resident one may take in `Auto` mode.
+/// Decides where the topology is stored. In `Auto` mode, a resident topology may take at most
+/// `most`.
 ///
 /// # Errors
-/// `Budget` if it is to be resident and does not fit.
+/// `Budget` if the topology must be resident and does not fit.
 pub fn plan_topology(
     mode: TopologyMode,
     size: TopologySize,
@@ -128,46 +131,46 @@ pub fn plan_topology(
     Ok(TopologyPlan { resident: false, offsets_resident, working, memory })
 }
 
-/// Everything that [`MemoryPlan::new`] looks at.
+/// Inputs of [`MemoryPlan::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
     /// The whole budget.
     pub budget: Bytes,
-    /// What the caller keeps for itself, the input nodes included.
+    /// Memory used by the caller, including the input nodes.
     pub reserved: Bytes,
-    /// The topology's part.
+    /// Plan of the topology.
     pub topology: TopologyPlan,
     /// Buffers of the feature reads.
     pub staging: Bytes,
-    /// Where the feature rows of each node type lie; `None` without features.
+    /// Location of the feature rows of each node type; `None` without features.
     pub rows: Option<&'a [PlannedPart]>,
-    /// Memory of one row slot, for a row of any node type.
+    /// Memory of one row slot, which holds a row of any node type.
     pub slot_bytes: Bytes,
-    /// Whether edge ids are carried.
+    /// Whether batches carry edge ids.
     pub edge_ids: bool,
     /// Further arrays of batches.
     pub arrays: ArraysPlan,
-    /// Groups announced ahead.
+    /// Number of groups announced ahead.
     pub look_ahead: u32,
-    /// Fixed batches per group.
+    /// Batches per group, if fixed.
     pub group: Option<u32>,
-    /// Fixed share of the constant part.
+    /// Share of the constant part, if fixed.
     pub constant_share: Option<f64>,
-    /// What the trial showed.
+    /// Results of the trial batches.
     pub trial: &'a Trial,
-    /// The device.
+    /// Cost model of the device.
     pub cost: &'a CostModel,
-    /// Seconds between two groups in which the device has nothing to do.
+    /// Seconds between two groups in which the device has no reads.
     pub pause_s: f64,
     /// Longest single read.
     pub max_read: Bytes,
     /// Reads in flight.
     pub depth: usize,
-    /// What is in far memory.
+    /// Files in far memory.
     pub far: Option<FarPlan>,
 }
 
-/// How the row slots are divided, and how many batches are fetched together.
+/// Division of the row slots, and the number of batches fetched together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Split {
     /// Batches per group.
@@ -186,14 +189,14 @@ pub struct Split {
     pub seconds_per_batch: f64,
 }
 
-/// What lives where, and what to expect from the device.
+/// Memory of each component, and the expected reads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPlan {
     /// The whole budget.
     pub budget: Bytes,
-    /// Kept by the caller: input nodes, labels.
+    /// Memory used by the caller: input nodes, labels.
     pub reserved: Bytes,
-    /// The topology's part.
+    /// Plan of the topology.
     pub topology: TopologyPlan,
     /// Buffers of the feature reads.
     pub staging: Bytes,
@@ -203,36 +206,36 @@ pub struct MemoryPlan {
     pub delivered: Bytes,
     /// Row slots with their bookkeeping.
     pub slots: Bytes,
-    /// Reads in flight at once, as far as their buffers have room.
+    /// Reads in flight at the same time, as far as their buffers have room.
     pub reads_in_flight: usize,
-    /// Groups sampled ahead of the one being fetched.
+    /// Groups sampled ahead of the group that is being fetched.
     pub look_ahead: u32,
     /// Division of the slots.
     pub split: Split,
     /// Feature rows of all node types; 0 without features.
     pub num_rows: u64,
-    /// Nodes per batch in the trial, at most.
+    /// Most nodes of a batch in the trial.
     pub nodes_per_batch: u64,
-    /// Bytes of assembled feature rows per batch in the trial, at most.
+    /// Most bytes of a batch's assembled feature rows in the trial.
     pub row_bytes_per_batch: u64,
-    /// Edges per batch in the trial, at most.
+    /// Most edges of a batch in the trial.
     pub edges_per_batch: u64,
-    /// What is in far memory, where there is a server.
+    /// Files in far memory, if there is a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarPlan>,
-    /// Further arrays of batches, where there are any.
+    /// Further arrays of batches, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrays: Option<ArraysPlan>,
 }
 
 impl MemoryPlan {
-    /// Divides the budget so that the fetching stage is expected to take least time per batch.
+    /// Divides the budget for the least expected time of the fetching stage per batch.
     ///
-    /// The trial rows go through the real read planner for every candidate, so the expectation
-    /// includes merging, gaps and the constant part's hits.
+    /// For every candidate, the trial rows pass through the real read planner. The expectation
+    /// therefore includes merged reads, gaps and the hits of the constant part.
     ///
     /// # Errors
-    /// `Budget`, with the least that would do.
+    /// `Budget`, with the least sufficient budget.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
         if input.rows.is_none() {
             return Self::without_rows(input);
@@ -244,7 +247,7 @@ impl MemoryPlan {
             })
         };
 
-        // Everything fits: the constant part holds every row.
+        // If everything fits, the constant part holds every row.
         let relaxed = input.group.unwrap_or(4).min(MAX_GROUP);
         if input.constant_share.is_none()
             && let Some(slots) = free(relaxed)
@@ -293,13 +296,13 @@ impl MemoryPlan {
         }
     }
 
-    /// The part of [`MemoryPlan::delivered`] that is feature rows.
+    /// The share of feature rows in [`MemoryPlan::delivered`].
     #[must_use]
     pub fn delivered_rows(&self) -> Bytes {
         Bytes(DELIVERED_BATCHES * self.row_bytes_per_batch)
     }
 
-    /// Whether no feature row is ever read again.
+    /// Whether all feature rows stay in memory, so that none is read twice.
     #[must_use]
     pub fn holds_all_rows(&self) -> bool {
         u64::from(self.split.constant_slots) == self.num_rows
@@ -323,16 +326,17 @@ impl PlanInput<'_> {
         parts.map(|part| part.nodes.end - part.nodes.start).sum()
     }
 
-    /// What is expected of `group` batches that are fetched together, by the rows that they miss in
-    /// the constant part; `None` where the dynamic part does not hold these.
+    /// The expected reads of `group` batches that are fetched together, given the rows that miss
+    /// the constant part. `None` if the dynamic part cannot hold these rows.
     fn split(
         &self,
         group: u32,
         (constant, dynamic): (u64, u64),
         missed: Vec<u64>,
     ) -> Option<Split> {
-        // Two groups are pinned at once: one being consumed, one being fetched. The slack is for
-        // what the trial has not seen: a larger group is halved, but a batch on its own has to fit.
+        // Two groups are pinned at the same time: one is consumed, one is fetched. The slack covers
+        // batches larger than those of the trial. A group that is too large is halved, but a single
+        // batch must fit.
         let rows = missed.len() as u64;
         let all = self.num_rows();
         let needed = (2 * rows * 21 / 20).min(all);
@@ -363,7 +367,7 @@ impl PlanInput<'_> {
         })
     }
 
-    /// What does not depend on the group.
+    /// Memory that does not depend on the group.
     fn fixed(&self) -> u64 {
         let arrays = self.arrays.memory.0;
         let rules = self.trial.scratch / 8 * 9;
@@ -380,16 +384,18 @@ impl PlanInput<'_> {
         Bytes(DELIVERED_BATCHES * (batch + self.array_rows()))
     }
 
-    /// Rows of further arrays in a batch.
+    /// Bytes of the further arrays' rows in a batch.
     fn array_rows(&self) -> u64 {
         self.arrays.of_batch(self.trial.nodes, self.trial.edges)
     }
 
-    /// Sampled subgraphs that exist at once, and the transient memory of sampling a group.
+    /// Memory of all sampled subgraphs that exist at the same time, and transient memory for
+    /// sampling a group.
     fn in_flight(&self, group: u32) -> u64 {
         let edge = 4 + if self.edge_ids { 8 } else { 0 };
         let Trial { nodes, edges, columns, .. } = self.trial;
-        // A node of one type is one column at most; of several types it may be one of each edge type.
+        // With one node type, a node has at most one column; with several types, it may have one
+        // for each edge type.
         let more = columns.saturating_sub(*nodes);
         let stored = nodes * 16 + more * 4 + edges * edge;
         let transient = nodes * 32 + more * COLUMN_BYTES + edges * (16 + edge);
@@ -420,7 +426,8 @@ impl PlanInput<'_> {
         }
     }
 
-    /// About the least budget that works: what depends on the budget is as it is for this one.
+    /// Approximately the least sufficient budget. Parts that depend on the budget are taken as for
+    /// the current budget.
     fn least(&self) -> Bytes {
         let rows = self.trial.rows() * 13 / 10;
         let slots = rows * (self.slot_bytes.0 + SLOT_OVERHEAD);
@@ -442,11 +449,11 @@ impl PlanInput<'_> {
         Error::new(ErrorKind::Budget, text).needs(least).hint(hint)
     }
 
-    /// The error of [`MemoryPlan::new`] with a budget for which `plans` says that there is a plan:
-    /// the first one found, in steps of a fiftieth from the rough least up.
+    /// The error of [`MemoryPlan::new`], naming a budget for which `plans` returns true. It tries
+    /// budgets upwards from the approximate least, in steps of a fiftieth.
     pub(crate) fn refuse(&self, plans: impl Fn(Bytes) -> bool) -> Error {
         let mut least = self.least().max(self.budget).readable();
-        // It cannot go on for long: most of a budget of twice the size is free.
+        // This ends soon: most of a budget of twice the size is free.
         for _ in 0..MOST_GUESSES {
             if plans(least) {
                 break;

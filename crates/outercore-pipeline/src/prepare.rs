@@ -1,4 +1,5 @@
-//! From a configuration to a memory plan: load or open the topology, sample trial batches, decide.
+//! Computes a memory plan from a configuration: loads or opens the topology, samples trial batches,
+//! decides.
 
 use std::sync::Arc;
 
@@ -26,84 +27,86 @@ use crate::sampling::Sampling;
 use crate::seed_list::SeedList;
 use crate::trial::Trial;
 
-/// Batches sampled to learn how large batches are and how much they share: a small part of an
-/// epoch, at most as many as are ever fetched together.
+/// Number of batches to sample in order to learn their size and how many rows they share. This is a
+/// small part of an epoch, and at most the largest group size.
 ///
-/// While the first group is read, nothing is consumed; while the last one is consumed, nothing is
-/// read. So a short epoch has small groups.
+/// During the reads of the first group nothing is consumed, and while the last group is consumed
+/// nothing is read. A short epoch therefore uses small groups.
 fn trial_batches(batches: u64) -> u64 {
     let few = (batches / 8).clamp(4, TRIED);
     few.max((batches / 16).min(u64::from(MAX_GROUP))).min(batches)
 }
 
-/// Batches that are always sampled; beyond these only while they are small.
+/// Number of batches that are always sampled; more are sampled only while batches are small.
 const TRIED: u64 = 32;
 
-/// Nodes after which no more small batches are sampled.
+/// After this many nodes, no more small batches are sampled.
 const TRIED_NODES: u64 = 1 << 18;
 
-/// Seconds that a group takes besides its reads: three threads hand it on, and the queue is empty
-/// in between. So it was on two cores of a virtual machine; what the device's latency adds is
-/// known from its profile.
+/// Seconds per group in addition to its reads: three threads pass the group on, and the device's
+/// queue is empty meanwhile. Measured on two cores of a virtual machine; the device profile gives
+/// the latency to add.
 const HANDED_ON_S: f64 = 3e-4;
 
 /// Latency of a device without a profile, a virtual SSD.
 const USUAL_LATENCY_S: f64 = 1e-4;
 
-/// Trial batches sampled together where there are rows to plan for.
+/// Trial batches sampled together if there are rows to plan for.
 const TRIAL_STEP: u64 = 4;
 
-/// Pre-sampled share of an epoch: enough to rank the rows, a small part of the epoch's time.
+/// One part in this many of an epoch is pre-sampled: enough to rank the rows, and little of the
+/// epoch's time.
 const PRESAMPLED_SHARE: u64 = 8;
 
-/// Fewest batches worth ranking rows by.
+/// Least number of batches for ranking rows.
 const MIN_PRESAMPLED: u64 = 32;
 
-/// What the loader needs to run epochs.
+/// State that the loader needs to run epochs.
 pub struct Prepared {
     /// The sampling stage.
     pub sampling: Arc<Sampling>,
-    /// The plan.
+    /// The memory plan.
     pub plan: MemoryPlan,
-    /// The features, where any are delivered.
+    /// The features, if any are delivered.
     pub rows: Option<RowSpace>,
-    /// Rows of the constant part, ascending; taken when they are read.
+    /// Rows of the constant part, ascending; moved out when they are read.
     pub constant: Vec<u64>,
-    /// Heat of each row, where it is known.
+    /// Heat of each row, if known.
     pub heat: Option<Arc<[u8]>>,
-    /// The device.
+    /// Cost model of the device.
     pub cost: CostModel,
-    /// Reads the features; taken by the fetcher.
+    /// Reads the features; moved into the fetcher.
     pub engine: Option<Engine>,
     /// Further arrays of batches, in the order of the configuration.
     pub arrays: Vec<BatchArray>,
-    /// How these are read.
+    /// How to read the further arrays.
     pub array_reading: EngineConfig,
 }
 
-/// Read buffers of an engine that is never used.
+/// Read buffers of an engine that is not used.
 const LEAST_STAGING: Bytes = Bytes::kib(64);
 
 /// Bytes of read buffers: a small part of a small budget, and never more than 8 MiB.
 ///
-/// Eight reads of the longest kind have room in that, and a deep queue of short ones. More was
-/// slower on the disk tried, since buffers that stay in the processor's cache are copied from
-/// sooner. Whole huge pages where there is one at all, so that every long read lies on them.
+/// 8 MiB has room for eight reads of the greatest length, or for a deep queue of short reads. On
+/// the tested disk, more was slower, because copies are faster from buffers that stay in the
+/// processor's cache. Sizes from one huge page upwards are whole huge pages, so that every long
+/// read is on huge pages.
 fn staging(budget: Bytes) -> Bytes {
     let share = (budget.0 / 16).clamp(1 << 20, 8 << 20);
     let step = if share < HUGE_PAGE as u64 { UNIT } else { HUGE_PAGE } as u64;
     Bytes(share / step * step)
 }
 
-/// Share of the device's peak rate of small reads that the queue is deep enough for.
+/// The queue is deep enough for this share of the device's peak rate of small reads.
 const SHARE_OF_PEAK: f64 = 0.95;
 
-/// Fewest and most reads in flight, whatever a profile says. A latency measured while the device's
-/// own cache answered would ask for a queue too short for misses; behind some hundreds the reads
-/// wait in the kernel instead of here, and each costs memory of its own.
+/// Fewest and most reads in flight, for any profile. If the device's cache answered the latency
+/// measurement, the computed queue would be too short for cache misses. Beyond some hundreds, reads
+/// only wait in the kernel instead of here, and each needs memory.
 const DEPTHS: (usize, usize) = (32, 512);
 
-/// How to read on a device, by its profile where there is one.
+/// How to read on a device, according to its profile if there is one.
 fn reading(
     config: &LoaderConfig,
     profile: Option<&DeviceProfile>,
@@ -117,16 +120,16 @@ fn reading(
     EngineConfig { backend: config.backend, staging: staging(config.memory), depth, tier }
 }
 
-/// Loads or opens the topology, samples trial batches and divides the budget; rows come from
+/// Loads or opens the topology, samples trial batches and divides the budget. Rows are read from
 /// `source`.
 ///
-/// A topology that would leave too little for rows is paged instead, unless it is to be resident.
-/// With `far`, what epochs read is brought to far memory first; `on_progress(done, total)` gets the
-/// bytes that are copied.
+/// A topology that would leave too little memory for rows is paged instead, unless it must be
+/// resident. With `far`, the files of epochs are brought to far memory first; `on_progress(done,
+/// total)` receives the bytes copied.
 ///
 /// # Errors
-/// `Budget` with the least that would do; `Invalid` for features that do not fit the graph; `Io`
-/// when the memory server is gone and not to be done without.
+/// `Budget`, with the least sufficient budget; `Invalid` for features that do not fit the graph;
+/// `Io` if the memory server was lost and the configuration allows no fallback.
 pub fn prepare(
     dataset: &DataSet,
     rows: Option<RowSpace>,
@@ -161,7 +164,7 @@ fn prepare_with(
     let cost = profile.as_ref().map_or_else(CostModel::default, CostModel::from);
     let reading = reading(config, profile.as_ref(), far);
     let heated = rows.is_some() && config.hotness == Hotness::Visits;
-    // A byte a node.
+    // One byte per node.
     let of_heat = if heated { dataset.num_nodes() } else { 0 };
     let of_rows = rows.as_ref().map_or(0, |rows| rows.memory().0) + of_heat;
     let reserved = Bytes(config.reserved.0 + seeds.heap_bytes() + of_rows);
@@ -224,10 +227,10 @@ fn prepare_with(
     Ok(Prepared { sampling, plan, rows, constant, heat, cost, engine, arrays, array_reading })
 }
 
-/// The plan for what is `wanted`, with further arrays on disk where they leave too little.
+/// The plan for `wanted`. If further arrays leave too little memory, they stay on disk.
 ///
 /// # Errors
-/// `Budget`, with the least that would do for the topology that was asked for.
+/// `Budget`, with the least sufficient budget for the requested topology mode.
 fn decide(
     wanted: &PlanInput<'_>,
     arrays: &[BatchArray],
@@ -236,7 +239,8 @@ fn decide(
 ) -> Result<MemoryPlan> {
     let budget = wanted.budget;
     let on_disk = |budget| ArraysPlan::new(arrays, Bytes(0), budget);
-    // Another way to keep the topology is tried after `Auto`; what is said then is the least.
+    // After `Auto` fails, the caller tries another mode. In the other modes, the error must name
+    // the least sufficient budget.
     MemoryPlan::new(wanted)
         .or_else(|_| MemoryPlan::new(&PlanInput { arrays: on_disk(budget), ..*wanted }))
         .map_err(|error| match mode {
@@ -248,7 +252,7 @@ fn decide(
         })
 }
 
-/// The threads that sample.
+/// The sampling threads.
 fn workers(config: &LoaderConfig) -> Result<Arc<ThreadPool>> {
     ThreadPoolBuilder::new()
         .num_threads(config.effective_threads())
@@ -258,7 +262,7 @@ fn workers(config: &LoaderConfig) -> Result<Arc<ThreadPool>> {
         .map_err(|error| Error::internal(format!("cannot start worker threads: {error}")))
 }
 
-/// Whether there is a plan for another budget.
+/// Whether `wanted` has a plan with another budget.
 fn plans(wanted: &PlanInput<'_>, budget: Bytes, mode: TopologyMode, size: TopologySize) -> bool {
     let staging = staging(budget);
     let free = Bytes(budget.0.saturating_sub(wanted.reserved.0 + staging.0));
@@ -312,7 +316,7 @@ pub fn topology_size(dataset: &DataSet, config: &LoaderConfig) -> Result<Topolog
     })
 }
 
-/// Opens or loads a topology as the plan says.
+/// Opens or loads a topology according to the plan.
 pub fn open_topology(
     dataset: &DataSet,
     config: &LoaderConfig,
@@ -322,7 +326,7 @@ pub fn open_topology(
     cost: CostModel,
 ) -> Result<Arc<dyn Topology>> {
     if config.fan_outs.is_empty() {
-        // No hop looks at an edge: a paged topology that is never asked costs next to nothing.
+        // No hop examines edges: an unused paged topology costs almost nothing.
         let reading = EngineConfig { staging: LEAST_STAGING, depth: 1, ..reading };
         return Ok(Arc::new(PagedTopology::open(dataset, reading, cost, false)?));
     }
@@ -333,23 +337,23 @@ pub fn open_topology(
     Ok(Arc::new(paged.with_working_memory(plan.working)))
 }
 
-/// What a topology may take to be resident unasked: half of what is free where rows want the rest,
-/// otherwise all but room for the batches in flight.
+/// Most memory of a topology that is resident by choice of the plan. This is half of the free
+/// memory if rows need the rest, otherwise all except for the room of the batches in flight.
 fn most_resident(free: Bytes, rows: bool) -> Bytes {
     Bytes(if rows { free.0 / 2 } else { free.0 / 8 * 7 })
 }
 
-/// What further arrays of batches may take to be in memory: a quarter of what the topology leaves
-/// where rows of features want the rest, otherwise half.
+/// Most memory of further arrays that are resident: a quarter of what the topology leaves if
+/// feature rows need the rest, otherwise half.
 fn most_arrays(left: Bytes, rows: bool) -> Bytes {
     Bytes(if rows { left.0 / 4 } else { left.0 / 2 })
 }
 
-/// Samples the first batches of epoch 0 and keeps their distinct nodes where there are `rows` to
-/// plan for.
+/// Samples the first batches of epoch 0. If there are `rows` to plan for, keeps the distinct nodes
+/// of these batches.
 ///
-/// Otherwise the first epoch finds the memory of these batches, and of the threads that sampled
-/// them: as many together as an epoch by single batches begins.
+/// Without rows, the memory of these batches and of the sampling threads stays allocated for the
+/// first epoch. It therefore samples as many batches together as an epoch starts with.
 fn run_trial(
     sampling: &Sampling,
     rows: Option<&RowSpace>,
@@ -384,7 +388,8 @@ fn run_trial(
     Ok(())
 }
 
-/// Rows by falling heat, at most `slots` of them, within the memory that the topology has `left`.
+/// Rows by falling heat, at most `slots` of them, using at most the memory that the topology has
+/// `left`.
 fn hot_rows(
     dataset: &DataSet,
     sampling: &Sampling,
@@ -393,7 +398,7 @@ fn hot_rows(
     left: Bytes,
     engine: &mut Engine,
 ) -> Result<Hot> {
-    // Visits are the heat of the dynamic part, too.
+    // Expected visits also provide the heat of the dynamic part.
     let none_constant = config.constant_share == Some(0.0) && config.hotness != Hotness::Visits;
     if config.hotness == Hotness::None || none_constant {
         return Ok(Hot::default());
@@ -416,8 +421,8 @@ fn hot_rows(
     }
     let batches = sampling.num_batches();
     let presampled = (batches / PRESAMPLED_SHARE).max(MIN_PRESAMPLED).min(batches);
-    // From the end of the epoch: the trial looks at its start, and rating the rows by the batches
-    // that the plan is then tried on would promise too much.
+    // Pre-sample at the end of the epoch. The trial uses its start; ranking the rows by the same
+    // batches would make the plan too optimistic.
     hot::by_presampling(sampling, batches - presampled..batches, slots).map(Hot::from)
 }
 

@@ -1,4 +1,5 @@
-//! Neighbourhoods on request: any nodes, at any time, instead of the batches of an epoch.
+//! Samples neighbourhoods on request: for any nodes, at any time, instead of the batches of an
+//! epoch.
 
 mod follow;
 
@@ -31,10 +32,10 @@ use crate::seed_list::{Input, SeedList};
 /// Read buffers of the pass that counts degrees.
 const DEGREE_STAGING: Bytes = Bytes::mib(1);
 
-/// What has to be known of nodes besides their features.
+/// Which in-degrees of nodes to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Degrees {
-    /// Nothing.
+    /// No in-degrees.
     #[default]
     None,
     /// In-degrees in the whole graph.
@@ -43,12 +44,13 @@ pub enum Degrees {
     WithoutLoops,
 }
 
-/// How requests that are answered together share their work (GLIST 4.2.1). Answers do not depend
-/// on it.
+/// How requests that are answered together share their work (GLIST 4.2.1). Answers do not depend on
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sharing {
-    /// Requests whose neighbourhoods overlap come one after the other; else as they arrived.
+    /// Whether to order requests so that overlapping neighbourhoods are adjacent. Otherwise
+    /// requests keep the order of arrival.
     pub reorder: bool,
     /// Most requests whose rows are read together; 0 means as many as the plan has room for.
     pub group: usize,
@@ -60,62 +62,62 @@ impl Default for Sharing {
     }
 }
 
-/// What is wanted of some nodes, and what the caller has of it.
+/// Requests for neighbourhoods, and what the caller already knows.
 pub struct Ask<'a> {
-    /// What has changed since the arrays were written.
+    /// The changes since the arrays were written.
     pub delta: Option<&'a Delta>,
     /// Seed of the sampler.
     pub seed: u64,
     /// The nodes of each request.
     pub requests: Vec<Vec<NodeId>>,
-    /// Nodes for which the caller has what the last hop is sampled for: no edges are sampled for
-    /// them there.
+    /// Nodes whose state at the last hop the caller already knows: the last hop samples no edges
+    /// for them.
     pub is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
 }
 
-/// Which features requests get.
+/// The features of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     /// The array, by key.
     pub key: String,
-    /// How exactly its rows are kept. With [`Precision::Int8`] the array needs an `int8` layout, and
-    /// requests get what that stands for.
+    /// Precision of the rows in memory. [`Precision::Int8`] needs an `int8` layout of the array;
+    /// requests get the restored values.
     pub precision: Precision,
 }
 
-/// What requests are limited to and may use.
+/// Limits and resources of requests.
 #[derive(Clone, Debug)]
 pub struct RequestConfig {
-    /// The features; `None` for models that need none.
+    /// The features; `None` for models without features.
     pub features: Option<Features>,
     /// Neighbours per node and hop; -1 means all.
     pub fan_outs: Vec<i64>,
     /// Draw neighbours with replacement.
     pub replace: bool,
-    /// Most nodes that one request may ask for.
+    /// Most nodes of one request.
     pub most_nodes: u64,
     /// Which in-degrees to deliver.
     pub degrees: Degrees,
-    /// Budget for topology, rows and what answers are made from.
+    /// Memory budget for topology, rows and intermediate results.
     pub memory: Bytes,
-    /// Part of it that the caller uses itself.
+    /// Part of the budget that the caller uses.
     pub reserved: Bytes,
-    /// Part of it for growth of the graph; see [`Requests::follow`].
+    /// Part of the budget for growth of the graph; see [`Requests::follow`].
     pub growth: Bytes,
     /// Threads; 0 means one per core.
     pub threads: usize,
-    /// What requests share.
+    /// Work that requests share.
     pub sharing: Sharing,
 }
 
-/// A request's neighbourhood with everything that a model needs.
+/// A request's neighbourhood, with all inputs of a model.
 #[derive(Debug)]
 pub struct Neighbourhood<'a> {
-    /// The sampled subgraph; its first nodes are those asked for.
+    /// The sampled subgraph; its first nodes are the requested ones.
     pub sampled: &'a SampledBatch,
     /// Feature rows of its nodes, nodes x width; empty without features.
     pub x: &'a [f32],
-    /// In-degree of each of its nodes, if asked for.
+    /// In-degree of each of its nodes, if configured.
     pub degrees: Option<Vec<f32>>,
 }
 
@@ -126,22 +128,22 @@ pub struct RequestCounters {
     pub feature_reads: ReadCounters,
     /// Reads of the topology.
     pub topology_reads: ReadCounters,
-    /// Feature rows wanted, each once a group.
+    /// Feature rows needed; each row counts once per group.
     pub rows: u64,
-    /// Those found in memory.
+    /// Needed feature rows that were in memory.
     pub rows_in_memory: u64,
 }
 
-/// The in-degrees in the arrays.
+/// The in-degrees stored in the arrays.
 struct InDegrees {
     of_nodes: Vec<f32>,
     with_loops: bool,
 }
 
-/// Samples neighbourhoods and gathers features for nodes as they are asked for.
+/// Samples neighbourhoods and gathers features for requested nodes.
 ///
-/// The memory plan is that of a loader whose batches are requests: the topology in memory or paged,
-/// the rows used most kept for good, the others in a cache that drops the least recently used.
+/// The memory plan is the plan of a loader whose batches are requests. The topology is in memory or
+/// paged, the most used rows are in the constant part, and all other rows use an LRU cache.
 pub struct Requests {
     sampling: Arc<Sampling>,
     fetcher: Option<Fetcher>,
@@ -149,7 +151,7 @@ pub struct Requests {
     degrees: Option<InDegrees>,
     most_nodes: u64,
     sharing: Sharing,
-    /// Key of the features, and where their rows are.
+    /// Key of the features, and the location of their rows.
     features: Option<(String, RowSource)>,
     notice: Option<String>,
     next_group: u64,
@@ -157,7 +159,7 @@ pub struct Requests {
     opened: Opened,
 }
 
-/// How the arrays were opened; [`Requests::follow`] opens others in the same way.
+/// How the arrays were opened; [`Requests::follow`] opens the new arrays in the same way.
 struct Opened {
     features: Option<Features>,
     loader: LoaderConfig,
@@ -168,16 +170,16 @@ struct Opened {
 }
 
 impl Requests {
-    /// Makes the plan, loads the topology and the rows that are kept.
+    /// Makes the plan, and loads the topology and the constant rows.
     ///
-    /// Rows come from a layout of the features where there is one, see [`choose`].
+    /// Rows come from a layout of the features, if one fits; see [`choose`].
     ///
-    /// **Cost** samples trial requests of `most_nodes` nodes; degrees take 4 bytes a node and a pass
-    /// over the edges.
+    /// **Cost** samples trial requests of `most_nodes` nodes; degrees take 4 bytes per node and a
+    /// pass over the edges.
     ///
     /// # Errors
-    /// `Budget` with the least that would do; `NotFound` for the features; those of [`choose`];
-    /// failed reads.
+    /// `Budget`, with the least sufficient budget; `NotFound` for the features; those of
+    /// [`choose`]; failed reads.
     pub fn open(dataset: &DataSet, config: &RequestConfig) -> Result<Self> {
         dataset.require_one_type("serving")?;
         let nodes = dataset.num_nodes();
@@ -196,7 +198,7 @@ impl Requests {
             fan_outs: config.fan_outs.clone(),
             replace: config.replace,
             batch_size: config.most_nodes,
-            // Trial batches of nodes from everywhere.
+            // So that trial batches contain nodes of all parts of the graph.
             shuffle: true,
             edge_ids: false,
             features: config.features.as_ref().map(|features| features.key.clone()),
@@ -253,28 +255,28 @@ impl Requests {
         &self.plan
     }
 
-    /// The graph of the arrays.
+    /// The topology in the arrays.
     pub fn topology(&self) -> &dyn Topology {
         &*self.sampling.topology
     }
 
-    /// Features of a node.
+    /// Number of features per node.
     pub fn width(&self) -> usize {
         self.features.as_ref().map_or(0, |(_, source)| source.width)
     }
 
-    /// Why a layout of the features that is there is not used; for the operator.
+    /// Why an existing layout of the features is not used; for the operator.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// Memory that a feature row takes while it is kept.
+    /// Memory of a cached feature row.
     pub fn row_memory(&self) -> Bytes {
         let slots = u64::from(self.plan.split.constant_slots + self.plan.split.dynamic_slots);
         Bytes(self.plan.slots.0 / slots.max(1))
     }
 
-    /// Most nodes of requests that are answered together: as many as the plan has room for.
+    /// Most nodes of requests that are answered together, as far as the plan has room.
     pub fn window(&self) -> u64 {
         u64::from(self.plan.split.group) * self.most_nodes
     }
@@ -284,23 +286,24 @@ impl Requests {
         RequestCounters { topology_reads: self.sampling.topology.read_counters(), ..self.counters }
     }
 
-    /// Samples and gathers for several requests together; `each(place, neighbourhood)` is called for
+    /// Samples and gathers for several requests together. Calls `each(place, neighbourhood)` for
     /// every request, from several threads, in any order.
     ///
-    /// What a request gets depends on its nodes, the seed and the graph alone: not on the others,
-    /// the budget or the number of threads. The graph is that of the arrays as the delta has changed
-    /// it.
+    /// The answer of a request depends only on its nodes, the seed and the graph: not on other
+    /// requests, the budget or the number of threads. The graph is the one in the arrays, with the
+    /// changes of the delta.
     ///
     /// # Errors
-    /// `Invalid` for a node out of range; `Budget` for a request whose rows do not fit; failed reads;
-    /// those of `each`.
+    /// `Invalid` for a node out of range; `Budget` for a request whose rows do not fit; failed
+    /// reads; errors of `each`.
     pub fn answer(
         &mut self,
         ask: Ask<'_>,
         each: &(dyn Fn(usize, &Neighbourhood<'_>) -> Result<()> + Sync),
     ) -> Result<()> {
         let Ask { delta, seed, requests, is_known } = ask;
-        // All are batch 0: with numbers of their own, answers would depend on the order of requests.
+        // All requests are batch 0: with different numbers, answers would depend on the order of
+        // requests.
         let seeds = requests
             .into_iter()
             .map(|nodes| Seeds { batch: 0, nodes, times: Vec::new() })
@@ -337,7 +340,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Requests that are read for together.
+    /// Groups of requests whose rows are read together.
     fn groups(&self, parts: Vec<Part>) -> Vec<Vec<Part>> {
         if self.sharing.group == 0 {
             return vec![parts];
@@ -349,7 +352,7 @@ impl Requests {
 
     fn changes<'d>(&self, delta: Option<&'d Delta>) -> Changes<'d> {
         let features = self.features.as_ref().map(|(key, _)| key.clone());
-        // Mostly no row has changed; then no row needs a lookup.
+        // Usually no row has changed, and then no row needs a look-up.
         let rows = features.filter(|key| delta.is_some_and(|delta| delta.changes_rows(key)));
         Changes { delta, rows }
     }
@@ -374,13 +377,13 @@ impl Requests {
             return answered;
         };
         let number = group.number;
-        // The plan has room for two batches of most nodes, which smaller ones share.
+        // The plan has room for two batches of the greatest size; smaller ones share this room.
         let room = self.plan.delivered_rows().0;
         let announced = fetcher.announce(group);
         let ready = match fetcher.fetch(announced) {
             Ok(Ok(ready)) => ready,
             Ok(Err(_)) => {
-                // What the cache holds stays.
+                // The rows in the cache stay.
                 fetcher.withdraw();
                 let text = "the rows of one request do not fit the budget";
                 return Err(Error::new(ErrorKind::Budget, text)
@@ -423,16 +426,16 @@ impl Requests {
     }
 }
 
-/// Brings requests with common nodes together.
+/// Orders requests so that those with common nodes are adjacent.
 ///
-/// Sorts by the node of each neighbourhood whose hash is least. That node is the same for two
-/// requests with a probability of their Jaccard similarity (min-hash). GLIST 4.2.1 orders by the
-/// least distance from the request before, which would compare all pairs.
+/// Sorts by the node with the least hash in each neighbourhood. Two requests share this node with a
+/// probability equal to their Jaccard similarity (min-hash). GLIST 4.2.1 orders by the least
+/// distance from the previous request, which would compare all pairs.
 fn by_overlap(parts: &mut [Part]) {
     parts.sort_by_cached_key(|(sampled, _)| sampled.nodes.iter().map(mix).min());
 }
 
-/// Where the rows of the features are, and why not in a layout that is there.
+/// The location of the feature rows, and the reason if an existing layout is not used.
 fn open_features(
     dataset: &DataSet,
     features: &Features,
@@ -447,7 +450,7 @@ fn open_features(
     Ok((Some(source.with_context(|| format!("feature array `{key}`"))?), chosen.notice))
 }
 
-/// How many of `batches` may have their rows in memory at once; the first one always.
+/// How many of `batches` may have their rows in memory at the same time; at least one.
 fn fitting(batches: &[GroupBatch], width: usize, room: u64) -> usize {
     let mut bytes = 0;
     let fits = batches.iter().take_while(|batch| {
@@ -457,20 +460,20 @@ fn fitting(batches: &[GroupBatch], width: usize, room: u64) -> usize {
     fits.count().max(1)
 }
 
-/// What a delta changes of what is gathered.
+/// The changes that a delta makes to gathered values.
 struct Changes<'a> {
     delta: Option<&'a Delta>,
-    /// Key of the features if some of their rows have changed.
+    /// Key of the features, if some of their rows have changed.
     rows: Option<String>,
 }
 
 impl Changes<'_> {
-    /// The features of a node if they have changed.
+    /// The features of a node, if they have changed.
     fn row(&self, node: NodeId) -> Option<&[u8]> {
         self.delta?.node_row(self.rows.as_deref()?, node)
     }
 
-    /// The in-degree of each node of a batch, if they are wanted.
+    /// The in-degree of each node of a batch, if configured.
     fn degrees(&self, degrees: Option<&InDegrees>, sampled: &SampledBatch) -> Option<Vec<f32>> {
         let InDegrees { of_nodes, with_loops } = degrees?;
         let degree = |node: NodeId| match self.delta.and_then(|d| d.in_degree(node, *with_loops)) {

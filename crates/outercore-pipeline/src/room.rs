@@ -1,10 +1,10 @@
-//! Which rows several batches may need together.
+//! Limits the rows that several batches may need together.
 
 use std::sync::Arc;
 
 use outercore_cache::ConstantPart;
 
-/// What the slots hold at once: the rows of the constant part, and some others.
+/// The room for rows at one time: the rows of the constant part, and a number of other rows.
 #[derive(Clone, Debug)]
 pub struct RowRoom {
     constant: Arc<ConstantPart>,
@@ -12,8 +12,9 @@ pub struct RowRoom {
 }
 
 impl RowRoom {
-    /// The room that a plan leaves. Others take half of the dynamic slots, so that the next group can
-    /// be fetched while this one is consumed. Without dynamic slots there are no others.
+    /// The room in a plan. Other rows may take half of the dynamic slots, so the next group can be
+    /// fetched while this one is consumed. Without dynamic slots, every row is in the constant
+    /// part.
     pub fn new(constant: Arc<ConstantPart>, dynamic_slots: u32) -> Self {
         let most_others = match dynamic_slots {
             0 => u64::MAX,
@@ -22,7 +23,7 @@ impl RowRoom {
         Self { constant, most_others }
     }
 
-    /// Where no rows are fetched.
+    /// The room if no rows are fetched.
     pub fn unlimited() -> Self {
         Self { constant: Arc::default(), most_others: u64::MAX }
     }
@@ -53,7 +54,7 @@ mod tests {
         assert!(room.holds(&[200, 201, 202]));
         assert!(!room.holds(&[200, 201, 202, 203]));
         assert!(room.holds(&[1, 2, 3, 4, 99, 200, 201, 202]));
-        // As many as all slots have, and yet too many others.
+        // As many rows as there are slots in total, but too many other rows.
         assert!(!room.holds(&[1, 2, 3, 4, 200, 201, 202, 203]));
         assert!(RowRoom::unlimited().holds(&[7; 1000]));
     }

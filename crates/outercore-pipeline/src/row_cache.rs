@@ -1,4 +1,4 @@
-//! Which rows of a group are in memory, and which are to be read; moves no bytes.
+//! Decides which rows of a group are in memory and which to read; moves no bytes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::Split;
 use crate::group::Group;
 use crate::room::RowRoom;
 
-/// The constant and the dynamic part over one numbering of slots: those below `constant_slots`
+/// The constant and the dynamic part with one numbering of slots. Slots below `constant_slots`
 /// belong to the constant part.
 pub struct RowCache {
     constant: Arc<ConstantPart>,
@@ -20,30 +20,30 @@ pub struct RowCache {
     counters: CacheCounters,
 }
 
-/// A group whose look-ahead is known to the policy and whose rows are not yet there.
+/// A group that the policy knows but whose rows are not in memory yet.
 pub struct Announced {
     /// The group.
     pub group: Group,
-    /// Slot of every row; those of the constant part are final.
+    /// Slot of every row; slots in the constant part are final.
     slots: Vec<u32>,
-    /// Indices of the rows that the dynamic part is responsible for.
+    /// Indices of the rows that belong to the dynamic part.
     others: Vec<u32>,
 }
 
-/// A group that has its slots.
+/// A group with assigned slots.
 pub struct Admitted {
     /// The group.
     pub group: Group,
     /// Slot of every row.
     pub slots: Vec<u32>,
-    /// Rows that no slot holds yet, ascending.
+    /// Rows that are not in a slot yet, ascending.
     pub missed: Vec<u64>,
-    /// Their slots.
+    /// The slots of the missed rows.
     pub targets: Vec<u32>,
 }
 
 impl RowCache {
-    /// An empty cache; with the heat of each row where it is known, see [`DynamicPart::know_heat`].
+    /// An empty cache, with the heat of each row if known; see [`DynamicPart::know_heat`].
     pub fn new(split: Split, policy: Policy, heat: Option<Arc<[u8]>>) -> Self {
         Self {
             constant: Arc::default(),
@@ -55,12 +55,12 @@ impl RowCache {
         }
     }
 
-    /// Takes `rows`, sorted and distinct, for the constant part: row `i` is in slot `i`.
+    /// Sets the rows of the constant part: `rows`, sorted and distinct, with row `i` in slot `i`.
     pub fn fill_constant(&mut self, rows: Vec<u64>) {
         self.constant = Arc::new(ConstantPart::new(rows));
     }
 
-    /// For the rows that several batches need together.
+    /// The limit for rows that several batches need together.
     pub fn room(&self) -> RowRoom {
         RowRoom::new(Arc::clone(&self.constant), self.split.dynamic_slots)
     }
@@ -90,7 +90,8 @@ impl RowCache {
         held
     }
 
-    /// Tells the policy what is coming; groups are announced in the order in which they are fetched.
+    /// Announces a group to the policy. Groups must be announced in the order in which they are
+    /// fetched.
     pub fn announce(&mut self, group: Group) -> Announced {
         let mut slots = vec![0; group.rows.len()];
         let mut others = Vec::new();
@@ -100,7 +101,8 @@ impl RowCache {
         Announced { group, slots, others }
     }
 
-    /// Decides the slots of the group announced next; gives it back unchanged if there is no room.
+    /// Assigns slots to the next announced group. Returns the group unchanged if there is not
+    /// enough room.
     pub fn admit(&mut self, announced: Announced) -> Result<Admitted, Announced> {
         let Announced { group, mut slots, others } = announced;
         let Ok(admission) = self.dynamic.admit(group.number) else {
@@ -127,18 +129,18 @@ impl RowCache {
         Ok(Admitted { group, slots, missed, targets })
     }
 
-    /// Takes back a group that was announced last and found no room; see
-    /// [`DynamicPart::withdraw`].
+    /// Withdraws the last announced group, which found no room; see [`DynamicPart::withdraw`].
     pub fn withdraw(&mut self) {
         self.dynamic.withdraw();
     }
 
-    /// The group has been consumed.
+    /// Releases the group, after the consumer has finished with it.
     pub fn release(&mut self, group: u64) {
         self.dynamic.release(group);
     }
 
-    /// Forgets the dynamic part: what was announced and pinned is void after an aborted epoch.
+    /// Empties the dynamic part: after an aborted epoch, its announced and pinned groups are
+    /// invalid.
     pub fn reset(&mut self) {
         self.dynamic = dynamic_part(&self.split, self.policy, self.heat.as_ref());
     }

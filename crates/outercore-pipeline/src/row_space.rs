@@ -14,8 +14,8 @@ use crate::config::{FeatureChoice, LoaderConfig};
 use crate::features::RowSource;
 use crate::rows::RowArena;
 
-/// The rows of the node types that have features. A row's number is its node's global id, so that
-/// one cache, one policy and one plan serve all types.
+/// The rows of the node types with features. A row's number is its node's global id, so one cache,
+/// one policy and one plan serve all types.
 #[derive(Clone, Debug)]
 pub struct RowSpace {
     parts: Vec<Part>,
@@ -26,28 +26,29 @@ pub struct RowSpace {
 pub struct Part {
     /// The global ids of its nodes.
     pub nodes: Range<u64>,
-    /// Place of the node type among all.
+    /// Index of the node type.
     pub node_type: usize,
-    /// Where the rows are.
+    /// Location of the rows.
     pub source: RowSource,
 }
 
-/// How the rows of one node type lie in their file, for the memory plan.
+/// Position of one node type's rows in their file, for the memory plan.
 #[derive(Clone, Debug)]
 pub struct PlannedPart {
     /// The global ids of its nodes.
     pub nodes: Range<u64>,
-    /// Where the rows lie.
+    /// Position of the rows.
     pub layout: RowLayout,
-    /// Place of each node's row; `None` where that is the node.
+    /// Place of each node's row; `None` if the place is the node's index in its type.
     pub places: Option<Arc<Places>>,
 }
 
 impl RowSpace {
-    /// The features that a loader is to deliver; `None` without.
+    /// The features that a loader delivers; `None` if it delivers none.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for an array that is no matrix with a row for each node of its type.
+    /// `NotFound`; `Invalid` for an array that is not a matrix with one row for each node of its
+    /// type.
     pub fn chosen(dataset: &DataSet, config: &LoaderConfig) -> Result<Option<Self>> {
         let schema = dataset.schema();
         if !schema.is_typed() {
@@ -83,12 +84,12 @@ impl RowSpace {
         &self.parts
     }
 
-    /// The rows of a node type, where it has any.
+    /// The rows of a node type, if it has features.
     pub fn of_type(&self, node_type: usize) -> Option<&Part> {
         self.parts.iter().find(|part| part.node_type == node_type)
     }
 
-    /// Rows of all types.
+    /// Number of rows of all types.
     pub fn num_rows(&self) -> u64 {
         self.parts.iter().map(|part| part.source.rows).sum()
     }
@@ -99,23 +100,23 @@ impl RowSpace {
         self.parts.iter().map(of).max().unwrap_or_default()
     }
 
-    /// Bytes of the rows of `nodes`, ascending, as they are delivered: as float32.
+    /// Bytes of the rows of `nodes`, ascending, after conversion to float32.
     pub fn delivered_bytes(&self, nodes: &[u64]) -> u64 {
         let of = |part: &Part| part.source.width * within(nodes, &part.nodes).len();
         4 * self.parts.iter().map(of).sum::<usize>() as u64
     }
 
-    /// Memory of what is known of rows besides their bytes.
+    /// Memory of the tables that describe the rows.
     pub fn memory(&self) -> Bytes {
         Bytes(self.parts.iter().map(|part| part.source.memory().0).sum())
     }
 
-    /// The global ids that have rows.
+    /// The global ids with rows.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         self.parts.iter().map(|part| part.nodes.clone()).collect()
     }
 
-    /// How the rows lie in their files.
+    /// The position of the rows in their files.
     ///
     /// # Errors
     /// A file is missing.
@@ -130,21 +131,22 @@ impl RowSpace {
     }
 }
 
-/// Whether some of `ranges`, ascending, has `row`.
+/// Whether one of `ranges`, ascending, contains `row`.
 pub fn covers(ranges: &[Range<u64>], row: u64) -> bool {
     ranges[..ranges.partition_point(|range| range.start <= row)]
         .last()
         .is_some_and(|range| row < range.end)
 }
 
-/// The elements of `rows`, ascending, that are in `range`.
+/// Where the elements of `rows`, ascending, that are in `range` begin and end.
 pub fn within(rows: &[u64], range: &Range<u64>) -> Range<usize> {
     let start = rows.partition_point(|&row| row < range.start);
     start..start + rows[start..].partition_point(|&row| row < range.end)
 }
 
 impl PlannedPart {
-    /// Reads of those of the rows `missed`, ascending, that belong here, and the seconds they take.
+    /// The reads for those of the rows `missed`, ascending, that belong to this part, and their
+    /// device time in seconds.
     pub fn reads(
         &self,
         missed: &[u64],
@@ -171,9 +173,9 @@ fn of_path(path: &Path, nodes: u64, config: &LoaderConfig) -> Result<RowSource> 
     RowSource::of_npy(path, nodes)
 }
 
-/// The rows of an array, in a layout where there is one that fits.
+/// The rows of an array, or of one of its layouts if one fits.
 ///
-/// A memory server has the rows of the array itself.
+/// A memory server has only the rows of the array, not of layouts.
 fn of_array(dataset: &DataSet, key: &str, nodes: u64, config: &LoaderConfig) -> Result<RowSource> {
     let array = dataset.array(key)?;
     if !matches!(KeyGroup::of(&array.key), KeyGroup::Node { .. }) {

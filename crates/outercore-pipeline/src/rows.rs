@@ -1,4 +1,4 @@
-//! Row slots in memory: written by the fetch stage, read by whoever assembles a batch.
+//! Row slots in memory: the fetch stage writes them, and threads that assemble batches read them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,9 +7,9 @@ use outercore_format::{DType, widen};
 
 /// A fixed number of row slots in memory that several threads share.
 ///
-/// Slots are words of relaxed atomics, so that the fetch stage can fill some slots while batches
-/// are assembled from others without a lock and without `unsafe`; that nobody reads a slot while
-/// it is being filled is the cache's contract (a slot is pinned from admission to release), and the
+/// Slots consist of relaxed atomic words. The fetch stage can therefore fill some slots while
+/// batches are assembled from others, without a lock and without `unsafe`. The cache guarantees
+/// that no slot is read while it is filled (a slot is pinned from admission to release). The
 /// channel between the stages orders the writes before the reads.
 #[derive(Debug)]
 pub struct RowArena {
@@ -18,13 +18,12 @@ pub struct RowArena {
 }
 
 impl RowArena {
-    /// Memory of one slot of a row of so many bytes.
+    /// Memory of one slot for a row of `row_bytes` bytes.
     pub fn slot_bytes(row_bytes: usize) -> Bytes {
         Bytes((row_bytes.div_ceil(8) * 8) as u64)
     }
 
-    /// Room for `slots` rows of at most `slot_bytes`; the pages are taken from the system on first
-    /// use.
+    /// Reserves `slots` rows of at most `slot_bytes`. The system provides the pages on first use.
     pub fn new(slots: usize, slot_bytes: Bytes) -> Self {
         let words_per_slot = slot_bytes.as_usize() / 8;
         Self { words: bytemuck::allocation::zeroed_vec(slots * words_per_slot), words_per_slot }
@@ -48,12 +47,12 @@ impl RowArena {
         }
     }
 
-    /// Writes the row of elements of `dtype` in `slot` to `out` as `float32`: `float64` is rounded to
-    /// the nearest, every other type arrives exactly.
+    /// Writes the row in `slot`, of elements of `dtype`, to `out` as `float32`. Values of `float64`
+    /// are rounded to the nearest; all other types must be represented exactly.
     ///
     /// # Errors
-    /// `Invalid` with the column: a whole number that `float32` does not hold, or one that would
-    /// become infinite or 0.
+    /// `Invalid`, naming the column: a whole number that `float32` cannot represent, or a number
+    /// that would become infinite or 0.
     ///
     /// # Panics
     /// If `out` is longer than the row of a slot.
@@ -75,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// What a row of `bytes` is in a batch.
+    /// The row with these `bytes`, in the form of a batch.
     fn loaded(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
         let width = bytes.len() / dtype.size();
         let arena = RowArena::new(3, RowArena::slot_bytes(bytes.len()));

@@ -10,22 +10,22 @@ use outercore_store::row_values::RowValues;
 
 use crate::config::{LoaderConfig, Method};
 
-/// Part of what is free that weights and times may take to be in memory.
+/// Weights and times may take one part in this many of the free memory.
 const SHARE: u64 = 4;
 
-/// Part of the budget that rules take to look at edges together.
+/// Edges examined together may take one part in this many of the budget.
 const TOGETHER_SHARE: u64 = 16;
 
 /// Read buffers of an array that stays on disk.
 const STAGING: Bytes = Bytes::kib(512);
 
-/// The rules that a configuration asks for, and the memory that they take.
+/// The rules of a configuration, and their memory.
 ///
-/// Arrays are read into memory as long as they take no more than a quarter of `free`.
+/// Arrays are read into memory as long as they take at most a quarter of `free`.
 ///
 /// # Errors
-/// `NotFound`: no array has such a name. `Invalid`: rules that contradict each other, an array with
-/// several columns. Failed reads.
+/// `NotFound`: no array has this name. `Invalid`: contradicting rules, or an array with several
+/// columns. Failed reads.
 pub fn open_rules(
     dataset: &DataSet,
     config: &LoaderConfig,
@@ -70,8 +70,8 @@ pub fn open_rules(
     Ok((rules, Bytes(room.taken + looked)))
 }
 
-/// The time of each of `nodes`, ids within the seeds' type, or of all nodes of the type; empty where
-/// they have no times.
+/// The time of each of `nodes`, which are ids within the seeds' type, or of all nodes of the type;
+/// empty if they have no times.
 ///
 /// # Errors
 /// `Invalid`: times that are not whole numbers. Failed reads.
@@ -99,7 +99,7 @@ pub fn times_of_nodes(
     Ok(times)
 }
 
-/// The memory that arrays are opened within.
+/// The memory left for arrays.
 struct Room<'a> {
     left: u64,
     taken: u64,
@@ -108,7 +108,7 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// The array `name` of each type that has one.
+    /// Opens the array `name` of each type that has one.
     fn open(
         &mut self,
         dataset: &DataSet,

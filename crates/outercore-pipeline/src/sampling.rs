@@ -1,4 +1,4 @@
-//! The first stage: seeds to sampled groups.
+//! The sampling stage: turns seeds into sampled groups.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::room::RowRoom;
 use crate::row_space::covers;
 use crate::seed_list::SeedList;
 
-/// What the sampling stage works with; shared, never changed.
+/// The state of the sampling stage; shared and immutable.
 pub struct Sampling {
     /// The graph.
     pub topology: Arc<dyn Topology>,
@@ -27,20 +27,20 @@ pub struct Sampling {
     config: SampleConfig,
     shuffle: bool,
     seed: u64,
-    /// The nodes whose feature rows are fetched, as ranges; `None` if no rows are.
+    /// The nodes whose feature rows are fetched, as ranges; `None` if no rows are fetched.
     rows: Option<Vec<Range<NodeId>>>,
-    /// Memory of batches that were consumed.
+    /// Memory of consumed batches.
     pub shelf: Arc<Shelf>,
 }
 
 impl Sampling {
-    /// Whether an edge takes the least time: in memory, chosen by degrees alone.
+    /// Whether an edge has the lowest cost: in memory, chosen by degrees only.
     pub fn is_fast(&self) -> bool {
         self.topology.resident().is_some() && self.config.rules.are_plain()
     }
 
-    /// Binds a configuration to a graph and its seeds, with their times where rules look at times;
-    /// `rows` are the nodes that have feature rows, where any are fetched.
+    /// Combines a configuration, a graph and its seeds, with seed times if rules need them. `rows`
+    /// are the nodes with feature rows; `None` if no rows are fetched.
     pub fn new(
         topology: Arc<dyn Topology>,
         sample: SampleConfig,
@@ -61,7 +61,7 @@ impl Sampling {
         }
     }
 
-    /// The same with another topology. The current one is freed before `open` opens it, so both are
+    /// Replaces the topology. The current one is freed before `open` opens the new one, so both are
     /// never in memory together. The seeds and batches of epochs do not change.
     ///
     /// # Errors
@@ -72,13 +72,13 @@ impl Sampling {
         drop(topology);
         let topology = open()?;
         for range in rows.iter_mut().flatten().filter(|range| range.end == before) {
-            // Nodes that came meanwhile have rows, too.
+            // Nodes added meanwhile have rows, too.
             range.end = topology.num_nodes();
         }
         Ok(Self { topology, seeds, pool, config, shuffle, seed, rows, shelf })
     }
 
-    /// The same with other seeds.
+    /// A copy with other seeds.
     #[must_use]
     pub fn reseeded(&self, seeds: SeedList) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Sampling {
         }
     }
 
-    /// How neighbours are drawn.
+    /// The configuration of the sampler.
     pub fn config(&self) -> &SampleConfig {
         &self.config
     }
@@ -121,11 +121,11 @@ impl Sampling {
         (Seeds { batch: self.seeds.number(batch), nodes, times }, places)
     }
 
-    /// How many groups may be begun before the one under way is complete.
+    /// How many groups may be started before the current group is complete.
     ///
-    /// Of a resident topology each batch is sampled by one thread, and at the end of a group some
-    /// threads would have nothing to do. Where rows are fetched, the fetch stage has the memory of
-    /// these groups.
+    /// With a resident topology, each batch is sampled by one thread, and some threads would be
+    /// idle at the end of a group. If rows are fetched, the fetch stage uses the memory of these
+    /// groups, and no group is started ahead.
     pub fn begun_ahead(&self, look_ahead: u32) -> u64 {
         let one_by_one = self.topology.resident().is_some();
         if one_by_one && self.rows.is_none() { look_ahead.into() } else { 0 }
@@ -142,7 +142,7 @@ impl Sampling {
         Ok(sampled.into_iter().zip(places).collect())
     }
 
-    /// Takes back the batches of a group that was consumed.
+    /// Takes back the memory of a consumed group's batches.
     pub fn give_back(&self, group: Group) {
         for batch in group.batches {
             self.shelf.give_back(batch.sampled);
@@ -164,7 +164,7 @@ impl Sampling {
         self.seeds.nodes()
     }
 
-    /// Counts how often `batches` of epoch 0 want each node.
+    /// Counts how many of `batches` of epoch 0 need each node.
     pub fn presample(&self, batches: Range<u64>, group: usize) -> Result<HotRows> {
         let max_batches = batches.end - batches.start;
         presample(
@@ -177,9 +177,9 @@ impl Sampling {
         )
     }
 
-    /// Makes groups of `parts`, each with rows that there is `room` for or a single batch.
+    /// Divides `parts` into groups: each group fits into `room`, or has a single batch.
     ///
-    /// Whether there are slots for a batch on its own, the fetch stage finds out.
+    /// The fetch stage detects a single batch that does not fit.
     pub fn group(&self, number: &mut u64, parts: Vec<Part>, room: &RowRoom) -> Vec<Group> {
         let Some(ranges) = &self.rows else {
             *number += 1;

@@ -1,4 +1,4 @@
-//! The seeds of an epoch, and how they are cut into batches.
+//! The seeds of an epoch, and their division into batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::share::Share;
 /// The nodes whose neighbourhoods are sampled.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Every node, or every node of a type, in order.
+    /// All nodes, or all nodes of a type, in order.
     All(Range<NodeId>),
-    /// A list, in its order; repetitions are allowed.
+    /// A list, in its order; repeated nodes are allowed.
     Nodes(Arc<Vec<NodeId>>),
 }
 
@@ -34,29 +34,29 @@ impl Input {
     }
 }
 
-/// Seeds, with their times where rules look at times, cut into batches.
+/// Seeds divided into batches, with times if rules need them.
 #[derive(Clone, Debug)]
 pub struct SeedList {
     input: Input,
-    /// By place in the input; empty without times.
+    /// Times by place in the input; empty without times.
     times: Arc<Vec<i64>>,
     cut: Cut,
 }
 
-/// How seeds become batches.
+/// Division of seeds into batches.
 #[derive(Clone, Debug)]
 enum Cut {
     /// Batches of one size, shared between ranks.
     Even(Share),
-    /// Where each batch begins and the last one ends, and the number of the first batch.
+    /// The start of each batch and the end of the last one; and the number of the first batch.
     At(Arc<Vec<u64>>, u64),
 }
 
 impl SeedList {
-    /// Batches as the configuration says.
+    /// Batches according to the configuration.
     ///
     /// # Errors
-    /// `Invalid` where the seeds cannot be shared so that no rank has an empty batch.
+    /// `Invalid` if the seeds are too few to give every rank a non-empty batch.
     pub fn even(input: Input, times: Vec<i64>, config: &LoaderConfig) -> Result<Self> {
         let cut = Cut::Even(Share::new(input.len(), config)?);
         Ok(Self { input, times: Arc::new(times), cut })
@@ -66,7 +66,8 @@ impl SeedList {
     /// which is a coordinate of its randomness.
     ///
     /// # Errors
-    /// `Invalid`: bounds that do not ascend from 0 to the number of seeds, another number of times.
+    /// `Invalid`: bounds that do not ascend from 0 to the number of seeds, or a wrong number of
+    /// times.
     pub fn at(nodes: Vec<NodeId>, times: Vec<i64>, bounds: Vec<u64>, first: u64) -> Result<Self> {
         let ascends = bounds.is_sorted() && bounds.first() == Some(&0);
         if !ascends || bounds.last() != Some(&(nodes.len() as u64)) {
@@ -83,7 +84,7 @@ impl SeedList {
     /// The same seeds with other times.
     ///
     /// # Errors
-    /// `Invalid`: another number of times.
+    /// `Invalid`: a wrong number of times.
     pub fn with_times(self, times: Vec<i64>) -> Result<Self> {
         if times.len() as u64 != self.count() {
             let (found, expected) = (times.len(), self.count());
@@ -102,7 +103,7 @@ impl SeedList {
         !self.times.is_empty()
     }
 
-    /// Bytes of memory that seeds and times take.
+    /// Bytes of memory of seeds and times.
     pub fn heap_bytes(&self) -> u64 {
         let nodes = match &self.input {
             Input::All(_) => 0,

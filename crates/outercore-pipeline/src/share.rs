@@ -1,4 +1,4 @@
-//! Which seeds each batch of a rank takes, where several processes share an epoch. Pure.
+//! Divides the seeds into batches if several processes share an epoch. Pure.
 
 use std::ops::Range;
 
@@ -8,11 +8,11 @@ use crate::config::LoaderConfig;
 
 /// The seeds of one rank, batch by batch, as places in the epoch's order.
 ///
-/// The order is the same on all ranks. They take full batches from it in turn: batch `b` of rank
-/// `r` is batch `b * world_size + r` of a single process. What is left for the last round is cut
-/// into equal parts, which differ by at most one seed. Where it is too little for one seed each, the
-/// round before is cut with it. So every rank has as many batches, none is empty, and every seed is
-/// in exactly one.
+/// The order is the same on all ranks. The ranks take full batches from it in turn: batch `b` of
+/// rank `r` is batch `b * world_size + r` of a single process. The rest is cut into equal parts,
+/// which differ by at most one seed. If the rest is too small to give each rank a seed, the
+/// previous round is cut together with it. All ranks therefore have the same number of batches, no
+/// batch is empty, and every seed is in exactly one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     batch_size: u64,
@@ -20,17 +20,17 @@ pub struct Share {
     world_size: u64,
     /// Rounds in which every rank takes a full batch.
     full: u64,
-    /// Rounds after these, 0 to 2.
+    /// Rounds after the full ones, 0 to 2.
     cut: u64,
     /// Seeds of the rounds that are cut.
     left: u64,
 }
 
 impl Share {
-    /// The share of the configuration's rank in `seeds` seeds.
+    /// The seeds of the configured rank, out of `seeds` seeds.
     ///
     /// # Errors
-    /// `Invalid` where the seeds cannot be shared so that no rank has an empty batch.
+    /// `Invalid` if the seeds are too few to give every rank a non-empty batch.
     pub fn new(seeds: u64, config: &LoaderConfig) -> Result<Self> {
         let LoaderConfig { batch_size, rank, world_size, .. } = *config;
         let round = batch_size * world_size;
@@ -76,13 +76,13 @@ impl Share {
         first + own.start..first + own.end
     }
 
-    /// Number of a batch among those of all ranks: a coordinate of the randomness.
+    /// Number of a batch among the batches of all ranks: a coordinate of the randomness.
     pub fn number(&self, batch: u64) -> u64 {
         batch * self.world_size + self.rank
     }
 }
 
-/// Part `index` of `whole` cut into `parts`; the first ones are the longer ones.
+/// Part `index` of `whole` cut into `parts`; the first parts are the longer ones.
 fn part(whole: Range<u64>, parts: u64, index: u64) -> Range<u64> {
     let len = whole.end - whole.start;
     let (each, longer) = (len / parts, len % parts);

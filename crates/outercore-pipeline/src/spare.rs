@@ -1,18 +1,18 @@
-//! Memory for the ids of batches, used again and again.
+//! Reuses memory for the ids of batches.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Ids that an array has to hold for its memory to be kept: of smaller ones the allocator keeps
-/// enough, while the top of its heap goes back to the kernel from 128 KiB on.
+/// Only arrays with at least this many ids are kept. The allocator keeps enough smaller ones, but
+/// returns the top of its heap to the kernel from 128 KiB on.
 const LEAST_IDS: usize = 4 << 10;
 
-/// Ids that are kept at most, all spare arrays together: 16 MiB.
+/// Most ids in all spare arrays together: 16 MiB.
 const MOST_IDS: usize = 2 << 20;
 
-/// Memory of arrays of ids that the consumer gave up.
+/// Memory of id arrays that the consumer has returned.
 ///
-/// A batch is some megabytes of ids. Fresh from the kernel they would cost a page fault every 4 KiB,
-/// in the thread that trains.
+/// The ids of a batch take some megabytes. Memory fresh from the kernel would cost a page fault
+/// every 4 KiB, in the training thread.
 ///
 /// # Example
 /// ```
@@ -25,14 +25,15 @@ const MOST_IDS: usize = 2 << 20;
 /// ```
 #[derive(Debug, Default)]
 pub struct SpareIds {
-    /// The oldest first.
+    /// Oldest first.
     arrays: Mutex<Vec<Vec<i64>>>,
 }
 
 impl SpareIds {
     /// Memory for `count` ids of any value.
     ///
-    /// It is never more than twice what is asked for: who keeps a small array keeps no large one.
+    /// The array has at most twice the requested capacity, so a small array never occupies the
+    /// memory of a large one.
     #[must_use]
     pub fn take(&self, count: usize) -> Vec<i64> {
         if count < LEAST_IDS {
@@ -47,13 +48,13 @@ impl SpareIds {
             .map(|(at, _)| at);
         let spare = fitting.map(|at| arrays.remove(at));
         drop(arrays);
-        // A little more than asked for, so that it fits the next batch, too.
+        // Slightly more than requested, so that it also fits the next batch.
         let mut values = spare.unwrap_or_else(|| Vec::with_capacity(count + count / 8));
         values.resize(count, 0);
         values
     }
 
-    /// Keeps memory for the next array, or frees it.
+    /// Keeps memory for a later array, or frees it.
     pub fn give_back(&self, values: Vec<i64>) {
         if !(LEAST_IDS..=MOST_IDS).contains(&values.capacity()) {
             return;

@@ -1,4 +1,4 @@
-//! Memory for the feature rows of batches, straight from the kernel and used again.
+//! Reuses memory for the feature rows of batches, allocated directly from the kernel.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -7,16 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use outercore_core::{Bytes, Result};
 use outercore_io::{Arena, Lease};
 
-/// Below this the allocator is as good: what it keeps of small pieces is used again soon.
+/// Below this size the allocator is as good: it soon reuses small pieces.
 const LEAST: usize = 1 << 20;
 
-/// Memory of matrices of feature rows that the consumer gave up.
+/// Memory of feature matrices that the consumer has returned.
 ///
-/// A batch is some ten megabytes of rows. An allocator that has seen one such piece freed takes the
-/// next from its heap, between small ones that stay, and a budget counts what it cannot give back.
-/// So each matrix is a mapping of its own. As mapping anew costs a page fault for every page, those
-/// that were given up are kept for the next batches, as long as they and those in use together stay
-/// within a bound.
+/// The rows of a batch take about ten megabytes. Once an allocator has freed such a piece, it takes
+/// the next one from its heap, between small pieces that stay. It then cannot return that memory to
+/// the kernel, and the memory counts against the budget. Each matrix is therefore a separate
+/// mapping. Because a new mapping costs a page fault per page, returned matrices are kept for later
+/// batches. The matrices kept and in use together stay within a bound.
 ///
 /// # Example
 /// ```
@@ -43,20 +43,21 @@ struct State {
 }
 
 impl SpareRows {
-    /// Keeps no memory that would make more than `bound` with what is in use.
+    /// Keeps no memory beyond `bound`, counting the memory in use.
     #[must_use]
     pub fn new(bound: Bytes) -> Self {
         let bound = usize::try_from(bound.0).unwrap_or(usize::MAX);
         Self { bound, state: Mutex::default() }
     }
 
-    /// Memory for `count` float32 of any value, or `None` below 1 MiB: the allocator is for those.
+    /// Memory for `count` float32 of any value, or `None` below 1 MiB, where the caller should use
+    /// the allocator.
     ///
-    /// It begins on a page, and is never more than twice what is asked for: who keeps a small matrix
-    /// keeps no large one. What is kept and does not fit is freed.
+    /// The memory starts at a page boundary and has at most twice the requested size, so a small
+    /// matrix never occupies the memory of a large one. Kept memory that does not fit is freed.
     ///
     /// # Errors
-    /// The operating system has no such memory.
+    /// The operating system does not have that much memory.
     pub fn take(&self, count: usize) -> Result<Option<RowMemory>> {
         let bytes = count.saturating_mul(size_of::<f32>());
         if bytes < LEAST {
@@ -88,7 +89,7 @@ impl SpareRows {
         Ok(Some(memory))
     }
 
-    /// Keeps memory that [`SpareRows::take`] lent for the next matrix, or frees it.
+    /// Keeps memory lent by [`SpareRows::take`] for the next matrix, or frees it.
     pub fn give_back(&self, memory: RowMemory) {
         let mut state = self.state();
         state.lent -= memory.touched;
@@ -102,7 +103,7 @@ impl SpareRows {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing between two writes panics.
+        // The code under the lock does not panic between two writes.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,13 +112,13 @@ impl SpareRows {
 pub struct RowMemory {
     lease: Lease,
     count: usize,
-    /// Bytes that were ever written: only these take memory.
+    /// Bytes that have been written at any time: only these use physical memory.
     touched: usize,
 }
 
 impl RowMemory {
     fn new(bytes: usize) -> Result<Self> {
-        // A little more than asked for, so that it fits the next batch, too.
+        // Slightly more than requested, so that it also fits the next batch.
         let arena = Arena::new(Bytes((bytes + bytes / 16) as u64))?;
         let lease = arena.lease(arena.size().0 as usize).ok_or_else(|| {
             outercore_core::Error::internal(format!("no room in new memory of {}", arena.size()))
@@ -196,7 +197,7 @@ mod tests {
             assert_eq!(kept, bound.saturating_sub(state.lent), "{state:?}");
         }
         assert_eq!(spare.state().kept.len(), 2);
-        // Memory that a larger matrix has touched counts in full.
+        // If a larger matrix has touched the memory, it counts in full.
         let larger = taken(&spare, COUNT * 17 / 16);
         let other = taken(&spare, COUNT);
         spare.give_back(larger);

@@ -1,8 +1,8 @@
-//! The two stages that run ahead of the consumer, each a loop on a thread of its own.
+//! The two stages that run ahead of the consumer, each as a loop on a separate thread.
 //!
-//! The channels between them hold no element: a stage hands over when the next one is ready, so the
-//! number of groups that exist at once is what the memory plan counted. Every wait ends, because a
-//! stage that ends (for whatever reason) closes its channels.
+//! The channels between them hold no elements: a stage hands over a group when the next stage is
+//! ready. The number of groups that exist at the same time is therefore the number in the memory
+//! plan. Every wait ends, because a stage that ends for any reason closes its channels.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,20 +21,21 @@ use crate::row_cache::Announced;
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
 
-/// Groups whose slots may be pinned at once: one being consumed, one being fetched.
+/// Groups whose slots may be pinned at the same time: one is consumed, one is fetched.
 pub const PINNED_GROUPS: usize = 2;
 
-/// Seeds to sampled groups.
+/// The sampling stage: turns seeds into sampled groups.
 pub struct SampleStage {
     pub sampling: Arc<Sampling>,
     pub epoch: u64,
-    /// Batches of the epoch still to be sampled.
+    /// Batches of the epoch that are not sampled yet.
     pub batches: Range<u64>,
     /// Batches per group.
     pub group: u64,
-    /// Groups begun before the one under way is complete; 0 samples all of a group together.
+    /// Groups started before the current group is complete; 0 samples all batches of a group
+    /// together.
     pub ahead: u64,
-    /// For the rows that several batches need together.
+    /// Limits the rows that several batches need together.
     pub room: RowRoom,
     /// Number of the first group.
     pub next_group: u64,
@@ -42,7 +43,8 @@ pub struct SampleStage {
 }
 
 impl SampleStage {
-    /// Samples until the epoch is over or nobody listens; returns the number of the next group.
+    /// Samples until the epoch is over or the receiver is closed; returns the number of the next
+    /// group.
     pub fn run(self, groups: &SyncSender<Result<Group>>) -> u64 {
         let sampling = Arc::clone(&self.sampling);
         sampling.pool.in_place_scope(|scope| self.run_in(scope, &sampling, groups))
@@ -97,15 +99,15 @@ impl SampleStage {
     }
 }
 
-/// Batches that the pool samples, each by one thread, in their order.
+/// Batches that the pool samples, each by one thread, in order.
 struct Begun {
-    /// The next batch to begin.
+    /// The next batch to start.
     next: u64,
     batches: VecDeque<Receiver<Result<Vec<Part>>>>,
 }
 
 impl Begun {
-    /// Begins all batches before `until` that have not begun.
+    /// Starts all batches before `until` that have not been started.
     fn begin<'scope>(
         &mut self,
         scope: &Scope<'scope>,
@@ -116,7 +118,8 @@ impl Begun {
         for batch in self.next..until {
             let (sender, receiver) = sync_channel(1);
             scope.spawn(move |_| {
-                // Nobody waits for it any more once an earlier batch has failed.
+                // If an earlier batch has failed, the receiver is closed, and the result is not
+                // needed.
                 let _ = sender.send(sampling.sample(epoch, batch..batch + 1));
             });
             self.batches.push_back(receiver);
@@ -124,11 +127,11 @@ impl Begun {
         self.next = self.next.max(until);
     }
 
-    /// Waits for the first `count` of them.
+    /// Waits for the first `count` batches.
     fn take(&mut self, count: u64) -> Result<Vec<Part>> {
         let mut parts = Vec::with_capacity(count as usize);
         for batch in self.batches.drain(..count as usize) {
-            // A thread that panics sends nothing; the end of the scope hands its panic on.
+            // A thread that panics sends nothing; the end of the scope propagates its panic.
             let part = batch.recv().map_err(|_| Error::internal("a batch was not sampled"))?;
             parts.append(&mut part?);
         }
@@ -136,21 +139,21 @@ impl Begun {
     }
 }
 
-/// Sampled groups to groups whose rows are in memory.
+/// The fetching stage: brings the rows of sampled groups into memory.
 pub struct FetchStage {
     /// `None` if no features are delivered.
     pub fetcher: Option<Fetcher>,
-    /// `None` if no further arrays are.
+    /// `None` if no further arrays are delivered.
     pub arrays: Option<Arrays>,
-    /// Threads that copy rows of these.
+    /// Threads that copy rows of further arrays.
     pub pool: Arc<ThreadPool>,
     pub look_ahead: usize,
     pub shared: SharedState,
 }
 
 impl FetchStage {
-    /// Fetches until the sampling stage ends or nobody listens; returns the fetcher with no slot
-    /// pinned, and the arrays.
+    /// Fetches until the sampling stage ends or the receiver is closed. Returns the fetcher,
+    /// without pinned slots, and the arrays.
     pub fn run(
         self,
         sampled: &Receiver<Result<Group>>,
@@ -175,7 +178,7 @@ impl FetchStage {
                 if let Err(error) =
                     run.fetch_all(sampled, ready, released, self.look_ahead, &self.shared)
                 {
-                    // The consumer may have gone first; then nobody needs to know.
+                    // If the consumer has already ended, the error is not needed.
                     let _ = ready.send(Err(error));
                 }
                 while run.held.front().is_some() && run.wait_for_release(released).is_ok() {}
@@ -188,14 +191,14 @@ impl FetchStage {
     }
 }
 
-/// Further arrays of batches, where there are any.
+/// Further arrays of batches, if any.
 struct Extras {
     arrays: Option<Arrays>,
     pool: Arc<ThreadPool>,
 }
 
 impl Extras {
-    /// Fills their rows into the batches of a group.
+    /// Adds the rows of the arrays to the batches of a group.
     fn fill(&mut self, group: &mut Group, shared: &SharedState) -> Result<()> {
         let Some(arrays) = &mut self.arrays else { return Ok(()) };
         arrays.fetch(group, &self.pool)?;
@@ -207,9 +210,9 @@ impl Extras {
 struct FetchRun {
     fetcher: Fetcher,
     extras: Extras,
-    /// Announced, not fetched.
+    /// Groups announced but not fetched.
     pending: VecDeque<Announced>,
-    /// Numbers of the groups that the consumer has and has not released.
+    /// Numbers of the groups that the consumer holds.
     held: VecDeque<u64>,
     spent: StageCounters,
     clock: StageClock,
@@ -226,8 +229,8 @@ impl FetchRun {
     ) -> Result<()> {
         let mut ended = false;
         loop {
-            // Waiting for the whole look-ahead, rather than taking what happens to be there, makes
-            // hits and reads the same in every run.
+            // Waits for the whole look-ahead instead of using the groups that are ready by chance.
+            // Hits and reads are then the same in every run.
             while !ended && self.pending.len() <= look_ahead {
                 match sampled.recv() {
                     Ok(group) => {
@@ -279,7 +282,7 @@ impl FetchRun {
         }
     }
 
-    /// Waits until the consumer releases its oldest group; fails when the consumer is gone.
+    /// Waits until the consumer releases its oldest group; fails if the consumer has ended.
     fn wait_for_release(&mut self, released: &Receiver<u64>) -> std::result::Result<(), ()> {
         let number = released.recv().map_err(|_| ())?;
         self.held.retain(|&held| held != number);
@@ -288,7 +291,7 @@ impl FetchRun {
     }
 }
 
-/// A batch that no slots are left for.
+/// The error for a batch that does not fit into the slots.
 pub fn no_room(group: &Group) -> Error {
     Error::new(
         ErrorKind::Budget,

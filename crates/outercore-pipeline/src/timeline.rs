@@ -1,10 +1,10 @@
-//! When each stage worked on what: the raw material of the report's timeline.
+//! Records when each stage worked on which item, for the timeline of the report.
 
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// Spans kept per epoch; later ones are counted but not kept.
+/// Most spans kept per epoch; later ones are only counted.
 const MAX_SPANS: usize = 4096;
 
 /// A stage of the pipeline.
@@ -19,10 +19,10 @@ pub enum Stage {
     Assemble,
 }
 
-/// One stretch of work.
+/// An interval of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Who worked.
+    /// The stage that worked.
     pub stage: Stage,
     /// Number of the group (or, for `Assemble`, of the batch).
     pub item: u64,
@@ -41,7 +41,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// An empty timeline whose clock starts now.
+    /// An empty timeline; its clock starts immediately.
     pub fn start() -> Self {
         Self { origin: Instant::now(), spans: Vec::new(), dropped: 0 }
     }
@@ -51,7 +51,7 @@ impl Timeline {
         self.origin.elapsed().as_secs_f64()
     }
 
-    /// Adds a span that ends now; beyond a few thousand, only counts it.
+    /// Adds a span that ends at this moment; after a few thousand spans, only counts it.
     pub fn record(&mut self, stage: Stage, item: u64, start_s: f64) {
         if self.spans.len() == MAX_SPANS {
             self.dropped += 1;
@@ -61,7 +61,7 @@ impl Timeline {
         self.spans.push(Span { stage, item, start_s, end_s });
     }
 
-    /// Takes the spans recorded since the last call, and how many there was no room for.
+    /// Takes the spans recorded since the last call, and the number of dropped spans.
     pub fn take(&mut self) -> (Vec<Span>, u64) {
         (std::mem::take(&mut self.spans), std::mem::take(&mut self.dropped))
     }

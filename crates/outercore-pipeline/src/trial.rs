@@ -1,6 +1,6 @@
-//! What trial batches show to the memory plan.
+//! Results of trial batches, for the memory plan.
 
-/// What the trial batches showed.
+/// Results of the trial batches.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
     /// Distinct nodes of each trial batch, ascending.
@@ -13,14 +13,14 @@ pub struct Trial {
     pub edges: u64,
     /// Most columns of a batch that were looked up.
     pub columns: u64,
-    /// Most bytes that the choice of a batch took besides.
+    /// Most additional bytes that the choice of a batch used.
     pub scratch: u64,
-    /// Rows by falling heat; empty for no constant part.
+    /// Rows by falling heat; empty without a constant part.
     pub hot: Vec<u64>,
 }
 
 impl Trial {
-    /// Batches, at least one.
+    /// Number of batches, at least one.
     pub fn count(&self) -> u32 {
         self.batches.len().max(1) as u32
     }
@@ -31,9 +31,9 @@ impl Trial {
     }
 }
 
-/// The trial's rows with their place in the order of heat.
+/// The trial's rows with their ranks in the order of heat.
 pub struct Ranked {
-    /// `(row, rank)` by row.
+    /// `(row, rank)`, sorted by row.
     by_row: Vec<(u64, u32)>,
 }
 
@@ -46,7 +46,8 @@ impl Ranked {
         Self { by_row }
     }
 
-    /// Distinct rows of the first `group` trial batches, ascending, with `u32::MAX` for a cold row.
+    /// Distinct rows of the first `group` trial batches, ascending, with their ranks; `u32::MAX`
+    /// for a cold row.
     pub fn distinct(&self, trial: &Trial, group: u32) -> Vec<(u64, u32)> {
         let mut rows: Vec<u64> =
             trial.batches.iter().take(group as usize).flatten().copied().collect();

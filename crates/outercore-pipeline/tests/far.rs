@@ -1,4 +1,4 @@
-//! Batches do not depend on what is in far memory, nor on what becomes of its server.
+//! Batches do not depend on the content of far memory, nor on failures of its server.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn loader(root: &Path, config: &LoaderConfig) -> Loader {
     Loader::new(DataSet::open(root).unwrap(), None, config.clone()).unwrap()
 }
 
-/// Few row slots, so that every batch reads; the topology on disk.
+/// Few row slots, so that every batch reads rows; the topology is on disk.
 fn config() -> LoaderConfig {
     let topology = TopologyMode::Paged;
     LoaderConfig { constant_share: Some(0.1), group: Some(2), topology, ..base() }
@@ -61,7 +61,7 @@ fn batches_are_the_same_however_much_the_server_holds() {
             let (far, disk) = served(loader.take_counters().0);
             assert_eq!(far > 0, size > 4, "{size} KiB");
             if size == 10_000 {
-                // What stays in memory is read once, from the disk.
+                // Files that stay in memory are read once, from the disk.
                 assert!(far > disk, "{far} far, {disk} from the disk");
             }
             drop(loader);
@@ -120,7 +120,7 @@ fn progress_goes_to_the_end_and_may_stop_it() {
     assert_eq!(stopped.plan_with(&mut stop).unwrap_err().kind(), ErrorKind::Interrupted);
 }
 
-/// The batches of an epoch while the server dies after some of them.
+/// Delivers the batches of an epoch; the server dies after `after` of them.
 fn deliver_with_a_death(root: &Path, fallback: bool, after: usize) -> (Loader, Result<usize>) {
     let server = HeapRemote::new(Bytes::mib(10));
     let options = FarOptions { fallback, ..options() };

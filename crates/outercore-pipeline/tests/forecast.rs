@@ -1,4 +1,4 @@
-//! What a forecast says of reads and hits is what the epochs then do.
+//! The reads and hits of epochs match the forecast.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn epochs_read_and_hit_what_was_forecast() {
             let fill = if number == 0 { forecast.fill.requests } else { 0.0 };
             assert_eq!(rows.requests + fill, features.requests as f64, "{said}");
             assert_eq!(cache.misses == 0, fits, "{said}: {cache:?}");
-            // Of both epochs together, half each.
+            // The expected requests are half of those of both epochs together.
             let near = expected.topology_requests - topology.requests as f64;
             assert!(near.abs() <= 0.1 * topology.requests as f64 + 1.0, "{said}: {near}");
         }

@@ -1,5 +1,5 @@
-//! Requests read a layout as they read the array: another order changes no bit, `int8` gives what its
-//! steps stand for.
+//! Requests read a layout like the array: another order changes no bit, and `int8` gives the
+//! restored values.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn scales_of(data_set: &DataSet) -> Scales {
     layout.scales().unwrap().clone()
 }
 
-/// What an `int8` row is worth, from the definition.
+/// The restored values of an `int8` row, from the definition.
 fn worth(scales: &Scales, row: &[f32]) -> Vec<f32> {
     let columns = scales.scale().iter().zip(scales.offset()).zip(row);
     let value = |((scale, offset), value): ((&f32, &f32), &f32)| {
@@ -119,7 +119,7 @@ fn rows_of_int8_take_a_quarter_of_the_memory() {
         let requests = Requests::open(&data_set, &config(precision, Bytes::mib(64))).unwrap();
         requests.plan().slots.0 / NODES
     };
-    // All rows are there; a row of 6 columns takes a word instead of three.
+    // All rows are in memory; a row of 6 columns takes one word instead of three.
     assert_eq!(slots(Precision::Exact) - slots(Precision::Int8), 16);
 }
 
@@ -128,7 +128,7 @@ fn changed_rows_are_what_they_will_be_in_the_layout() {
     let directory = tempfile::tempdir().unwrap();
     common::write(directory.path(), &Csc::power_law(NODES, 100_000, 1));
     let data_set = DataSet::open(directory.path()).unwrap();
-    // It takes updates once it says how many edges were imported.
+    // The data set accepts updates after the manifest states the number of imported edges.
     let mut manifest = data_set.manifest().clone();
     manifest.edge_types.get_mut("edge").unwrap().rows = Some(data_set.num_edges());
     std::fs::write(directory.path().join("graph.json"), manifest.to_json()).unwrap();
@@ -136,7 +136,7 @@ fn changed_rows_are_what_they_will_be_in_the_layout() {
     let base = PagedTopology::open(&data_set, EngineConfig::default(), CostModel::default(), false)
         .unwrap();
     let mut delta = Delta::new(&data_set).unwrap();
-    // One value within the column, one far beyond it.
+    // One value within the range of its column, one far beyond it.
     let row: [f32; common::WIDTH] = [17.3, 1e9, -1e9, 0.0, 5.0, 6.0];
     let rows = [(FEATURES.to_owned(), bytemuck::cast_slice(&row).to_vec())].into_iter().collect();
     delta.apply(1, &[Update::UpdateNode { node: 613, rows }], &base).unwrap();
@@ -162,7 +162,7 @@ fn requests_say_when_they_have_no_int8_layout_and_when_one_is_not_used() {
     let error = Requests::open(&data_set, &config(Precision::Int8, memory)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let data_set = lay_out(&data_set, Method::Degree, Precision::Exact);
-    // Another release has written the features anew.
+    // Another program version has rewritten the features.
     let mut manifest = data_set.manifest().clone();
     manifest.arrays.get_mut(FEATURES).unwrap().checksum = outercore_format::Checksum::of(b"new");
     std::fs::write(directory.path().join("graph.json"), manifest.to_json()).unwrap();

@@ -1,5 +1,5 @@
-//! What a loader delivers is what a naive sampler in memory gives, whatever the budget, the back
-//! end, the policy, the grouping and the threads.
+//! A loader delivers the same batches as a naive sampler in memory, for any budget, back end,
+//! policy, grouping and number of threads.
 
 mod common;
 
@@ -197,7 +197,7 @@ fn a_batch_is_taken_once_and_its_memory_comes_back() {
         let mut features = vec![f32::NAN; expected.features.len()];
         run.gather(0, &mut features).unwrap();
         assert_eq!(features, expected.features);
-        // Some are kept for long, most come back at once.
+        // Some batches are kept for long; most are returned at once.
         if input_ids[0] % 3 == 0 { held.push(sampled) } else { run.shelf().give_back(sampled) }
     }
     loader.finish(run).unwrap();

@@ -1,4 +1,5 @@
-//! A request gets what a naive sampler in memory gives, alone or beside other requests.
+//! The answer to a request equals the result of a naive sampler in memory, with or without other
+//! requests.
 
 mod common;
 
@@ -124,7 +125,7 @@ fn a_node_out_of_range_and_an_error_of_the_caller_are_told() {
     let refused = requests
         .answer(ask(None, 0, vec![vec![1]]), &|_, _| Err(outercore_core::Error::invalid("no")));
     assert_eq!(refused.unwrap_err().to_string(), "no");
-    // Afterwards it answers as before.
+    // Afterwards it answers requests again.
     assert_eq!(answered(&mut requests, 0, &[vec![1]]).len(), 1);
 }
 
@@ -153,7 +154,7 @@ fn a_changed_graph_answers_as_one_that_was_written_so() {
             let mut fixed = Requests::open(&written, &wanted).unwrap();
             let found = answered_with(&mut live, Some(&delta), seed, &asked);
             assert_eq!(found, answered_with(&mut fixed, None, seed, &asked), "seed {seed}");
-            // A snapshot from before is as it was.
+            // An earlier snapshot stays unchanged.
             let empty = Delta::new(&dataset).unwrap();
             let early = &asked[..40];
             let found = answered_with(&mut live, Some(&empty), seed, early);
@@ -164,7 +165,7 @@ fn a_changed_graph_answers_as_one_that_was_written_so() {
 
 #[test]
 fn a_reader_that_follows_exchanges_answers_as_one_that_is_opened_anew() {
-    // Rows and topology on disk; rows on disk; all in memory, where no slot is left for a new node.
+    // Rows and topology on disk; only rows on disk; all in memory, without a slot for a new node.
     for (memory, degrees, holds) in [
         (Bytes::mib(6), Degrees::None, (false, false)),
         (Bytes::mib(10), Degrees::WithLoops, (true, false)),
@@ -198,7 +199,7 @@ fn a_reader_that_follows_exchanges_answers_as_one_that_is_opened_anew() {
             let lists = replaced.lists.iter().map(|list| list.node);
             let changed: Vec<u64> = rows.iter().copied().chain(lists).collect();
             let asked: Vec<Vec<u64>> = changed.chunks(8).map(<[u64]>::to_vec).collect();
-            // So that old rows of nodes that change are in memory.
+            // So that old rows of changed nodes are in memory.
             let there: Vec<Vec<u64>> = asked
                 .iter()
                 .map(|nodes| nodes.iter().map(|node| node % dataset.num_nodes()).collect())
@@ -207,7 +208,7 @@ fn a_reader_that_follows_exchanges_answers_as_one_that_is_opened_anew() {
             let after = tempfile::tempdir().unwrap();
             dataset = model.write(after.path());
             requests = requests.follow(&dataset, &replaced).unwrap().expect("it has room");
-            // Nothing of the arrays before is looked at.
+            // The previous arrays are no longer used.
             drop(std::mem::replace(&mut directory, after));
             let before = requests.counters();
             let found = answered(&mut requests, round, &there);

@@ -1,4 +1,4 @@
-//! Arrays added to a data set, as they are pushed.
+//! Adds pushed arrays to a data set.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -18,11 +18,11 @@ use crate::import::{ArrayOptions, no_array, noted, target_of};
 use crate::loader::to_json;
 use crate::progress::Callback;
 
-/// Adds what is pushed into it to a data set; takes arrays as `Importer` does.
+/// Adds pushed arrays to a data set; takes arrays in the same way as `Importer`.
 #[pyclass(module = "outercore._core", name = "Addition", frozen)]
 pub struct PyAddition {
     progress: Py<PyAny>,
-    /// In a box: it holds hashes that want more alignment than Python gives its objects.
+    /// Boxed, because it holds hashes whose alignment exceeds the alignment of Python objects.
     state: Mutex<Box<State>>,
 }
 
@@ -30,7 +30,7 @@ struct State {
     /// `None` once committed.
     addition: Option<Addition<'static>>,
     builder: Option<ArrayBuilder>,
-    /// What became of the arrays, for the summary.
+    /// Results for each array, for the summary.
     found: Map<String, Value>,
 }
 
@@ -48,7 +48,7 @@ impl PyAddition {
         Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 
-    /// A whole `.npy`, copied or (option `in_place`) registered where it is.
+    /// A whole `.npy` file: copied, or with the option `in_place` registered in place.
     fn array_npy(
         &self,
         py: Python<'_>,
@@ -72,7 +72,7 @@ impl PyAddition {
         })
     }
 
-    /// Begins an array of rows of `dtype`; `width` is `None` for one value a row.
+    /// Starts an array with rows of `dtype`; `width` is `None` for one value per row.
     fn array_begin(
         &self,
         py: Python<'_>,
@@ -113,7 +113,7 @@ impl PyAddition {
         })
     }
 
-    /// Removes what was written, unless it was committed, and lets go of the data set.
+    /// Removes uncommitted files, and releases the data set.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl PyAddition {
         });
     }
 
-    /// Commits all arrays, which were made of `inputs`; what became of each as JSON.
+    /// Commits all arrays, which were made from `inputs`; returns results for each array as JSON.
     fn finish(&self, py: Python<'_>, inputs: Vec<String>) -> PyResult<String> {
         self.run(py, |state, _| {
             state.addition.take().ok_or_else(committed)?.commit(&inputs)?;

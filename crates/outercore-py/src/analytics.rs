@@ -1,4 +1,4 @@
-//! Grids, algorithms over them, and arrays added to a data set.
+//! Grids, algorithms on grids, and adding of arrays to a data set.
 
 use std::os::fd::IntoRawFd;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::ids::node_ids;
 use crate::loader::to_json;
 use crate::progress::Callback;
 
-/// Ids and weights of a piece on their way to Python.
+/// Size of a block of ids and weights for Python.
 const BLOCK_BYTES: u64 = 2 << 20;
 
 /// Adds the functions to the module.
@@ -33,14 +33,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stream_edges, module)?)
 }
 
-/// Whether an array may have this key.
+/// Checks that an array may have this key.
 #[pyfunction]
 fn check_key(key: &str) -> PyResult<()> {
     keys::validate(key).with_context(|| format!("array `{key}`")).map_err(to_python)
 }
 
-/// Writes an array under `key`, replacing one that is there; `origin` goes into the provenance.
-/// Waits while somebody else writes to the data set.
+/// Writes an array under `key`, replacing an existing one; `origin` is recorded in the provenance.
+/// Waits while another process writes to the data set.
 #[pyfunction]
 fn add_array(
     py: Python<'_>,
@@ -71,7 +71,7 @@ fn add_array(
     signals.settle(result, to_python)
 }
 
-/// How a grid is built, as JSON.
+/// Options for building a grid, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GridOptions {
@@ -84,7 +84,7 @@ struct GridOptions {
     overwrite: bool,
 }
 
-/// Builds the grid of a data set; the summary as JSON.
+/// Builds the grid of a data set; returns the summary as JSON.
 #[pyfunction]
 fn build_grid(
     py: Python<'_>,
@@ -117,7 +117,7 @@ fn build_grid(
     callback.settle(result, to_python)
 }
 
-/// An algorithm, its options, and what it may use, as JSON.
+/// An algorithm with its options and resources, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
@@ -125,7 +125,7 @@ struct Request {
     config: RunConfig,
 }
 
-/// How a run with the same arguments would divide its budget, as JSON.
+/// How a run with the same arguments divides its budget, as JSON.
 #[pyfunction]
 fn plan_algorithm(
     py: Python<'_>,
@@ -144,10 +144,10 @@ fn plan_algorithm(
     callback.settle(planned, to_python)
 }
 
-/// Runs an algorithm; the values by node id (or the descriptor of an open `.npy` with them, which
-/// has no name, where memory has no room), and plan, counters and facts as JSON.
+/// Runs an algorithm; returns the values by node id, and the plan, counters and facts as JSON. If
+/// the values do not fit in memory, returns the descriptor of an open, unnamed `.npy` file instead.
 ///
-/// `weights` of the nodes `ids` are the teleport vector, where there is one.
+/// `weights` of the nodes `ids` are the teleport vector, if given.
 #[pyfunction]
 fn run_algorithm<'py>(
     py: Python<'py>,
@@ -177,7 +177,7 @@ fn run_algorithm<'py>(
         }))?;
         Ok((outcome.values, described))
     });
-    // A run that came to its end before it could stop has a result, which nobody throws away.
+    // A run that finished before it could be stopped has a result, which is returned.
     let (values, described) = match result {
         Ok(done) => done,
         failed => callback.settle(failed, to_python)?,
@@ -185,7 +185,7 @@ fn run_algorithm<'py>(
     let values = match values {
         Values::File(file) => {
             let descriptor = py.detach(|| file.file.try_clone()).map_err(PyErr::from)?;
-            // The caller's to close.
+            // The caller must close it.
             descriptor.into_raw_fd().into_pyobject(py)?.into_any()
         }
         Values::I32(values) => values.into_pyarray(py).into_any(),
@@ -195,7 +195,7 @@ fn run_algorithm<'py>(
     Ok((values, described))
 }
 
-/// The teleport vector, where there is one.
+/// The teleport vector, if given.
 fn inputs(
     ids: Option<&PyReadonlyArray1<'_, i64>>,
     weights: Option<&PyReadonlyArray1<'_, f64>>,
@@ -209,7 +209,7 @@ fn inputs(
     Ok(Inputs { personalization })
 }
 
-/// What a pass over all edges may use, as JSON.
+/// Resources of a pass over all edges, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StreamOptions {
@@ -218,8 +218,8 @@ struct StreamOptions {
     config: RunConfig,
 }
 
-/// One pass over all arcs in file order: `function(sources, targets, weights)` with the node ids
-/// of each piece, int64, and float64 weights or `None`. An exception ends the pass.
+/// Makes one pass over all arcs in file order. Calls `function(sources, targets, weights)` for each
+/// piece, with int64 node ids, and float64 weights or `None`. An exception ends the pass.
 #[pyfunction]
 fn stream_edges(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Whole batches of models on NumPy's memory.
+//! Training of whole batches on NumPy's memory.
 
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
@@ -15,8 +15,8 @@ use crate::errors::to_python;
 use crate::kernels::{LossOptions, loss, step};
 use crate::rows::{rows, rows_mut};
 
-/// Places of triples; triples, candidates and kinds of each chunk; candidates, their bias by kind,
-/// and the kinds of the triples.
+/// Places of triples; the numbers of triples, candidates and kinds of each chunk; candidates, their
+/// bias by kind, and the kinds of the triples.
 type AskedOf<'py> = (
     Bound<'py, PyArray1<i64>>,
     Vec<(usize, usize, usize)>,
@@ -24,11 +24,11 @@ type AskedOf<'py> = (
     Option<Bound<'py, PyArray1<f32>>>,
     Option<Bound<'py, PyArray1<i64>>>,
 );
-/// Rows and the state of their optimiser.
+/// Rows and their optimiser state.
 type Rows<'py> = (PyReadwriteArray2<'py, f32>, PyReadwriteArray2<'py, f32>);
-/// How much each place counts, and the sums of these.
+/// The weight of each place, and the running sums of these weights.
 type Weights<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>);
-/// The same, held: as many numbers as rows, which nobody copies.
+/// The same, as references to Python's arrays, which are too large to copy.
 type HeldWeights = (Py<PyArray1<f64>>, Py<PyArray1<f64>>);
 /// Seed, epoch, pool and batch.
 type At = (u64, u64, u32, u32);
@@ -41,12 +41,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pieces_of, module)?)
 }
 
-/// Ranges with answers, and how likely one in each is, `[kinds, answers]`.
+/// Ranges with answers, and the probability of an answer in each, `[kinds, answers]`.
 type AlikeOf<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray2<f64>>);
 /// Group and kind of each range `[2, ranges]`, and the groups.
 type GroupsOf<'py> = (Bound<'py, PyArray2<i64>>, Vec<AlikeOf<'py>>);
 
-/// Which ranges' anchors are compared with the same entities.
+/// Groups the ranges whose anchors are compared with the same entities.
 #[pyfunction]
 #[pyo3(signature = (likely, *, weighs))]
 fn alike_anchors<'py>(
@@ -65,20 +65,21 @@ fn alike_anchors<'py>(
     Ok((owners.into_pyarray(py).reshape([2, ranges])?, groups.collect::<PyResult<_>>()?))
 }
 
-/// As many pieces of about `size` as so many places, 1 or more, are divided into.
+/// Number of pieces of about `size` that `count` places are divided into; `count` is at least 1.
 #[pyfunction]
 #[pyo3(name = "count_pieces")]
 fn pieces_of(count: usize, size: usize) -> usize {
     count_pieces(count, size)
 }
 
-/// Ranges of rows, how likely each is, weights of all places, and logarithms `[kinds, ranges]`.
+/// Ranges of rows, the probability of each, weights of all places, and logarithms
+/// `[kinds, ranges]`.
 type SharedOf<'py> =
     (Vec<(i64, i64)>, Option<Vec<f64>>, Option<HeldWeights>, Option<PyReadonlyArray2<'py, f32>>);
-/// First rows of ranges, ascending; group and kind of each `[2, ranges]`; what each group draws from.
+/// First rows of ranges, ascending; group and kind of each, `[2, ranges]`; the draws of each group.
 type SideOf<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray2<'py, i64>, Vec<SharedOf<'py>>);
 
-/// What the triples of a pool are compared with.
+/// The candidates that the triples of a pool are compared with.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct PoolComparisons {
     sides: [Side; 2],
@@ -118,7 +119,8 @@ impl PoolComparisons {
         Ok(Self { sides, chunk, counts, every, biased })
     }
 
-    /// Divides the triples at `places` into chunks and draws for each, for tails and for heads.
+    /// Divides the triples at `places` into chunks and draws negatives for each, for tails and for
+    /// heads.
     fn ask<'py>(
         &self,
         py: Python<'py>,
@@ -146,7 +148,7 @@ impl PoolComparisons {
 }
 
 impl PoolComparisons {
-    /// Lends what is here, and the weights that Python holds.
+    /// Calls a function with the data of this object and the weights that Python holds.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -179,7 +181,7 @@ impl PoolComparisons {
     }
 }
 
-/// Weights and their sums, where there are any.
+/// Weights and their running sums, if there are any.
 type Slices<'a> = Option<(&'a [f64], &'a [f64])>;
 
 fn slices<'a>(held: &'a [Option<Weights<'_>>]) -> PyResult<Vec<Slices<'a>>> {
@@ -216,7 +218,7 @@ fn side((starts, owners, shared): SideOf<'_>) -> Result<Side> {
     })
 }
 
-/// Triples one after the other.
+/// The triples as one slice.
 fn of_triples<'a>(triples: &'a PyReadonlyArray2<'_, i64>) -> PyResult<&'a [i64]> {
     if triples.shape()[1] != 3 {
         let found = triples.shape();
@@ -230,12 +232,12 @@ fn occasion((seed, epoch, pool, batch): At) -> Occasion {
     Occasion { seed, epoch, pool, batch, number: 0 }
 }
 
-/// Trains batches of one model; keeps memory from one to the next.
+/// Trains batches of one model; reuses its memory between batches.
 #[pyclass(module = "outercore._core")]
 pub struct BatchTrainer {
     objective: Objective,
     workspace: Workspace,
-    /// Of the pool that is trained, where what is known does not count.
+    /// The known triples of the current pool, if they are to be ignored as negatives.
     known: Option<Known>,
 }
 
@@ -267,7 +269,8 @@ impl BatchTrainer {
         Ok(Self { objective, workspace: Workspace::default(), known: None })
     }
 
-    /// From now on candidates do not count that make one of `triples`, those of the next pool.
+    /// From now on, candidates that form one of `triples` do not count; give the triples of the
+    /// next pool.
     fn know(
         &mut self,
         py: Python<'_>,
@@ -275,7 +278,7 @@ impl BatchTrainer {
         undirected: bool,
         threads: usize,
     ) -> PyResult<()> {
-        // Before there are others.
+        // Free the old ones before the new ones are built.
         self.known = None;
         let triples = of_triples(&triples)?;
         let known = py.detach(|| in_pool(threads, || Known::new(triples, undirected, threads)));
@@ -283,13 +286,13 @@ impl BatchTrainer {
         Ok(())
     }
 
-    /// Lets go of what `know` has made.
+    /// Frees the memory of `know`.
     fn forget(&mut self) {
         self.known = None;
     }
 
-    /// The loss of a batch, the triples at `places`, whose rows have moved; `None` where something
-    /// is not finite.
+    /// Trains the triples at `places` as a batch and updates their rows; returns the loss, or
+    /// `None` if a value is not finite.
     #[pyo3(signature = (
         entities, relations, triples, weights, places, comparisons, at, unit, rates, threads
     ))]

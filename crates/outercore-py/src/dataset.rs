@@ -11,7 +11,7 @@ use crate::errors::to_python;
 use crate::ids::node_ids;
 use crate::progress::Callback;
 
-/// An opened data set; `outercore.Graph` is its public face.
+/// An open data set; its public class is `outercore.Graph`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct DataSet {
     inner: CoreDataSet,
@@ -19,8 +19,8 @@ pub struct DataSet {
 
 #[pymethods]
 impl DataSet {
-    /// With `fold` at its last acknowledged update, else as its arrays are; or as it was in
-    /// `generation` where another process still has that open.
+    /// Opens the data set. With `fold`, at its last acknowledged update; otherwise as stored in its
+    /// arrays. With `generation`, at that generation, if another process still has it open.
     #[new]
     #[pyo3(signature = (path, generation = None, *, fold = true))]
     fn new(py: Python<'_>, path: &str, generation: Option<&str>, fold: bool) -> PyResult<Self> {
@@ -36,19 +36,19 @@ impl DataSet {
         callback.settle(opened, to_python).map(|inner| Self { inner })
     }
 
-    /// A name for what the data set holds, by which a copy in another process opens the same.
+    /// Name of the open generation, by which another process can open the same one.
     fn generation(&self) -> &str {
         self.inner.generation()
     }
 
-    /// The data set with what was added since it was opened, a grid for instance; `None` where it was
-    /// changed otherwise, too.
+    /// The data set with arrays that were added since it was opened, such as a grid; `None` if it
+    /// was also changed otherwise.
     fn with_additions(&self, py: Python<'_>) -> PyResult<Option<Self>> {
         let newest = py.detach(|| CoreDataSet::open(self.inner.root())).map_err(to_python)?;
         Ok(self.inner.is_extended_by(&newest).then_some(Self { inner: newest }))
     }
 
-    /// Updates in the log that the arrays do not hold.
+    /// Number of updates in the log that the arrays do not include.
     fn pending_updates(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| outercore_live::verify(&self.inner)).map_err(to_python)
     }
@@ -66,7 +66,7 @@ impl DataSet {
         self.inner.num_edges()
     }
 
-    /// A whole array; `bfloat16` becomes `float32`.
+    /// A whole array; `bfloat16` is converted to `float32`.
     fn read_array<'py>(&self, py: Python<'py>, key: &str) -> PyResult<Bound<'py, PyAny>> {
         let array = self.inner.array(key).map_err(to_python)?;
         let bytes = py.detach(|| self.inner.read_array(key)).map_err(to_python)?;
@@ -74,7 +74,8 @@ impl DataSet {
         numpy_array(py, array.dtype, bytes, shape)
     }
 
-    /// Compares the checksum of an array, for a caller that maps its file and makes others of it.
+    /// Verifies the checksum of an array, for a caller that maps its file and derives other arrays
+    /// from it.
     fn verify_array(&self, py: Python<'_>, key: &str) -> PyResult<()> {
         let array = self.inner.array(key).map_err(to_python)?;
         let mut signals = Callback::new(None);
@@ -98,37 +99,37 @@ impl DataSet {
     }
 }
 
-/// Lets go of a data set that was changed while it was open, and removes the files that only this
+/// Closes a data set that was changed while it was open, and removes the files that only this
 /// reader needed.
 pub fn tidy_after(data_set: CoreDataSet) {
     let root = data_set.root().to_owned();
     drop(data_set);
-    // What stays is unused, and the next writer tries again.
+    // Files that cannot be removed are unused, and the next writer tries again.
     let _ = outercore_store::generations::tidy(&root);
 }
 
-/// Removes the files of a data set that only readers which have ended needed.
+/// Removes files of a data set that only ended readers needed.
 #[pyfunction]
 pub fn tidy(py: Python<'_>, path: &str) {
-    // What stays is unused, and the next writer tries again.
+    // Files that cannot be removed are unused, and the next writer tries again.
     let _ = py.detach(|| outercore_store::generations::tidy(path.as_ref()));
 }
 
 impl DataSet {
-    /// The opened data set.
+    /// The open data set.
     pub fn opened(&self) -> &CoreDataSet {
         &self.inner
     }
 }
 
-/// Opens a data set at its last acknowledged update; looks for signals while updates are folded.
+/// Opens a data set at its last acknowledged update; checks for signals while updates are folded.
 pub fn open_current(path: &str, callback: &mut Callback) -> Result<CoreDataSet> {
     let callback = RefCell::new(callback);
     let keep_going = || callback.borrow_mut().look();
     outercore_live::open(path.as_ref(), &keep_going)
 }
 
-/// Little-endian bytes of an array as a NumPy array of the matching type.
+/// Converts little-endian bytes to a NumPy array of the matching type.
 pub fn numpy_array(
     py: Python<'_>,
     dtype: DType,
@@ -148,13 +149,13 @@ pub fn numpy_array(
     Ok(shaped)
 }
 
-/// NumPy has no `bfloat16`: its bits are the upper half of a `float32`.
+/// Converts `bfloat16`, which NumPy lacks: its bits are the upper half of a `float32`.
 fn widen_bfloat16<'py>(bits: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let wide = bits.call_method1("astype", ("uint32",))?;
     wide.call_method1("__lshift__", (16,))?.call_method1("view", ("float32",))
 }
 
-/// JSON parsed into a configuration, with an error that names what it is for.
+/// Parses JSON into a configuration; errors name `what` it is for.
 pub fn parse<T: serde::de::DeserializeOwned>(what: &str, json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| Error::invalid(format!("{what}: {error}")))
 }

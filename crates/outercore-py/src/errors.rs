@@ -20,7 +20,7 @@ pub fn to_python(error: Error) -> PyErr {
     })
 }
 
-/// An exception raised in a callback, kept on its way through the core.
+/// Converts an exception of a callback to an error, to pass it through the core.
 pub fn interrupted(error: &PyErr) -> Error {
     Error::new(outercore_core::ErrorKind::Interrupted, error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Far memory: servers, connections, what a data set has for them, and what they are like.
+//! Far memory: servers, connections, arrays of a data set on a server, and measurements.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::progress::Callback;
 
-/// Reads in flight while a file is copied; they are long.
+/// Concurrent reads while a file is copied; each read is long.
 const COPY_DEPTH: usize = 16;
 
 /// Adds classes and functions to the module.
@@ -35,20 +35,20 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(far_probe, module)?)
 }
 
-/// An address as it is written in full.
+/// The full form of an address.
 #[pyfunction]
 fn far_address(text: &str) -> PyResult<String> {
     let address: Result<FarAddress> = text.parse();
     address.map(|address| address.to_string()).map_err(to_python)
 }
 
-/// Writes a new token to a new file.
+/// Writes a new random token to a new file.
 #[pyfunction]
 fn far_new_token(path: &str) -> PyResult<()> {
     Token::create_file(Path::new(path)).map(|_| ()).map_err(to_python)
 }
 
-/// Which of some segments, as JSON, are to be far away.
+/// Which of the segments, given as JSON, belong in far memory.
 #[pyfunction]
 fn add_transferable_flag(segments: &str, far_ratio: f64) -> PyResult<Vec<bool>> {
     let flag = || {
@@ -64,9 +64,9 @@ fn add_transferable_flag(segments: &str, far_ratio: f64) -> PyResult<Vec<bool>> 
 struct FarArray {
     what: &'static str,
     key: String,
-    /// Of the regions that hold it; long files are kept in parts.
+    /// Names of the regions that hold it; long files have several.
     names: Vec<String>,
-    /// Of its file.
+    /// Size of its file in bytes.
     bytes: u64,
 }
 
@@ -104,8 +104,7 @@ fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
     Ok(found)
 }
 
-/// The grid of a data set; none where there is none, or one that is to be built anew before it is
-/// of any use.
+/// The grid of a data set; `None` if it has no grid, or one that must be rebuilt before use.
 fn usable_grid(data_set: &DataSet) -> Result<Option<Grid>> {
     match Grid::open(data_set) {
         Ok(grid) => Ok(Some(grid)),
@@ -124,8 +123,8 @@ fn describe(what: &'static str, array: ArrayRef) -> Result<FarArray> {
     Ok(FarArray { what, key: array.key, names, bytes: metadata.len() })
 }
 
-/// Copies arrays of a data set, by their keys, to a memory server, where they stay: `kept` now,
-/// `there` already, or `full` where the server had no room.
+/// Copies arrays of a data set, given by keys, to a memory server and keeps them there. Returns for
+/// each `kept`, `there` if it was already kept, or `full` if the server had no room.
 #[pyfunction]
 fn far_put(
     py: Python<'_>,
@@ -163,16 +162,16 @@ fn far_put(
     callback.settle(result, to_python)
 }
 
-/// How a memory server is measured, as JSON.
+/// Options for measuring a memory server, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProbeOptions {
-    /// Of the region; what the server has left, up to the default, where absent.
+    /// Size of the region; by default the free memory of the server, up to a limit.
     size: Option<Bytes>,
     seconds_per_point: f64,
 }
 
-/// Measures a memory server; the profile as JSON.
+/// Measures a memory server; returns the profile as JSON.
 #[pyfunction]
 fn far_probe(
     py: Python<'_>,
@@ -191,7 +190,8 @@ fn far_probe(
                 None => room_for_probe(&remote)?,
             },
             per_point: Duration::try_from_secs_f64(chosen.seconds_per_point).unwrap_or_default(),
-            // The queue itself gives up after the time-out; this is for a queue that does not.
+            // The queue itself fails after the time-out; this deadline covers a queue that does
+            // not.
             deadline: 2 * options.timeout() + Duration::from_secs(1),
             ..FarProbeConfig::default()
         };
@@ -206,7 +206,7 @@ fn far_probe(
     callback.settle(result, to_python)
 }
 
-/// The default size of a probe's region, or what the server has left.
+/// The default size of the measured region, or the free memory of the server if that is smaller.
 fn room_for_probe(remote: &dyn Remote) -> Result<Bytes> {
     let status = remote.status()?;
     let left = Bytes(status.size.0.saturating_sub(status.used.0));

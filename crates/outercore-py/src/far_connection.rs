@@ -15,7 +15,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A connection to a memory server; `outercore.far.Connection` is its public face.
+/// A connection to a memory server; its public class is `outercore.data.far.Connection`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct FarConnection {
     state: OfProcess<Mutex<State>>,
@@ -24,7 +24,7 @@ pub struct FarConnection {
 struct State {
     /// `None` once closed.
     memory: Option<Arc<FarMemory>>,
-    /// Bytes that were asked for, by thread and ticket: a lease has whole pages.
+    /// Requested lengths of reads, by thread and ticket, because a lease has whole pages.
     lengths: HashMap<(usize, u64), usize>,
 }
 
@@ -53,7 +53,7 @@ impl FarConnection {
         self.ask(py, |memory| Ok(memory.memory_bytes().0))
     }
 
-    /// A new region's key.
+    /// Allocates a region; returns its key.
     fn allocate(&self, py: Python<'_>, length: u64, name: Option<&str>) -> PyResult<u64> {
         self.ask(py, |memory| Ok(memory.allocate(Bytes(length), name)?.key.0))
     }
@@ -62,7 +62,7 @@ impl FarConnection {
         self.ask(py, |memory| memory.seal(&region(key, length), keep))
     }
 
-    /// Key and length of the region of a name.
+    /// Key and length of the region with a name.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<Option<(u64, u64)>> {
         self.ask(py, |memory| Ok(memory.find(name)?.map(|found| (found.key.0, found.len.0))))
     }
@@ -71,7 +71,7 @@ impl FarConnection {
         self.ask(py, |memory| memory.free(&region(key, length)))
     }
 
-    /// What the server has and lends, as JSON.
+    /// Memory and regions of the server, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
         self.ask(py, |memory| to_json(&memory.status()?))
     }
@@ -97,7 +97,7 @@ impl FarConnection {
         self.ask(py, |memory| memory.far_write_complete(thread))
     }
 
-    /// Starts reading `count` bytes; the ticket.
+    /// Starts to read `count` bytes; returns the ticket.
     fn read_start(
         &self,
         py: Python<'_>,
@@ -114,7 +114,7 @@ impl FarConnection {
         })
     }
 
-    /// Waits for a read; its bytes.
+    /// Waits for a read; returns its bytes.
     fn read_complete<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +131,7 @@ impl FarConnection {
         Ok(bytes.into_pyarray(py))
     }
 
-    /// Ends the connection once nobody waits on it; a second time it does nothing.
+    /// Closes the connection after running calls have ended; further calls do nothing.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             let memory = self.lock().memory.take();
@@ -141,12 +141,12 @@ impl FarConnection {
 }
 
 impl FarConnection {
-    /// Nothing panics while it holds the lock, except where memory is out.
+    /// Ignores poisoning: no code panics while it holds the lock, unless memory is exhausted.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the connection without the GIL; threads do not wait for each other.
+    /// Uses the connection without the GIL; threads do not wait for each other.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Arrays of ids for Python in memory that is used again and again.
+//! Arrays of ids for Python, in reused memory.
 
 use std::sync::{Arc, Weak};
 
@@ -15,11 +15,11 @@ use pyo3::pyclass::boolean_struct::False;
 use crate::errors::to_python;
 use crate::process::OfProcess;
 
-/// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
+/// Keeps the memory of an array alive until the last array or tensor on it is dropped.
 #[pyclass(module = "outercore._core")]
 struct Owner {
     values: Vec<i64>,
-    /// Gone once the loader is closed.
+    /// Dead once the loader is closed.
     spare: OfProcess<Weak<SpareIds>>,
 }
 
@@ -31,16 +31,16 @@ impl Drop for Owner {
     }
 }
 
-/// Likewise of ids that Python has as they were sampled.
+/// The same, for ids that Python receives in the memory that they were sampled into.
 #[pyclass(module = "outercore._core")]
 struct BatchOwner {
     ids: Vec<u32>,
-    /// Gone once the loader is closed.
+    /// Dead once the loader is closed.
     shelf: OfProcess<Weak<Shelf>>,
     give_back: GiveBack,
 }
 
-/// The way of a batch's memory back to the shelf.
+/// Function that returns a batch's memory to the shelf.
 pub type GiveBack = fn(&Shelf, Vec<u32>);
 
 impl Drop for BatchOwner {
@@ -51,12 +51,12 @@ impl Drop for BatchOwner {
     }
 }
 
-/// How many times as much memory as it shows an array of a batch may keep.
+/// An array of a batch may keep at most this many times its size alive.
 const MOST_KEPT: usize = 3;
 
-/// A type of ids that Python gets.
+/// A type of ids for Python.
 pub trait Id: Element + Pod {
-    /// The id in this type; the caller knows that it fits.
+    /// Converts an id. The caller guarantees that it fits.
     fn of(id: u64) -> Self;
 }
 
@@ -72,7 +72,7 @@ impl Id for i32 {
     }
 }
 
-/// A new array of the `count` ids that `ids` yields.
+/// A new array of the `count` ids from `ids`.
 pub fn vector<'py, T: Id>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
@@ -86,8 +86,8 @@ pub fn vector<'py, T: Id>(
     })
 }
 
-/// An array of ids below 2^31 in the memory that they were sampled into, or of a copy where that is
-/// far too large.
+/// An array of ids below 2^31, in the memory that they were sampled into. If that memory is far too
+/// large, the ids are copied.
 pub fn handed_over<'py>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
@@ -105,7 +105,7 @@ pub fn handed_over<'py>(
     show(Bound::new(py, owner)?, |owner| bytemuck::cast_slice_mut(&mut owner.ids), shape)
 }
 
-/// A new array of two dimensions that `fill` writes in full.
+/// A new two-dimensional array that `fill` writes completely.
 pub fn matrix<'py>(
     py: Python<'py>,
     spare: &Arc<SpareIds>,
@@ -132,7 +132,7 @@ where
     show(owner, |owner| &mut bytemuck::cast_slice_mut(&mut owner.values)[..count], shape)
 }
 
-/// An array of values that `owner` holds.
+/// An array on values that `owner` holds.
 fn show<'py, O, T: Id, D, const N: usize>(
     owner: Bound<'py, O>,
     values: impl FnOnce(&mut O) -> &mut [T],
@@ -144,15 +144,15 @@ where
     [usize; N]: IntoDimension<Dim = D>,
 {
     let mut held = owner.borrow_mut();
-    // Mutable, as Python may write into its array.
+    // Mutable, because Python may write to its array.
     let view = ArrayViewMut::from_shape(shape.into_dimension(), values(&mut held))
         .map_err(|error| to_python(Error::internal(format!("an array of ids: {error}"))))?;
-    // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
-    // looks at it until then: it has no methods, and nothing else refers to it.
+    // SAFETY: the array keeps the owner alive, which drops the memory no earlier. Until then the
+    // owner neither moves nor reads the memory: it has no methods, and nothing else refers to it.
     Ok(unsafe { PyArray::borrow_from_array(&view, owner.clone().into_any()) })
 }
 
-/// Node ids from Python, refusing negative ones.
+/// Converts node ids from Python; refuses negative ones.
 pub fn node_ids(ids: &PyReadonlyArray1<'_, i64>) -> Result<Vec<u64>> {
     ids.as_array()
         .iter()

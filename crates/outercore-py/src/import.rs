@@ -20,7 +20,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::progress::Callback;
 
-/// How an import is made, as JSON.
+/// Options of an import, as JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ImportOptions {
@@ -32,13 +32,13 @@ struct ImportOptions {
     overwrite: bool,
     command: String,
     inputs: Vec<String>,
-    /// Those of the inputs that give edges. Another array does not make another import.
+    /// The inputs with edges. They identify the import; other arrays do not.
     edges: Vec<String>,
-    /// What makes another import of the same inputs, such as the columns chosen.
+    /// Further options that identify the import, such as the chosen columns.
     reading: String,
-    /// The types of nodes and edges, where there are several.
+    /// Types of nodes and edges, if there are several.
     types: Option<GraphTypes>,
-    /// What the input calls node 0.
+    /// The id of the first node in the input.
     first_id: u64,
 }
 
@@ -86,25 +86,25 @@ impl ImportOptions {
     }
 }
 
-/// What is known about an array, as JSON.
+/// Properties of an array, as JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArrayOptions {
     allow_nan: bool,
     dtype: Option<String>,
     pub in_place: bool,
-    /// What labels are: `classification`, `multi-label` or `regression`; guessed where absent.
+    /// Task of labels: `classification`, `multi-label` or `regression`; guessed if absent.
     task: Option<String>,
-    /// The node type, or edge type, that it belongs to in a graph of several.
+    /// The node type or edge type of the array, in a graph with several types.
     pub of_type: Option<String>,
-    /// The form that batches have, where it is another one than the stored form.
+    /// The form in batches, if it differs from the stored form.
     given: Option<Given>,
-    /// The type of points in time, in Arrow's notation.
+    /// Arrow's name for the type of points in time.
     times: Option<String>,
 }
 
 impl ArrayOptions {
-    /// What is expected of an array for `target` with `rows` rows.
+    /// The specification of an array for `target` with `rows` rows.
     pub fn spec(&self, target: Target, rows: u64) -> Result<ArraySpec> {
         let mut spec = ArraySpec::new(target, rows);
         if !matches!(spec.target, Target::Split(_) | Target::Names(_)) {
@@ -121,7 +121,7 @@ impl ArrayOptions {
     }
 }
 
-/// What an array of the role `role` is for.
+/// The target of an array with the role `role`.
 pub fn target_of(role: &str, name: &str) -> Result<Target> {
     Ok(match role {
         "features" => Target::Features,
@@ -134,7 +134,7 @@ pub fn target_of(role: &str, name: &str) -> Result<Target> {
     })
 }
 
-/// What became of an array, for the summary.
+/// Results for an array, for the summary.
 pub fn noted(spec: &ArraySpec, summary: ArraySummary) -> Value {
     json!({
         "rows": summary.rows, "nan": summary.nan, "infinite": summary.infinite,
@@ -143,23 +143,23 @@ pub fn noted(spec: &ArraySpec, summary: ArraySummary) -> Value {
     })
 }
 
-/// Builds a data set from what is pushed into it; `outercore.sources` is its public face.
+/// Builds a data set from pushed data; its public interface is `outercore.importing`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Importer {
     progress: Py<PyAny>,
-    /// In a box: it holds hashes that want more alignment than Python gives its objects.
+    /// Boxed, because it holds hashes whose alignment exceeds the alignment of Python objects.
     state: Mutex<Box<State>>,
 }
 
 struct State {
     /// `None` once committed.
     import: Option<GraphImport>,
-    /// Nodes of the graph, once the edges are complete.
+    /// Number of nodes, once the edges are complete.
     nodes: Option<u64>,
-    /// Edges of the input, once they are complete.
+    /// Number of input edges, once they are complete.
     edge_rows: u64,
     builder: Option<ArrayBuilder>,
-    /// What became of the input, for the summary.
+    /// Results for the input, for the summary.
     found: Map<String, Value>,
 }
 
@@ -186,7 +186,7 @@ impl Importer {
         Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 
-    /// `text`: the dialect and the columns of the ends, as JSON.
+    /// `text`: the dialect and the columns of source and target, as JSON.
     fn edges_text(&self, py: Python<'_>, path: &str, text: &str) -> PyResult<()> {
         self.run(py, |state, progress| {
             let text: EdgeText = parse("how the text is written", text)?;
@@ -198,7 +198,7 @@ impl Importer {
         self.run(py, |state, progress| state.import()?.edges().npy(Path::new(path), progress))
     }
 
-    /// `sources` and `targets` int64 of the same length.
+    /// `sources` and `targets`: int64 of the same length.
     fn push_edges(
         &self,
         py: Python<'_>,
@@ -209,12 +209,12 @@ impl Importer {
         self.run(py, |state, _| state.import()?.push_edges(sources, targets))
     }
 
-    /// Begins the edges of a type, by its name in keys; types come in the order of their names.
+    /// Starts the edges of a type, by its name in keys. Types come in the order of their names.
     fn begin_edge_type(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.run(py, |state, _| state.import()?.begin_edge_type(name))
     }
 
-    /// A whole `.npy`, copied or (option `in_place`) registered where it is.
+    /// A whole `.npy` file: copied, or with the option `in_place` registered in place.
     fn array_npy(
         &self,
         py: Python<'_>,
@@ -237,7 +237,7 @@ impl Importer {
         })
     }
 
-    /// Begins an array of rows of `dtype`; `width` is `None` for one value a row.
+    /// Starts an array with rows of `dtype`; `width` is `None` for one value per row.
     fn array_begin(
         &self,
         py: Python<'_>,
@@ -278,8 +278,8 @@ impl Importer {
         })
     }
 
-    /// Lets go of the directory; what is durable stays, for the same import to go on from.
-    /// `refused` says that the input is wrong, so that another one has to follow.
+    /// Releases the directory. Durable data stays, so that the same import can resume. `refused`
+    /// says that the input is wrong, so that only other input can follow.
     fn close(&self, py: Python<'_>, refused: bool) {
         py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +292,7 @@ impl Importer {
         });
     }
 
-    /// Commits the data set; the summary as JSON.
+    /// Commits the data set; returns the summary as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |state, progress| {
             state.nodes(progress)?;
@@ -326,7 +326,7 @@ impl State {
         self.builder.as_mut().ok_or_else(no_array)
     }
 
-    /// Completes the edges before the first array: they tell how many nodes there are.
+    /// Completes the edges before the first array, because they determine the number of nodes.
     fn nodes(&mut self, progress: OnProgress<'_>) -> Result<u64> {
         if let Some(nodes) = self.nodes {
             return Ok(nodes);
@@ -374,7 +374,7 @@ impl State {
     }
 }
 
-/// Writes an R-MAT graph; the summary as JSON.
+/// Writes an R-MAT graph; returns the summary as JSON.
 #[pyfunction]
 pub fn generate_rmat(
     py: Python<'_>,
@@ -395,7 +395,7 @@ pub fn generate_rmat(
     })
 }
 
-/// Writes a graph of planted communities; the summary as JSON.
+/// Writes a graph of planted communities; returns the summary as JSON.
 #[pyfunction]
 pub fn generate_planted(
     py: Python<'_>,
@@ -435,7 +435,7 @@ pub fn generate_planted(
     })
 }
 
-/// Runs a generator with the options that are not its `own`.
+/// Runs a generator with all options except its `own`.
 fn generated(
     py: Python<'_>,
     options: &str,

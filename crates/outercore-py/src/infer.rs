@@ -1,4 +1,4 @@
-//! Exported models, to compare with the networks that they came from.
+//! Exported models, for comparison with the original networks.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// An exported model, opened.
+/// An open exported model.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Model {
     model: Native,
@@ -17,7 +17,7 @@ pub struct Model {
 
 #[pymethods]
 impl Model {
-    /// To be computed in float32.
+    /// Opens a model for float32.
     #[new]
     fn new(py: Python<'_>, directory: PathBuf) -> PyResult<Self> {
         py.detach(|| Native::open(&directory, Precision::Float32))
@@ -25,10 +25,11 @@ impl Model {
             .map_err(to_python)
     }
 
-    /// The states of a sampled subgraph's seeds, row-major: their logits unless a head makes those.
+    /// States of the seeds of a sampled subgraph, row-major. They are logits, unless a head
+    /// computes the logits.
     ///
-    /// `hops` are the nodes and the edges of each; `edges` are local sources by destination, and how
-    /// many each destination has.
+    /// `hops` holds the number of nodes and edges of each hop; `edges` holds local sources by
+    /// destination, and the number of sources of each destination.
     #[pyo3(signature = (nodes, hops, edges, x, degrees))]
     fn forward<'py>(
         &self,
@@ -54,7 +55,7 @@ impl Model {
         Ok(PyArray1::from_vec(py, states))
     }
 
-    /// Scores of pairs of seeds, given as places; `states` as `forward` returns them.
+    /// Scores of pairs of seeds, given as indices; `states` as returned by `forward`.
     fn score<'py>(
         &self,
         py: Python<'py>,
@@ -67,7 +68,7 @@ impl Model {
         Ok(PyArray1::from_vec(py, scores))
     }
 
-    /// Logits of graphs, row-major; each is the next so many seeds.
+    /// Logits of graphs, row-major. `sizes` gives the number of consecutive seeds of each graph.
     fn of_graphs<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Arithmetic of embeddings on NumPy's memory.
+//! Embedding arithmetic on NumPy's memory.
 
 use numpy::{PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use outercore_core::{Error, Result};
@@ -43,7 +43,7 @@ pub fn step(name: &str) -> Result<Step> {
     }
 }
 
-/// Minus the distances of all pairs.
+/// Negative distances of all pairs.
 #[pyfunction]
 fn kernel_distance_scores(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Layouts of node arrays, built and removed; arrays in a smaller type.
+//! Building and removing layouts of node arrays; conversion of arrays to a smaller type.
 
 use outercore_core::{Bytes, Result};
 use outercore_io::RealDisk;
@@ -19,7 +19,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(remove_layouts, module)?)
 }
 
-/// How a layout is built, as JSON.
+/// Options for building a layout, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LayoutOptions {
@@ -29,7 +29,7 @@ struct LayoutOptions {
     memory: Bytes,
 }
 
-/// Builds a layout of an array; the summary as JSON.
+/// Builds a layout of an array; returns the summary as JSON.
 #[pyfunction]
 fn build_layout(
     py: Python<'_>,
@@ -59,7 +59,7 @@ fn build_layout(
     callback.settle(result, to_python)
 }
 
-/// Converts arrays to a smaller type; what became of each as JSON.
+/// Converts arrays to a smaller type; returns results for each as JSON.
 #[pyfunction]
 fn convert_arrays(
     py: Python<'_>,
@@ -82,7 +82,7 @@ fn convert_arrays(
     callback.settle(result, to_python)
 }
 
-/// Removes the layouts of an array; returns how many there were.
+/// Removes the layouts of an array; returns their number.
 #[pyfunction]
 fn remove_layouts(py: Python<'_>, path: &str, array: Option<&str>) -> PyResult<u64> {
     let mut callback = Callback::new(None);

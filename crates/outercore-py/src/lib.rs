@@ -1,7 +1,8 @@
-//! The Python module `outercore._core`: convert, release the GIL, map errors; no logic.
+//! The Python module `outercore._core`: converts values, releases the GIL and maps errors; contains
+//! no logic.
 //!
-//! Layer 7. `unsafe` where PyO3's macros need it, and where NumPy looks at the slots of partitions and
-//! at memory that is used again (ids, feature rows).
+//! Layer 7. `unsafe` is used for PyO3's macros, and for NumPy arrays on the slots of partitions and
+//! on reused memory (ids, feature rows).
 
 mod addition;
 mod analytics;
@@ -31,8 +32,8 @@ mod typed_batch;
 
 use pyo3::prelude::*;
 
-/// Python's allocator aligns objects to this and no more; a class that wants more is undefined
-/// behaviour.
+/// Python's allocator aligns objects to this many bytes. A class with a larger alignment would be
+/// undefined behaviour.
 const PYTHON_ALIGNS_TO: usize = 16;
 
 const _: () = {

@@ -21,23 +21,22 @@ use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
 use crate::typed_batch::{self, typed_batch};
 
-/// How often a waiting consumer looks for Ctrl-C.
+/// How often a waiting consumer checks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Batches of a data set; `outercore.NeighborLoader` and `NeighborSampler` are its public
-/// faces.
+/// Batches of a data set; its public classes are `outercore.NeighborLoader` and `NeighborSampler`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Loader {
     state: OfProcess<Mutex<State>>,
     data_set: CoreDataSet,
-    /// Whether batches have them.
+    /// Whether batches include edge ids.
     edge_ids: bool,
 }
 
 struct State {
-    /// Memory of ids of batches that Python has let go.
+    /// Memory of ids from batches that Python has dropped.
     spare: Arc<SpareIds>,
-    /// Likewise of feature rows, within what the plan counts; `None` before the first epoch.
+    /// The same for feature rows, within the planned amount; `None` before the first epoch.
     spare_rows: Option<Arc<SpareRows>>,
     /// `None` once closed.
     loader: Option<CoreLoader>,
@@ -46,8 +45,8 @@ struct State {
 
 #[pymethods]
 impl Loader {
-    /// `config` is the JSON of the core's `LoaderConfig`; `input` the seeds, or `None` for all;
-    /// `times` the time of each seed, where it is not that of its node.
+    /// `config` is the JSON of the core's `LoaderConfig`. `input` holds the seeds, or is `None` for
+    /// all nodes. `times` holds the time of each seed, if it differs from the time of its node.
     #[new]
     #[pyo3(signature = (data_set, config, input, times = None))]
     fn new(
@@ -70,8 +69,8 @@ impl Loader {
         Ok(Self { state: OfProcess::new(Mutex::new(state)), data_set: dataset, edge_ids })
     }
 
-    /// Takes other seeds, by global ids, until the next call: batch `i` gets those from `bounds[i]` to
-    /// `bounds[i + 1]` and the number `first + i`. Stops a running epoch.
+    /// Sets other seeds, by global ids, until the next call. Batch `i` gets the seeds from
+    /// `bounds[i]` to `bounds[i + 1]` and the number `first + i`. Stops a running epoch.
     fn reseed(
         &self,
         py: Python<'_>,
@@ -107,7 +106,7 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// What epochs will read, as JSON; before the first of them.
+    /// Expected reads of an epoch, as JSON. Call it before the first epoch.
     fn forecast(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let mut state = self.lock();
@@ -116,7 +115,7 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Starts some batches to time the stages; before the first epoch.
+    /// Starts some batches to measure the stages. Call it before the first epoch.
     fn start_trial(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let mut state = self.lock();
@@ -132,7 +131,7 @@ impl Loader {
         py.detach(|| self.lock().stop()).map_err(to_python)
     }
 
-    /// Elements per feature row by node type, 0 without features.
+    /// Width of a feature row by node type; 0 without features.
     fn widths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let widths = py.detach(|| self.lock().loader()?.widths()).map_err(to_python)?;
         let result = PyDict::new(py);
@@ -142,7 +141,7 @@ impl Loader {
         Ok(result)
     }
 
-    /// Starts an epoch at a batch, abandoning one that runs.
+    /// Starts an epoch at a batch, and stops a running one.
     fn start(&self, py: Python<'_>, epoch: u64, first_batch: u64) -> PyResult<()> {
         py.detach(|| {
             let mut state = self.lock();
@@ -157,7 +156,7 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Moves to the next batch; `False` at the end of the epoch.
+    /// Moves to the next batch; returns `False` at the end of the epoch.
     fn advance(&self, py: Python<'_>) -> PyResult<bool> {
         loop {
             let advanced = py.detach(|| {
@@ -208,7 +207,7 @@ impl Loader {
         Ok(result)
     }
 
-    /// The subgraph of the current batch of a graph with several types, by type.
+    /// The subgraph of the current batch in a graph with several types, by type.
     fn typed_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut state = self.lock();
         let arrays = arrays_of(py, &mut state)?;
@@ -218,9 +217,9 @@ impl Loader {
         Ok(result)
     }
 
-    /// Takes the subgraph of the current batch by target: node ids, where the edges into each
-    /// target begin, and their sources; of 32 bits if `halves`, which the caller knows nodes to fit
-    /// into. It can be had once.
+    /// The subgraph of the current batch by target: node ids, the start of each target's edges, and
+    /// their sources. 32-bit ids if `halves`, when the caller guarantees that they fit. Available
+    /// only once per batch.
     #[pyo3(signature = (*, halves))]
     fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
         let mut state = self.lock();
@@ -253,8 +252,8 @@ impl Loader {
         Ok(result)
     }
 
-    /// A new array for the feature rows of a batch (nodes x width), of any value and page-aligned;
-    /// `None` below 1 MiB, where the caller's own memory does as well.
+    /// A new array for the feature rows of a batch (nodes x width), page-aligned and uninitialised;
+    /// `None` below 1 MiB, where the caller's memory works equally well.
     fn row_array<'py>(
         &self,
         py: Python<'py>,
@@ -265,7 +264,7 @@ impl Loader {
         spare.map_or(Ok(None), |spare| row_array(py, &spare, nodes, width))
     }
 
-    /// Writes the feature rows of the current batch's nodes of a type into `out` (nodes x width).
+    /// Writes the feature rows of the current batch's nodes of one type to `out` (nodes x width).
     #[pyo3(signature = (out, node_type = "node"))]
     fn gather(
         &self,
@@ -297,13 +296,14 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Stops a running epoch and gives back all memory.
+    /// Stops a running epoch and frees all memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let mut state = self.lock();
             let stopped = state.stop();
             state.loader = None;
-            // Arrays that Python still holds find nobody to give their memory to, and free it.
+            // Arrays that Python still holds free their memory, because their weak reference is now
+            // dead.
             state.spare = Arc::default();
             state.spare_rows = None;
             stopped
@@ -313,7 +313,7 @@ impl Loader {
 }
 
 impl Loader {
-    /// A panic under the lock leaves nothing half-done that `stop` could not clear.
+    /// Ignores poisoning: a panic leaves nothing that `stop` could not clear.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,13 +336,13 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // The stages end by themselves; an error that nobody asked for is dropped with them.
+        // The stages end on their own. An unread error is dropped with them.
         let _ = self.stop();
     }
 }
 
-/// The rows of the further arrays of the current batch, in the order of the configuration; none
-/// where they were taken before.
+/// The rows of the further arrays of the current batch, in the order of the configuration; empty if
+/// they were already taken.
 fn arrays_of<'py>(py: Python<'py>, state: &mut State) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let types = state.loader().and_then(|loader| loader.array_types()).map_err(to_python)?;
     let rows = state.epoch.as_mut().map(Epoch::take_arrays).unwrap_or_default();
@@ -356,7 +356,7 @@ fn arrays_of<'py>(py: Python<'py>, state: &mut State) -> PyResult<Vec<Bound<'py,
     arrays.collect()
 }
 
-/// Enters the nodes, and the edges of each target one after the other.
+/// Adds the nodes, and the edges of each target one after the other.
 fn by_target(
     result: &Bound<'_, PyDict>,
     spare: &Arc<SpareIds>,
@@ -370,7 +370,8 @@ fn by_target(
     result.set_item("indices", vector::<i64>(py, spare, sampled.num_edges(), sources)?)
 }
 
-/// As [`by_target`], of 32 bits: nodes and sources are handed over as they were sampled.
+/// As [`by_target`], with 32 bits: nodes and sources are passed on in the memory that they were
+/// sampled into.
 fn by_target_in_place(
     result: &Bound<'_, PyDict>,
     spare: &Arc<SpareIds>,
@@ -413,8 +414,8 @@ fn no_batch() -> PyErr {
     to_python(Error::invalid("there is no current batch"))
 }
 
-/// What is at the places `first` to `last` of the order of an epoch of `count` things, as the seeds of
-/// a shuffled epoch are visited.
+/// The items at the places `first` to `last` in the shuffled order of an epoch with `count` items.
+/// It is the order in which a shuffled epoch visits its seeds.
 #[pyfunction]
 pub fn shuffled<'py>(
     py: Python<'py>,
@@ -433,7 +434,7 @@ pub fn shuffled<'py>(
     Ok(PyArray1::from_vec(py, found))
 }
 
-/// JSON of a record; our records have no keys that JSON cannot hold.
+/// The JSON of a record. It cannot fail, because our records have only string keys.
 pub fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::internal(format!("no JSON: {error}")))
 }

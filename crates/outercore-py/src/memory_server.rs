@@ -1,4 +1,4 @@
-//! A memory server within this process.
+//! A memory server in this process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +15,14 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A memory server of this process; `outercore.far.MemoryServer` is its public face.
+/// A memory server in this process; its public class is `outercore.data.far.MemoryServer`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct MemoryServer {
     /// `None` once stopped.
     handle: OfProcess<Mutex<Option<ServerHandle>>>,
 }
 
-/// What a memory server lends, to whom, and where, as JSON.
+/// Memory, limits and addresses of a memory server, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerOptions {
@@ -68,14 +68,14 @@ impl MemoryServer {
         .map_err(to_python)
     }
 
-    /// Where it listens.
+    /// Listening addresses.
     fn addresses(&self) -> PyResult<Vec<String>> {
         let addresses =
             |handle: &ServerHandle| handle.addresses().iter().map(ToString::to_string).collect();
         self.with(addresses).map_err(to_python)
     }
 
-    /// What it has, lends and has done, as JSON.
+    /// Memory, regions and counters of the server, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| {
             let (status, counters) = self.with(|handle| (handle.status(), handle.counters()))?;
@@ -94,7 +94,7 @@ impl MemoryServer {
         .map_err(to_python)
     }
 
-    /// Closes all connections and frees all memory; a second time it does nothing.
+    /// Closes all connections and frees all memory; further calls do nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();

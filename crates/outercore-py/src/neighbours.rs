@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::rows::{rows, rows_mut};
 
-/// Attention scores of all sources and of the targets, and the slope of the leaky ReLU below 0.
+/// Attention scores of all sources and of the targets, and the negative slope of the leaky ReLU.
 type Scores<'py> = (PyReadonlyArray2<'py, f32>, PyReadonlyArray2<'py, f32>, f32);
 
 /// Adds the functions to the module.
@@ -22,14 +22,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(kernel_attention_totals, module)?)
 }
 
-/// The sources of arcs, as a topology stores them.
+/// The sources of arcs, in the type that a topology stores.
 #[derive(FromPyObject)]
 enum Sources<'py> {
     Narrow(PyReadonlyArray1<'py, u32>),
     Wide(PyReadonlyArray1<'py, u64>),
 }
 
-/// Does the same with arcs whose sources have 32 or 64 bits.
+/// Runs the same code for arcs with 32-bit or 64-bit sources.
 macro_rules! with_arcs {
     ($sources:expr, $next:expr, $ends:expr, $loops:expr, |$incoming:ident| $work:expr) => {
         match $sources {
@@ -47,7 +47,7 @@ macro_rules! with_arcs {
     };
 }
 
-/// Adds the rows of a block to the sums of the nodes that have an arc from there.
+/// Adds the rows of a block to the sums of the nodes with arcs from the block.
 #[pyfunction]
 #[pyo3(signature = (sources, next, ends, loops, block, rows_of, places, attention, totals, sums, threads))]
 #[allow(clippy::too_many_arguments)]
@@ -79,7 +79,8 @@ fn kernel_add_neighbours(
     .map_err(to_python)
 }
 
-/// Adds the values of a block to the sums of the nodes, weighed by how alike keys and queries are.
+/// Adds the values of a block to the sums of the nodes, weighted by the similarity of keys and
+/// queries.
 #[pyfunction]
 #[pyo3(signature = (sources, next, ends, block, rows_of, places, queries, most, totals, sums, threads))]
 #[allow(clippy::too_many_arguments)]
@@ -109,7 +110,7 @@ fn kernel_add_alike(
     .map_err(to_python)
 }
 
-/// The largest number and the sum of exponentials of each node and head.
+/// The largest score and the sum of exponentials, for each node and head.
 #[pyfunction]
 #[pyo3(signature = (sources, next, ends, loops, attention, totals, threads))]
 #[allow(clippy::too_many_arguments)]

@@ -1,12 +1,13 @@
-//! What belongs to the process that made it: threads, locks and rings do not work after `fork`.
+//! Values that belong to the process that created them: threads, locks and rings do not work after
+//! `fork`.
 
 use std::ops::Deref;
 
-/// A value that is never dropped in another process than the one that made it.
+/// A value that is dropped only in the process that created it.
 ///
-/// The child of a `fork` has the parent's memory but none of its threads: to drop a value there
-/// would wait for threads that do not exist, or for a lock that one of them held. Its memory is the
-/// child's copy and goes with the child.
+/// The child of a `fork` has the parent's memory but none of its threads. Dropping a value there
+/// would wait for threads that do not exist, or for a lock that one of them held. So the value is
+/// leaked in the child, where its memory is a private copy.
 pub struct OfProcess<T> {
     /// `None` only while it is dropped.
     value: Option<T>,
@@ -18,12 +19,12 @@ impl<T> OfProcess<T> {
         Self { value: Some(value), process: std::process::id() }
     }
 
-    /// Whether the value was made by this process.
+    /// Whether this process created the value.
     pub fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// Takes the value where it is this process's own.
+    /// Takes the value, if this process created it.
     pub fn take(&mut self) -> Option<T> {
         if self.is_ours() { self.value.take() } else { None }
     }

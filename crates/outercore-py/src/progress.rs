@@ -3,10 +3,10 @@ use pyo3::prelude::*;
 
 use crate::errors::interrupted;
 
-/// A Python callback `callback(phase, done, total, unit)` (or none), as long tasks call it.
+/// An optional Python callback `callback(phase, done, total, unit)` of a long task.
 ///
-/// An exception in the callback, Ctrl-C included, stops the task with an `Interrupted` error; the
-/// exception itself is raised once the task has come to its end.
+/// An exception in the callback, including Ctrl-C, stops the task with an `Interrupted` error. The
+/// exception itself is raised after the task has ended.
 pub struct Callback {
     function: Option<Py<PyAny>>,
     raised: Option<PyErr>,
@@ -17,12 +17,12 @@ impl Callback {
         Self { function, raised: None }
     }
 
-    /// Whether there is a function.
+    /// Whether there is a callback.
     pub fn is_some(&self) -> bool {
         self.function.is_some()
     }
 
-    /// What the function answers.
+    /// Calls the callback and returns its result.
     pub fn ask<T>(&mut self, question: impl for<'py> IntoPyObject<'py>) -> Result<T>
     where
         T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
@@ -32,7 +32,7 @@ impl Callback {
         self.keep(answer)
     }
 
-    /// Reports progress and looks for signals.
+    /// Reports progress and checks for signals.
     pub fn call(&mut self, phase: &str, done: u64, total: u64, unit: &str) -> Result<()> {
         self.look()?;
         let Some(function) = &self.function else { return Ok(()) };
@@ -40,12 +40,12 @@ impl Callback {
         self.keep(called.map(|_| ()))
     }
 
-    /// Looks for signals.
+    /// Checks for signals.
     pub fn look(&mut self) -> Result<()> {
         self.keep(Python::attach(|py| py.check_signals()))
     }
 
-    /// Keeps an exception until the task has come to its end.
+    /// Stores an exception until the task has ended.
     fn keep<T>(&mut self, called: PyResult<T>) -> Result<T> {
         called.map_err(|raised| {
             let error = interrupted(&raised);
@@ -54,12 +54,12 @@ impl Callback {
         })
     }
 
-    /// The same for passes over triples.
+    /// The same, for passes over triples.
     pub fn of_triples(&mut self) -> impl FnMut(&str, u64, u64) -> Result<()> {
         |phase, done, total| self.call(phase, done, total, "triples")
     }
 
-    /// The task's result; an exception of the callback wins over the error it caused.
+    /// The result of the task. An exception of the callback replaces the error that it caused.
     pub fn settle<T>(self, result: Result<T>, map: impl FnOnce(Error) -> PyErr) -> PyResult<T> {
         match self.raised {
             Some(raised) => Err(raised),

@@ -1,4 +1,4 @@
-//! Arrays of feature rows for Python in memory of their own.
+//! Arrays of feature rows for Python, in separate reusable memory.
 
 use std::sync::{Arc, Weak};
 
@@ -11,12 +11,12 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::process::OfProcess;
 
-/// What keeps the memory of an array alive, until the last array or tensor that shows it is gone.
+/// Keeps the memory of an array alive until the last array or tensor on it is dropped.
 #[pyclass(module = "outercore._core")]
 struct RowOwner {
     /// `None` only while it is dropped.
     memory: Option<RowMemory>,
-    /// Gone once the loader is closed.
+    /// Dead once the loader is closed.
     spare: OfProcess<Weak<SpareRows>>,
 }
 
@@ -29,7 +29,7 @@ impl Drop for RowOwner {
     }
 }
 
-/// A new array of `rows` times `width` float32 of any value, or `None` where it is small.
+/// A new uninitialised array of `rows` times `width` float32 values, or `None` if it is small.
 pub fn row_array<'py>(
     py: Python<'py>,
     spare: &Arc<SpareRows>,
@@ -44,10 +44,10 @@ pub fn row_array<'py>(
     )?;
     let mut held = owner.borrow_mut();
     let values = held.memory.as_deref_mut().unwrap_or_default();
-    // Mutable, as Python may write into its array.
+    // Mutable, because Python may write to its array.
     let view = ArrayViewMut2::from_shape((rows, width), values)
         .map_err(|error| to_python(Error::internal(format!("an array of rows: {error}"))))?;
-    // SAFETY: the array holds the owner, which drops the memory no earlier, and neither moves nor
-    // looks at it until then: it has no methods, and nothing else refers to it.
+    // SAFETY: the array keeps the owner alive, which drops the memory no earlier. Until then the
+    // owner neither moves nor reads the memory: it has no methods, and nothing else refers to it.
     Ok(Some(unsafe { PyArray2::borrow_from_array(&view, owner.clone().into_any()) }))
 }

@@ -1,4 +1,4 @@
-//! Slices of NumPy's matrices.
+//! NumPy's matrices as slices.
 
 use numpy::{Element, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use outercore_core::Error;
@@ -6,16 +6,16 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// All numbers of a matrix, row after row.
+/// All values of a matrix, row after row.
 ///
-/// NumPy gives a slice of a matrix that lies by columns, too, which would mix its rows: that one is
-/// refused.
+/// NumPy would also return a slice for a column-major matrix, in which rows are mixed. Such a
+/// matrix is refused.
 pub fn rows<'a, T: Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult<&'a [T]> {
     check(array.is_c_contiguous(), array.shape())?;
     Ok(array.as_slice()?)
 }
 
-/// The same, to be changed.
+/// The same, as a mutable slice.
 pub fn rows_mut<'a, T: Element>(array: &'a mut PyReadwriteArray2<'_, T>) -> PyResult<&'a mut [T]> {
     check(array.is_c_contiguous(), array.shape())?;
     Ok(array.as_slice_mut()?)

@@ -1,4 +1,4 @@
-//! A server of predictions within this process.
+//! A prediction server in this process.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::process::OfProcess;
 
-/// A server of this process; `outercore.server.Server` is its public face.
+/// A prediction server in this process; its public class is `outercore.serving.server.Server`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct Server {
     /// `None` once stopped.
@@ -38,28 +38,28 @@ impl Server {
         .map_err(to_python)
     }
 
-    /// Where it listens, as `HOST:PORT`.
+    /// Address of HTTP, as `HOST:PORT`.
     fn address(&self) -> PyResult<String> {
         self.with(|server| server.address().to_string()).map_err(to_python)
     }
 
-    /// Whether clients speak TLS.
+    /// Whether connections use TLS.
     fn is_encrypted(&self) -> PyResult<bool> {
         self.with(Native::is_encrypted).map_err(to_python)
     }
 
-    /// Where it listens for gRPC, as `HOST:PORT`.
+    /// Address of gRPC, as `HOST:PORT`.
     fn grpc_address(&self) -> PyResult<Option<String>> {
         let address = |server: &Native| server.grpc_address().map(|address| address.to_string());
         self.with(address).map_err(to_python)
     }
 
-    /// How the budget is divided, as JSON.
+    /// Division of the budget, as JSON.
     fn plan(&self) -> PyResult<String> {
         self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
     }
 
-    /// What int8 loses beside float32, as JSON and as a sentence; `None` for float32.
+    /// Loss of int8 against float32, as JSON and as a sentence; `None` for float32.
     fn loss(&self) -> PyResult<Option<(String, String)>> {
         self.with(|server| {
             server.loss().map(|loss| Ok((to_json(loss)?, loss.to_string()))).transpose()
@@ -68,22 +68,22 @@ impl Server {
         .map_err(to_python)
     }
 
-    /// What the operator should know from the start.
+    /// A notice for the operator at the start.
     fn notice(&self) -> Option<String> {
         self.with(|server| server.notice().map(str::to_owned)).ok().flatten()
     }
 
-    /// What went wrong since the last call.
+    /// Errors since the last call.
     fn take_failures(&self) -> Vec<String> {
         self.with(Native::take_failures).unwrap_or_default()
     }
 
-    /// Whether it has ended, by itself or by `stop`.
+    /// Whether it has ended, on its own or by `stop`.
     fn has_ended(&self) -> bool {
         self.with(Native::has_ended).unwrap_or(true)
     }
 
-    /// Answers what waits, and ends; a second time it does nothing.
+    /// Answers the waiting requests and ends; further calls do nothing.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();

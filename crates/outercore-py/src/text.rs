@@ -12,10 +12,10 @@ use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::loader::to_json;
 
-/// Memory for the window of a decoder.
+/// Memory for the window of a decompressor.
 const WINDOW: Bytes = Bytes::mib(512);
 
-/// How the text at `path` is written, as JSON; `purpose` and `options` are JSON, too.
+/// The format of the text at `path`, as JSON; `purpose` and `options` are JSON, too.
 #[pyfunction]
 pub fn detect_text(py: Python<'_>, path: &str, purpose: &str, options: &str) -> PyResult<String> {
     py.detach(|| {
@@ -26,7 +26,7 @@ pub fn detect_text(py: Python<'_>, path: &str, purpose: &str, options: &str) -> 
     .map_err(to_python)
 }
 
-/// Rows of a text; `outercore.sources.text` is its public face.
+/// Rows of a text; its public interface is `outercore.importing.table.text`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct TextTable {
     table: Mutex<Table>,
@@ -45,8 +45,8 @@ impl TextTable {
         Ok(Self { table: Mutex::new(table) })
     }
 
-    /// The next rows of `columns`, or `None`: int64 or float64 [rows * columns], or a tuple of
-    /// (offsets, bytes) for each column.
+    /// The next rows of `columns`, or `None` at the end: int64 or float64 [rows * columns], or a
+    /// tuple of (offsets, bytes) for each column.
     #[pyo3(signature = (columns, cells, missing=None))]
     fn next<'py>(
         &self,
@@ -82,7 +82,7 @@ impl TextTable {
         })
     }
 
-    /// Reads to the end: rows, comment lines and what each column holds, as JSON.
+    /// Reads to the end; returns rows, comment lines and the content of each column, as JSON.
     fn profile(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| -> Result<String> {
             let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Functions around data sets and devices.
+//! Functions for data sets and devices.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Default for ProbeOptions {
     }
 }
 
-/// Measures the device under a directory and, unless told not to, stores the profile there.
+/// Measures the device under a directory. Stores the profile there, unless `save` is false.
 #[pyfunction]
 fn probe(
     py: Python<'_>,
@@ -79,7 +79,7 @@ fn probe(
     callback.settle(result, to_python)
 }
 
-/// The back ends with why each is missing, if it is: `[(name, reason or None)]`.
+/// The back ends, and for each missing one the reason: `[(name, reason or None)]`.
 #[pyfunction]
 fn available_backends() -> Vec<(String, Option<String>)> {
     outercore_io::available_backends()
@@ -88,7 +88,7 @@ fn available_backends() -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// Verifies a data set; the report as JSON, sound or not.
+/// Verifies a data set; returns the report as JSON, with or without problems.
 #[pyfunction]
 fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
     let mut callback = Callback::new(progress);
@@ -127,9 +127,9 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
     callback.settle(result, to_python)
 }
 
-/// The updates that the log holds beyond the arrays, and what is wrong with it.
+/// The number of updates in the log beyond the arrays, and a problem of the log, if any.
 fn check_log(path: &str) -> (u64, Option<Problem>) {
-    // Without a manifest there is nothing to add.
+    // Without a manifest there is nothing to add to the report.
     let Ok(data_set) = DataSet::open(path) else { return (0, None) };
     match outercore_live::verify(&data_set) {
         Ok(updates) => (updates, None),
@@ -137,7 +137,7 @@ fn check_log(path: &str) -> (u64, Option<Problem>) {
     }
 }
 
-/// What is wrong with layouts of arrays. Without a manifest there is nothing to add.
+/// Problems of layouts. Without a manifest there is nothing to add to the report.
 fn check_layouts(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
     let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
     outercore_layout::verify(&data_set, &mut |phase, done, total, unit| {
@@ -145,7 +145,7 @@ fn check_layouts(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
     })
 }
 
-/// What is wrong with the grid, where there is one. Without a manifest there is nothing to add.
+/// Problems of the grid, if there is one. Without a manifest there is nothing to add to the report.
 fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
     let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
     if !Grid::is_built(&data_set) {

@@ -19,7 +19,7 @@ use crate::errors::to_python;
 use crate::loader::to_json;
 use crate::progress::Callback;
 
-/// How triples are imported, as JSON.
+/// Options of an import of triples, as JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Options {
@@ -30,7 +30,7 @@ struct Options {
     overwrite: bool,
     command: String,
     inputs: Vec<String>,
-    /// What makes another import of the same inputs, such as the separator.
+    /// Further options that identify the import, such as the separator.
     reading: String,
 }
 
@@ -69,7 +69,7 @@ impl Options {
     }
 }
 
-/// Builds a data set of triples; `outercore.sources.triples` is its public face.
+/// Builds a data set of triples; its public interface is `outercore.importing.triples`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct TripleImporter {
     progress: Py<PyAny>,
@@ -77,7 +77,7 @@ pub struct TripleImporter {
     import: Mutex<Option<TripleImport>>,
 }
 
-/// A column of names: where each ends, and their bytes.
+/// A column of names: the end of each name, and all bytes.
 type Column<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u8>);
 
 #[pymethods]
@@ -96,7 +96,7 @@ impl TripleImporter {
         Ok(Self { progress, import: Mutex::new(Some(import)) })
     }
 
-    /// `dialect`: how the text is written, as JSON.
+    /// `dialect`: the format of the text, as JSON.
     fn text(&self, py: Python<'_>, part: &str, path: &str, dialect: &str) -> PyResult<()> {
         self.run(py, |import, callback| {
             let dialect: Dialect = parse("how the text is written", dialect)?;
@@ -140,7 +140,7 @@ impl TripleImporter {
         });
     }
 
-    /// Commits the data set; the summary as JSON.
+    /// Commits the data set; returns the summary as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |import, callback| {
             let found = open(import)?.finish(&mut |at| {

@@ -11,8 +11,8 @@ use crate::errors::to_python;
 
 /// The subgraph of the current batch by node type and edge type; `None` if there is no batch.
 ///
-/// **Shapes** of a node type with n nodes: `n_id` int64 `[n]`; of an edge type with e edges:
-/// `edge_index` int64 `[2, e]`, `e_id` int64 `[e]` where asked for.
+/// **Shapes** For a node type with n nodes: `n_id` int64 `[n]`. For an edge type with e edges:
+/// `edge_index` int64 `[2, e]`, and if requested `e_id` int64 `[e]`.
 pub fn typed_batch<'py>(
     py: Python<'py>,
     data_set: &DataSet,
@@ -61,10 +61,10 @@ fn edges_of(py: Python<'_>, edges: EdgesOfType, ids: bool) -> PyResult<Bound<'_,
     Ok(result)
 }
 
-/// Place of a node type, by its name.
+/// Index of a node type, by its name.
 ///
 /// # Errors
-/// `NotFoundError`, with the types there are.
+/// `NotFoundError`, listing the existing types.
 pub fn node_type(data_set: &DataSet, name: &str) -> PyResult<usize> {
     data_set.schema().node_type(name).map_err(to_python)
 }

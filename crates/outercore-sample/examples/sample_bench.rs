@@ -1,9 +1,9 @@
-//! Sampled edges per second from a resident R-MAT graph, for 1, 2, ... threads.
+//! Measures sampled edges per second from a resident R-MAT graph, for 1, 2, ... threads.
 //!
-//! `cargo run --release -p outercore-sample --example sample_bench -- [SCALE] [EDGE_FACTOR]`
-//! builds 2^SCALE nodes (22) with EDGE_FACTOR (16) edges each, a = 0.57, b = c = 0.19, node ids
-//! permuted, everything seeded with 0; with the folder of a data set instead, its graph is taken.
-//! Fan-out 15,10, batches of 1024 shuffled nodes.
+//! `cargo run --release -p outercore-sample --example sample_bench -- [SCALE] [EDGE_FACTOR]` builds
+//! 2^SCALE nodes (22) with EDGE_FACTOR (16) edges each, a = 0.57, b = c = 0.19, node ids permuted,
+//! all seeded with 0. With the folder of a data set as argument it uses that graph instead. Fan-out
+//! 15,10, batches of 1024 shuffled nodes.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -79,7 +79,7 @@ fn main() {
     }
 }
 
-/// Time on the processor so far, all threads: what a busy machine does not distort.
+/// Processor time so far, of all threads: a busy machine does not distort it.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after_name = stat.rsplit_once(')').expect("a name in brackets").1;
@@ -87,7 +87,7 @@ fn cpu_seconds() -> f64 {
     ticks.map(|ticks| ticks.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
-/// As the store allocates a topology that it loads.
+/// Allocates memory in the same way as the store does for a loaded topology.
 fn zeros<T: Clone + Default>(count: usize) -> Vec<T> {
     let mut values = Vec::with_capacity(count);
     outercore_io::prefer_huge_pages(values.spare_capacity_mut());

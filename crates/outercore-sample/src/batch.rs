@@ -4,42 +4,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use outercore_core::EdgeId;
 use outercore_store::resident::Ids;
 
-/// A sampled mini-batch in local numbering: node `i` of the batch is `nodes[i]` of the graph.
+/// A sampled mini-batch in local numbering: node `i` of the batch is node `nodes[i]` of the graph.
 ///
-/// Destinations are numbered like nodes, so that the edges of destination 0 come first, then those
-/// of destination 1, and so on through all hops. In a graph of several edge types each hop has the
-/// edges of one type after those of another, each by destination; [`Self::by_type`] takes them apart.
+/// Destinations have the numbers of their nodes. The edges of destination 0 come first, then those
+/// into destination 1, and so on through all hops. In a graph with several edge types, each hop
+/// lists the edges type by type, each type by destination; [`Self::by_type`] separates them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledBatch {
     /// Number of the batch in its epoch.
     pub batch: u64,
-    /// The first so many of `nodes` are the seeds.
+    /// Number of seeds; they come first in `nodes`.
     pub num_seeds: usize,
-    /// The seeds, then the new nodes in order of appearance; narrow where all nodes of the graph are
-    /// below 2^31.
+    /// The seeds, then the new nodes in order of appearance; 32-bit ids if all node ids of the
+    /// graph are below 2^31.
     pub nodes: Ids,
-    /// The seed, by its place, whose neighbourhood each node belongs to; empty unless these are
-    /// disjoint.
+    /// For each node, the index of the seed whose neighbourhood it belongs to. Empty unless the
+    /// neighbourhoods are disjoint.
     pub trees: Vec<u32>,
-    /// Seeds, then new nodes of every hop.
+    /// Number of seeds, then number of new nodes per hop.
     pub nodes_per_hop: Vec<u64>,
-    /// Edges of every hop; with several edge types, of each of them in every hop.
+    /// Number of edges per hop; with several edge types, one number per hop and type.
     pub edges_per_hop: Vec<u64>,
-    /// The places of the nodes that each hop's edges lead to; empty where these are the nodes of
-    /// the hop before.
+    /// For each hop, the indices of the nodes that its edges lead to. Empty if these are the nodes
+    /// of the previous hop.
     pub targets: Vec<Range<usize>>,
-    /// Weight of every edge, where the sampler gives some.
+    /// Weight of every edge, if the sampler computes weights.
     pub edge_weights: Vec<f32>,
     /// Local source of every edge.
     pub sources: Vec<u32>,
-    /// Edges picked for destinations 0, 1, 2, ...; with several edge types, for those of each step.
+    /// Number of edges picked for destinations 0, 1, 2, ...; with several edge types, for the
+    /// destinations of each step.
     pub picked: Vec<u32>,
-    /// Bytes that the choice of this batch's nodes took besides, where the rules score nodes.
+    /// Additional bytes used to choose the nodes of this batch, if the rules score nodes.
     pub scratch: u64,
-    /// Id of every edge; empty unless asked for.
+    /// Id of every edge; empty unless requested.
     ///
-    /// Without replacement a destination has each id at most once, parallel edges included. The two
-    /// arcs of an undirected edge have one id: it comes twice where both ends are destinations.
+    /// Without replacement, a destination has each id at most once, also for parallel edges. The
+    /// two arcs of an undirected edge share one id, which occurs twice if both ends are
+    /// destinations.
     pub edge_ids: Vec<EdgeId>,
 }
 
@@ -51,7 +53,7 @@ impl SampledBatch {
 
     /// Writes the edges as local source (`rows`) and local destination (`cols`).
     ///
-    /// **Shapes** both [`num_edges`](Self::num_edges).
+    /// **Shapes** both slices have length [`num_edges`](Self::num_edges).
     ///
     /// # Panics
     /// If a slice has another length.
@@ -78,13 +80,13 @@ impl SampledBatch {
         }
     }
 
-    /// The place of the destination that each of `picked` belongs to, in a graph of one edge type.
+    /// The index of the destination of each entry of `picked`, in a graph with one edge type.
     fn destinations(&self) -> impl Iterator<Item = usize> {
         let in_order = if self.targets.is_empty() { 0..self.picked.len() } else { 0..0 };
         in_order.chain(self.targets.iter().cloned().flatten())
     }
 
-    /// The places of the nodes that the edges of `hop` lead to.
+    /// The indices of the nodes that the edges of `hop` lead to.
     pub(crate) fn targets_of(&self, hop: usize) -> Range<usize> {
         self.targets.get(hop).cloned().unwrap_or_else(|| {
             let first: u64 = self.nodes_per_hop[..hop].iter().sum();
@@ -92,7 +94,7 @@ impl SampledBatch {
         })
     }
 
-    /// Where the edges of destinations 0, 1, 2, ... begin, and where the last ones end.
+    /// The position of the first edge of destinations 0, 1, 2, ..., and the end of the last edges.
     ///
     /// # Example
     /// ```
@@ -109,7 +111,7 @@ impl SampledBatch {
         std::iter::once(0).chain(ends)
     }
 
-    /// Bytes of memory that the batch takes.
+    /// Bytes of memory of the batch.
     pub fn heap_bytes(&self) -> usize {
         let words = self.nodes_per_hop.capacity()
             + self.edges_per_hop.capacity()
@@ -119,15 +121,15 @@ impl SampledBatch {
     }
 }
 
-/// Bytes that are kept at most of single arrays of nodes, and as many of sources: those of some
+/// The most bytes kept of separate node arrays, and of separate source arrays: enough for some
 /// batches.
 const MOST_LOOSE: usize = 8 << 20;
 
-/// Finished batches, whose memory later ones take.
+/// Finished batches, whose memory later batches reuse.
 ///
-/// Memory fresh from the kernel costs a page fault every 4 KiB: about a tenth of the time that
-/// sampling takes. There are never more batches in use and on the shelf than were once in use
-/// together. Of a batch that was taken apart nodes and sources can come back on their own.
+/// New memory from the kernel costs a page fault every 4 KiB, about a tenth of the sampling time.
+/// The number of batches in use and on the shelf never exceeds the highest number in use together.
+/// Nodes and sources of a batch can also be returned separately.
 #[derive(Debug, Default)]
 pub struct Shelf {
     kept: Mutex<Kept>,
@@ -141,24 +143,24 @@ struct Kept {
 }
 
 impl Shelf {
-    /// Keeps a batch for the next one to be sampled in its memory.
+    /// Returns a batch, so that a later batch can reuse its memory.
     pub fn give_back(&self, batch: SampledBatch) {
         if batch.heap_bytes() > 0 {
             self.kept().batches.push(batch);
         }
     }
 
-    /// Keeps the memory of narrow nodes, unless much is kept already.
+    /// Returns the memory of 32-bit nodes; drops it if the shelf already keeps enough.
     pub fn give_back_nodes(&self, nodes: Vec<u32>) {
         keep(&mut self.kept().nodes, nodes);
     }
 
-    /// Keeps the memory of sources, unless much is kept already.
+    /// Returns the memory of sources; drops it if the shelf already keeps enough.
     pub fn give_back_sources(&self, sources: Vec<u32>) {
         keep(&mut self.kept().sources, sources);
     }
 
-    /// A batch with nothing in it.
+    /// An empty batch.
     pub(crate) fn take(&self) -> SampledBatch {
         let mut kept = self.kept();
         let mut batch = kept.batches.pop().unwrap_or_default();

@@ -1,14 +1,14 @@
-//! A batch of a graph with several types, taken apart by type.
+//! Separates a batch of a graph with several types by type.
 
 use outercore_core::EdgeId;
 use outercore_format::Schema;
 
 use crate::batch::SampledBatch;
 
-/// The nodes and edges of a batch by type; every type is there, also where it has none.
+/// The nodes and edges of a batch by type. Every type has an entry, even if it is empty.
 ///
-/// Nodes of a type are numbered in the order in which the batch found them, so that those of an
-/// earlier hop come first.
+/// The nodes of a type are numbered in the order in which the batch found them, so nodes of earlier
+/// hops come first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypedBatch {
     /// By node type, in the schema's order.
@@ -22,34 +22,35 @@ pub struct TypedBatch {
 pub struct NodesOfType {
     /// Their ids within the type.
     pub ids: Vec<i64>,
-    /// Their places among the nodes of the batch.
+    /// Their indices among the nodes of the batch.
     pub places: Vec<u32>,
-    /// The seed, by its place, whose neighbourhood each belongs to; empty unless these are disjoint.
+    /// For each node, the index of the seed whose neighbourhood it belongs to. Empty unless the
+    /// neighbourhoods are disjoint.
     pub trees: Vec<i64>,
-    /// Seeds, then new nodes of every hop.
+    /// Number of seeds, then number of new nodes per hop.
     pub per_hop: Vec<u64>,
 }
 
-/// The edges of one type in a batch, hop by hop, and in a hop by target.
+/// The edges of one type in a batch, hop by hop, and within a hop by target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgesOfType {
-    /// Places of their sources among the batch's nodes of the source type.
+    /// Indices of their sources among the batch's nodes of the source type.
     pub sources: Vec<i64>,
-    /// Places of their targets among the batch's nodes of the target type.
+    /// Indices of their targets among the batch's nodes of the target type.
     pub targets: Vec<i64>,
-    /// Their rows within the type; empty unless the batch has edge ids.
+    /// Their rows within the edge type; empty unless the batch has edge ids.
     pub ids: Vec<i64>,
-    /// Edges of every hop.
+    /// Number of edges per hop.
     pub per_hop: Vec<u64>,
 }
 
 impl SampledBatch {
-    /// Takes the batch apart by the types of `schema`, which it was sampled with.
+    /// Separates the batch by the types of `schema`, the schema that it was sampled with.
     ///
     /// **Cost** one pass over its nodes and edges.
     ///
     /// # Panics
-    /// If it was sampled from a graph with other types.
+    /// If the batch was sampled from a graph with other types.
     ///
     /// # Example
     /// ```
@@ -118,10 +119,10 @@ impl SampledBatch {
         TypedBatch { nodes, edges }
     }
 
-    /// The nodes by type, and the place of each among those of its type.
+    /// The nodes by type, and the index of each node among the nodes of its type.
     fn nodes_by_type(&self, schema: &Schema) -> (Vec<NodesOfType>, Vec<u32>) {
         let types = schema.node_types();
-        // Few types: a look at each end costs less than a search.
+        // With few types, comparing all range ends costs less than a search.
         let ends: Vec<u64> = types.iter().map(|range| range.nodes.end).collect();
         let type_of = |node: u64| ends.iter().filter(|&&end| end <= node).count();
         let mut counts = vec![0usize; types.len()];
@@ -160,7 +161,7 @@ impl SampledBatch {
     }
 }
 
-/// A number counted from the first of its type on.
+/// The number relative to the first number of its type.
 fn within(number: EdgeId, first: u64) -> i64 {
     (number - first) as i64
 }

@@ -17,16 +17,16 @@ use crate::rules::{Choice, Rules};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FanOut {
-    /// All of them.
+    /// All in-edges.
     All,
-    /// At most this many; with replacement exactly this many, if there are any.
+    /// At most this many; with replacement exactly this many, if the node has in-edges.
     Take(u32),
 }
 
 impl TryFrom<i64> for FanOut {
     type Error = Error;
 
-    /// The convention of `num_neighbors`: -1 stands for all.
+    /// The convention of `num_neighbors`: -1 means all.
     fn try_from(number: i64) -> Result<Self, Error> {
         if number == -1 {
             return Ok(Self::All);
@@ -47,36 +47,38 @@ impl fmt::Display for FanOut {
     }
 }
 
-/// What is sampled around the seeds.
+/// Rules for sampling around the seeds.
 #[derive(Clone, Debug)]
 pub struct SampleConfig {
-    /// One per hop, the seeds' own first; of [`Choice::Ladies`] and [`Choice::Hgt`] numbers of nodes.
+    /// One fan-out per hop, starting with the hop from the seeds. For [`Choice::Ladies`] and
+    /// [`Choice::Hgt`] these are numbers of nodes.
     pub fan_outs: Vec<FanOut>,
-    /// Fan-outs by type, in a graph of several.
+    /// Fan-outs by type, in a graph with several types.
     pub types: Option<TypedFanOuts>,
     /// Whether an edge may be drawn several times.
     pub replace: bool,
-    /// What decides besides fan-outs.
+    /// Rules in addition to the fan-outs.
     pub rules: Rules,
     /// Whether batches carry the ids of their edges.
     pub edge_ids: bool,
-    /// A batch of more edges is refused before it takes memory.
+    /// Rejects a batch with more edges before allocating memory for it.
     pub most_edges: Option<u64>,
 }
 
-/// Fan-outs in a graph with several edge types. As many hops as [`SampleConfig::fan_outs`] has.
+/// Fan-outs in a graph with several edge types. The number of hops equals the length of
+/// [`SampleConfig::fan_outs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedFanOuts {
     /// The types.
     pub schema: Arc<Schema>,
-    /// For each edge type one per hop; of [`Choice::Hgt`] for each node type.
+    /// One fan-out per hop for each edge type; for [`Choice::Hgt`] for each node type.
     pub of: Vec<Vec<FanOut>>,
 }
 
-/// Part of a hop: the edges of one type.
+/// A part of a hop: the edges of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Place of the edge type among all.
+    /// Index of the edge type.
     pub edge_type: usize,
     pub fan_out: FanOut,
 }
@@ -98,7 +100,7 @@ impl SampleConfig {
                 let is_drawn = |node_type: usize| {
                     types.of[node_type][hop..].iter().any(|&count| count != FanOut::Take(0))
                 };
-                // A type of which no more nodes are drawn needs no scores.
+                // If no later hop draws nodes of a type, the type needs no scores.
                 let looked_at = |source| match is_drawn(source) {
                     true => FanOut::All,
                     false => FanOut::Take(0),
@@ -110,7 +112,7 @@ impl SampleConfig {
         }
     }
 
-    /// All in-neighbours of the seeds, one hop: what layer-wise inference asks for.
+    /// All in-neighbours of the seeds in one hop, for layer-wise inference.
     pub fn full_neighbours() -> Self {
         Self {
             fan_outs: vec![FanOut::All],
@@ -122,8 +124,8 @@ impl SampleConfig {
         }
     }
 
-    /// The most nodes that a batch of `seeds` seeds can hold in a graph of `nodes` nodes; `nodes`
-    /// (beside the seeds) as soon as a hop takes all neighbours.
+    /// The most nodes that a batch of `seeds` seeds can hold in a graph of `nodes` nodes. If a hop
+    /// takes all neighbours, this is `nodes` plus the seeds.
     ///
     /// # Example
     /// ```

@@ -1,25 +1,27 @@
-//! Distinct picks for many nodes side by side, one node in each lane of a vector register.
+//! Picks distinct in-edges for many nodes at once, one node in each lane of a vector register.
 //!
-//! A lane never branches on its draws, so that no prediction can fail. With AVX-512 a pick takes
-//! less than 2 ns, where one node after the other took 12.
+//! No lane branches on its draws, so no branch can be mispredicted. With AVX-512 a pick takes less
+//! than 2 ns; node by node it took 12 ns.
 
 use outercore_core::{NodeId, Stream};
 use outercore_store::resident::Announcer;
 use pulp::{Arch, Simd, WithSimd};
 
-/// The greatest fan-out: the draws of a lane stay in registers or the nearest cache.
+/// The greatest fan-out of this path: the draws of a lane stay in registers or the first-level
+/// cache.
 pub(crate) const MOST_PICKS: usize = 16;
 
-/// Picks of a node to each that is announced as soon as it is drawn. Memory could not deliver all of
-/// them while others are drawn; the rest is announced where there is more to do.
+/// Of this many picks per node, one is announced as soon as it is drawn. Memory could not deliver
+/// all of them during drawing; the others are announced later, when there is more work to overlap
+/// with.
 const PICKS_PER_ANNOUNCED: usize = 3;
 
-/// Widths of all registers divide this.
+/// A multiple of the number of lanes of every register.
 const PADDING: usize = 16;
 
-/// Nodes with more in-edges than are picked, and where their picks go; kept to spare allocations.
+/// Nodes with more in-edges than picks, and the places for their picks. Kept to save allocations.
 ///
-/// All arrays are as long as the room that was reserved, `len` entries of them are in use.
+/// All arrays have the reserved length; the first `len` entries are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Drawn {
     low: Vec<u32>,
@@ -30,18 +32,18 @@ pub(crate) struct Drawn {
     len: usize,
 }
 
-/// What the picks of one hop depend on beside the node.
+/// Inputs of the picks of one hop, except for the node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop {
     pub stream: Stream,
     pub batch: u64,
     pub hop: u32,
-    /// In-edges to pick of each node, at most [`MOST_PICKS`].
+    /// In-edges to pick per node, at most [`MOST_PICKS`].
     pub count: usize,
 }
 
 impl Drawn {
-    /// Forgets all nodes and makes room for `nodes`.
+    /// Removes all nodes and makes room for `nodes`.
     pub(crate) fn reset(&mut self, nodes: usize) {
         self.len = 0;
         let room = (nodes + 1).next_multiple_of(PADDING);
@@ -54,10 +56,11 @@ impl Drawn {
         }
     }
 
-    /// Enters a node if it is `wanted`; its picks, moved up by `start`, go to `place` and after.
+    /// Adds a node if it is `wanted`; its picks plus `start` are written to `place` and the
+    /// following places.
     ///
-    /// It is always written and only counted if wanted: half of all nodes are, in no order that a
-    /// branch could foresee.
+    /// The entry is always written and only counted if wanted. Half of all nodes are wanted, in an
+    /// order that no branch predictor can foresee.
     #[inline(always)]
     pub(crate) fn enter(
         &mut self,
@@ -75,7 +78,7 @@ impl Drawn {
         self.len += usize::from(wanted);
     }
 
-    /// Writes the picks of all nodes, ascending, into `positions`; announces some of them.
+    /// Writes the picks of all nodes, ascending, into `positions`, and announces some of them.
     pub(crate) fn pick(&self, hop: Hop, positions: &mut [u64], announcer: Announcer<'_>) {
         self.pick_on(Arch::new(), hop, positions, announcer);
     }
@@ -99,8 +102,8 @@ impl Drawn {
     }
 }
 
-/// Picks `COUNT` in-edges of each node. The compiler knows how many: columns stay in registers, and
-/// no loop over them is left.
+/// Picks `COUNT` in-edges of each node. `COUNT` is known at compile time, so columns stay in
+/// registers and all loops over them are unrolled.
 struct PickAll<'a, const COUNT: usize> {
     drawn: &'a Drawn,
     hop: Hop,
@@ -158,7 +161,7 @@ fn pick<S: Simd, const COUNT: usize>(
         }
     }
     let mut columns = [first_last; COUNT];
-    // A number that is taken already gives way to the greatest one that could have been drawn.
+    // A number that is already taken is replaced by the greatest number that could have been drawn.
     macro_rules! settle {
         ($($i:literal)*) => {
             $(if $i < COUNT {
@@ -178,12 +181,13 @@ fn pick<S: Simd, const COUNT: usize>(
 
 /// Sorts every lane by Batcher's odd-even merge sort.
 ///
-/// The network for [`MOST_PICKS`] columns, as if those from `COUNT` on held nothing smaller.
+/// The network for [`MOST_PICKS`] columns, without the comparisons that involve columns from
+/// `COUNT` on, which would hold the greatest values.
 ///
 /// # Source
 /// Batcher, "Sorting networks and their applications", AFIPS 1968; as merge exchange (algorithm M)
-/// in Knuth, "The art of computer programming", volume 3, section 5.2.2, whose `p`, `r` and `d` are
-/// the numbers of each step.
+/// in Knuth, "The art of computer programming", volume 3, section 5.2.2. The numbers of each step
+/// are the `p`, `r` and `d` of that section.
 #[inline(always)]
 fn sort<S: Simd, const COUNT: usize>(simd: S, columns: &mut [S::u32s; COUNT]) {
     const { assert!(COUNT <= MOST_PICKS && MOST_PICKS == 16) };
@@ -207,7 +211,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Floyd's rule as it is told: draw below `last + 1`; what is taken already gives way to `last`.
+    /// Floyd's rule as published: draw below `last + 1`; a number that is already taken becomes
+    /// `last`.
     fn naive(hop: Hop, node: NodeId, (start, degree): (u64, u32)) -> Vec<u64> {
         let mut draws = hop.stream.uniform(hop.batch, hop.hop, node);
         let mut picks = Vec::new();
@@ -228,7 +233,7 @@ mod tests {
         ) {
             let hop = Hop { stream: Stream::new(seed, 1), batch: seed >> 7, hop: 2, count };
             let (mut drawn, mut expected) = (Drawn::default(), Vec::new());
-            // A second round works on what the first left behind.
+            // The second round works on the memory of the first.
             for _ in 0..2 {
                 drawn.reset(spare.len());
                 expected.clear();
@@ -240,7 +245,7 @@ mod tests {
                     }
                 }
             }
-            // The registers of this processor, and none.
+            // The vector registers of this processor, and scalar code.
             for arch in [Arch::new(), Arch::Scalar] {
                 let mut found = vec![0; expected.len()];
                 drawn.pick_on(arch, hop, &mut found, Announcer::default());
@@ -262,7 +267,7 @@ mod tests {
             }
         }
         fn sorts<const COUNT: usize>() {
-            // A network that sorts all zeros and ones sorts everything.
+            // A network that sorts all sequences of zeros and ones sorts everything.
             for bits in 0..1u32 << COUNT {
                 let numbers = std::array::from_fn::<_, COUNT, _>(|i| bits >> i & 1);
                 let sorted = Arch::new().dispatch(Sort(numbers));

@@ -1,7 +1,7 @@
-//! Which rows will be wanted most: what the constant part of a cache is filled with.
+//! Estimates which rows batches need most, for the constant part of a cache.
 //!
-//! [`presample`] runs part of an epoch ahead and counts; [`in_degree`] guesses from the graph alone
-//! and takes next to no memory.
+//! [`presample`] samples part of an epoch in advance and counts. [`in_degree`] estimates from the
+//! graph and needs almost no memory.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::config::SampleConfig;
 use crate::sampler::sample_group;
 use crate::seeds::Seeds;
 
-/// Columns whose degrees are looked up at once.
+/// Columns whose degrees are looked up together.
 const DEGREES_AT_ONCE: u64 = 64 << 10;
 
-/// How to run ahead.
+/// Settings of [`presample`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresampleConfig {
-    /// Batches to sample at most.
+    /// Most batches to sample.
     pub max_batches: u64,
-    /// Batches sampled together; more need more memory and, on disk, fewer reads.
+    /// Batches sampled together. More batches need more memory, and on disk fewer reads.
     pub group: usize,
 }
 
@@ -32,27 +32,27 @@ impl Default for PresampleConfig {
     }
 }
 
-/// How often batches wanted each node.
+/// How many batches needed each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotRows {
-    /// Batches that node `i` was in, at most 65,535.
+    /// Number of batches that contained node `i`, at most 65,535.
     pub counts: Vec<u16>,
     /// Batches sampled.
     pub batches: u64,
 }
 
 impl HotRows {
-    /// Memory that the counts of a graph take; above the caller's limit, [`in_degree`] is the way.
+    /// Memory of the counts. If it exceeds the caller's limit, use [`in_degree`] instead.
     pub const fn memory(nodes: u64) -> Bytes {
         Bytes(nodes * size_of::<u16>() as u64)
     }
 
-    /// The `count` nodes wanted most often, ascending; never one that was not wanted at all.
+    /// The `count` most needed nodes, ascending; nodes that no batch needed are left out.
     pub fn hottest(&self, count: usize) -> Vec<NodeId> {
         hottest_of(&self.counts, count)
     }
 
-    /// How the accesses are spread over the nodes.
+    /// Distribution of the accesses over the nodes.
     pub fn coverage(&self) -> Coverage {
         let mut rows_of = vec![0u64; usize::from(u16::MAX) + 1];
         for &count in &self.counts {
@@ -62,7 +62,7 @@ impl HotRows {
     }
 }
 
-/// The share of accesses that the hottest rows take, for any number of them.
+/// The share of accesses that go to the hottest rows, for any number of rows.
 ///
 /// # Example
 /// ```
@@ -74,13 +74,13 @@ impl HotRows {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Coverage {
-    /// Heat and number of the rows that have it, hottest first.
+    /// Heat and the number of rows with this heat, hottest first.
     steps: Vec<(u64, u64)>,
     accesses: f64,
 }
 
 impl Coverage {
-    /// From pairs of (heat, number of rows with it), ascending.
+    /// Builds the coverage from pairs of (heat, number of rows with it), ascending.
     fn new(rows_of_heat: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut steps: Vec<_> = rows_of_heat.filter(|&(heat, rows)| heat > 0 && rows > 0).collect();
         steps.reverse();
@@ -88,7 +88,7 @@ impl Coverage {
         Self { steps, accesses }
     }
 
-    /// Share of accesses that go to the `rows` hottest rows, in `0.0..=1.0`.
+    /// Share of accesses to the `rows` hottest rows, in `0.0..=1.0`.
     pub fn share(&self, rows: u64) -> f64 {
         if self.accesses == 0.0 {
             return 0.0;
@@ -102,19 +102,20 @@ impl Coverage {
         covered / self.accesses
     }
 
-    /// Rows with any heat.
+    /// Number of rows with a heat above zero.
     pub fn rows(&self) -> u64 {
         self.steps.iter().map(|step| step.1).sum()
     }
 }
 
-/// Samples up to `presample.max_batches` of `batches` and counts how many of them want each node.
+/// Samples up to `presample.max_batches` of `batches` and counts, for each node, the batches that
+/// need it.
 ///
-/// With the batches of a coming epoch in its own order and stream, the counts are exact for the part
-/// sampled.
+/// If `batches` are those of a coming epoch, with its order and stream, the counts are exact for
+/// the sampled part.
 ///
-/// **Cost** two bytes a node ([`HotRows::memory`]), the memory of one group, and the time of
-/// sampling.
+/// **Cost** two bytes per node ([`HotRows::memory`]), the memory of one group, and the sampling
+/// time.
 ///
 /// # Errors
 /// As [`sample_group`].
@@ -144,15 +145,15 @@ pub fn presample(
     }
 }
 
-/// The `count` columns with the most in-edges, ascending, and how in-edges are spread.
+/// The `count` columns with the most in-edges, ascending, and the distribution of in-edges.
 ///
-/// A column is a node, in a typed graph one for each edge type into it. Where edges go both ways a
-/// node is sampled about as often as it has neighbours.
+/// A column is a node; in a typed graph a node has one column for each edge type into it. If edges
+/// go both ways, a node is sampled about as often as it has neighbours.
 ///
-/// **Cost** one pass over the offsets; 20 bytes per row asked for.
+/// **Cost** one pass over the offsets; 20 bytes per requested row.
 ///
 /// # Errors
-/// What the topology reports.
+/// Errors of the topology.
 pub fn in_degree(topology: &dyn Topology, count: usize) -> Result<(Vec<NodeId>, Coverage)> {
     let mut rows_of: BTreeMap<u64, u64> = BTreeMap::new();
     let mut failed = None;

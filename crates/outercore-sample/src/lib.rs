@@ -1,7 +1,6 @@
-//! Neighbour sampling: mini-batches as pure functions of seed, epoch, batch, hop and node.
+//! Neighbour sampling: mini-batches are pure functions of seed, epoch, batch, hop and node.
 //!
-//! Layer 4. A batch is bit for bit the same whatever topology it is sampled from, however many
-//! batches are sampled together and however many threads do it.
+//! Layer 4. A batch is the same bit for bit for every topology, group size and number of threads.
 #![forbid(unsafe_code)]
 
 mod batch;

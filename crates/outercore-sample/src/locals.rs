@@ -1,4 +1,4 @@
-//! Global to local node ids.
+//! Maps global to local node ids.
 
 use outercore_core::NodeId;
 use outercore_io::prefetch;
@@ -8,41 +8,42 @@ use crate::stored::Stored;
 /// Sources whose slots are computed together.
 const AT_ONCE: usize = 1024;
 
-/// How many sources ahead their slots are called for.
+/// How many sources ahead the slots are prefetched.
 const AHEAD: usize = 16;
 
-/// Places that leave a bit for one generation.
+/// Most places that leave at least one bit for the generation.
 pub(crate) const MOST_PLACES: usize = 1 << 31;
 
-/// A table from the nodes of a batch to their places in it, open addressing, at most half full.
+/// A hash table from the nodes of a batch to their places in it: open addressing, at most half
+/// full.
 ///
-/// A slot is half a word: the batch's generation and a node's place, which has as many bits as the
-/// table may hold places; which node it is the batch's list tells. What other generations left is as
-/// good as empty, so that a table is cleared once in thousands of batches.
+/// A slot has 32 bits: the place of a node, and above it the batch's generation. The place has as
+/// many bits as the table can hold places. The node itself is found in the batch's list. Slots of
+/// other generations count as empty, so the table is cleared only once in thousands of batches.
 #[derive(Debug)]
 pub(crate) struct Locals {
     slots: Vec<u32>,
-    /// The most slots of a sparse table: an eighth full at most, so that fewer nodes find their slot
-    /// taken, which no branch could foresee.
+    /// The most slots of a sparse table, which is at most an eighth full. Fewer nodes then find
+    /// their slot occupied, which a branch predictor cannot foresee.
     most_sparse: usize,
     shift: u32,
-    /// Places that fit; a power of two.
+    /// Number of places; a power of two.
     places: u32,
-    /// The generation, above all places; a multiple of `places`.
+    /// The generation, stored in the bits above the place; a multiple of `places`.
     generation: u32,
-    /// Nodes that the table has room for, as far as it was needed.
+    /// The highest number of nodes that the current batch needed room for.
     entered: usize,
 }
 
 impl Locals {
-    /// A table that takes no memory yet; up to `most_sparse` slots it will be sparse.
+    /// An empty table without memory; it is sparse as long as it has at most `most_sparse` slots.
     pub(crate) fn new(most_sparse: usize) -> Self {
         Self { slots: Vec::new(), most_sparse, shift: 0, places: 0, generation: 0, entered: 0 }
     }
 
     /// Empties the table and makes room for `room` nodes.
     ///
-    /// It begins as large as the last batch made it, so that batches alike never rebuild it.
+    /// It starts as large as the last batch made it, so that similar batches never rebuild it.
     pub(crate) fn reset(&mut self, room: usize) {
         let room = room.max(self.entered);
         match self.generation.checked_add(self.places) {
@@ -52,17 +53,17 @@ impl Locals {
         self.entered = 0;
     }
 
-    /// Enters the seeds; of duplicates the first.
+    /// Adds the seeds; a duplicate keeps the place of its first occurrence.
     pub(crate) fn enter_seeds<N: Stored>(&mut self, seeds: &[N]) {
         self.reserve(seeds, 0);
         self.enter_all(seeds);
     }
 
-    /// Appends the places of `sources` to `places`, and to `nodes` those that are new.
+    /// Appends the places of `sources` to `places`, and the new nodes among them to `nodes`.
     ///
-    /// With each of them it calls `meanwhile`, which may hide reads of its own behind this work.
+    /// Calls `meanwhile` for each source, so the caller can overlap memory reads with this work.
     ///
-    /// The caller sees to it that there are at most [`MOST_PLACES`].
+    /// The caller ensures that there are at most [`MOST_PLACES`].
     pub(crate) fn relabel<N: Stored>(
         &mut self,
         sources: &[NodeId],
@@ -76,14 +77,14 @@ impl Locals {
         }
     }
 
-    /// Whether `node` is among `nodes`, which are all that were entered.
+    /// Whether `node` is among `nodes`, which must be all nodes added so far.
     pub(crate) fn contains<N: Stored>(&self, node: NodeId, nodes: &[N]) -> bool {
         if nodes.is_empty() {
             return false;
         }
         let (mut at, mask) = (self.home(node), self.slots.len() - 1);
         loop {
-            // What is left of an earlier generation is above all places.
+            // A slot of an earlier generation gives a number above all places.
             let place = self.slots[at].wrapping_sub(self.generation) as usize;
             match nodes.get(place) {
                 None => return false,
@@ -110,8 +111,9 @@ impl Locals {
         for (i, (&source, place)) in sources.iter().zip(&mut places[first..]).enumerate() {
             prefetch(&self.slots, homes[i + AHEAD] as usize);
             meanwhile(i);
-            // Whether a node is new no branch could foresee: it is always written at the end, is
-            // found there if nowhere before, and the end moves on by whether it was.
+            // No branch predictor can foresee whether a node is new. The node is therefore always
+            // written at the end. If it has no earlier place, the search finds it there, and the
+            // end advances by one.
             nodes[count] = N::of(source);
             let (at, found) = self.find(homes[i] as usize, count, nodes);
             *place = found;
@@ -121,13 +123,14 @@ impl Locals {
         nodes.truncate(count);
     }
 
-    /// The slot of the node at place `last` and its first place, all before it being entered.
+    /// The slot and the first place of the node at place `last`; all nodes before it have been
+    /// added.
     #[inline(always)]
     fn find<N: Stored>(&self, home: usize, last: usize, nodes: &[N]) -> (usize, u32) {
         let (node, mask) = (nodes[last], self.slots.len() - 1);
         let mut at = home;
         loop {
-            // What is left of an earlier generation is above all places.
+            // A slot of an earlier generation gives a number above all places.
             let place = self.slots[at].wrapping_sub(self.generation).min(last as u32);
             if nodes[place as usize] == node {
                 return (at, place);
@@ -141,7 +144,7 @@ impl Locals {
         (node.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
     }
 
-    /// Makes room for `more` nodes beside `nodes`, which are all there are.
+    /// Makes room for `more` nodes in addition to `nodes`, which must be all nodes added so far.
     fn reserve<N: Stored>(&mut self, nodes: &[N], more: usize) {
         let room = nodes.len() + more;
         self.entered = self.entered.max(room);
@@ -167,7 +170,7 @@ impl Locals {
         }
     }
 
-    /// Slots for `room` nodes.
+    /// Number of slots for `room` nodes.
     fn table_len(&self, room: usize) -> usize {
         let dense = (room * 2).next_power_of_two().max(64);
         (dense * 4).min(self.most_sparse).max(dense)
@@ -180,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// The places of `sources` after `seeds`, and the nodes there are then.
+    /// The places of `sources` after `seeds`, and the resulting nodes.
     fn relabelled<N: Stored>(
         locals: &mut Locals,
         seeds: &[u64],
@@ -206,7 +209,7 @@ mod tests {
         ) {
             let mut locals = Locals::new(most_sparse);
             locals.reset(0);
-            // Within these batches the generations come to their end and begin anew.
+            // The generations run out within these batches and start again.
             locals.generation = u32::MAX - (4 * locals.places - 1);
             for sources in batches {
                 let (nodes, places) =
@@ -230,7 +233,7 @@ mod tests {
             high in 0u32..40,
             most_sparse in prop_oneof![Just(0usize), Just(256), Just(1 << 20)],
         ) {
-            // Ids that agree in their low half, where `high` shifts them so far.
+            // Ids that agree in their low half if `high` shifts them that far.
             let id = |small: u64| ((small % 7) << high) | (small / 7);
             let seeds: Vec<u64> = seeds.into_iter().map(id).collect();
             let sources: Vec<u64> = sources.into_iter().map(id).collect();

@@ -1,6 +1,6 @@
-//! Which in-edges of a node are sampled: a function of its degree and its draws alone.
+//! Picks the in-edges of a node: a function only of its degree and its draws.
 //!
-//! [`crate::floyd`] does the same for many nodes at once where the fan-out is small.
+//! [`crate::floyd`] does the same for many nodes at once if the fan-out is small.
 
 use outercore_core::Uniform;
 
@@ -24,7 +24,7 @@ impl Picker {
         self.replace
     }
 
-    /// The fan-out if it is small enough for many nodes to be drawn side by side.
+    /// The fan-out if it is small enough to draw for many nodes at once.
     pub(crate) fn few_distinct(&self) -> Option<usize> {
         match self.fan_out {
             FanOut::Take(count) if !self.replace => Some(count as usize),
@@ -43,9 +43,9 @@ impl Picker {
         }
     }
 
-    /// Fills `places` (as many as [`Picker::count`] says) with numbers below `degree`: ascending
-    /// and distinct without replacement, in order of draw with it. `draws` is called only where
-    /// something is left to chance.
+    /// Fills `places`, whose length is the result of [`Picker::count`], with numbers below
+    /// `degree`. Without replacement they are ascending and distinct, with replacement in order of
+    /// draw. `draws` is called only if the choice is random.
     ///
     /// # Source
     /// Robert Floyd's sampling algorithm, in Bentley, "Programming pearls: a sample of brilliance",
@@ -79,7 +79,7 @@ fn floyd(degree: u64, mut draws: Uniform, places: &mut [u64], taken: &mut Taken)
         *place = if taken.insert(drawn) {
             drawn
         } else {
-            // `last` is above everything drawn before.
+            // `last` is greater than all numbers drawn before.
             taken.insert(last);
             last
         };
@@ -87,7 +87,7 @@ fn floyd(degree: u64, mut draws: Uniform, places: &mut [u64], taken: &mut Taken)
     places.sort_unstable();
 }
 
-/// A set of numbers, open addressing; kept to spare its allocation.
+/// A set of numbers with open addressing; kept to save its allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// Number + 1; 0 is empty. At most half full.
@@ -103,7 +103,7 @@ impl Taken {
         self.shift = u64::BITS - len.trailing_zeros();
     }
 
-    /// Whether `number` was not there before.
+    /// Adds `number` and returns whether it is new.
     fn insert(&mut self, number: u64) -> bool {
         let mask = self.slots.len() - 1;
         let mut at = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize;

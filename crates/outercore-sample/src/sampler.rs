@@ -1,4 +1,4 @@
-//! The sampler: deciding (which positions) apart from doing (looking them up).
+//! The sampler. Deciding which positions to take is separate from looking them up.
 
 mod choose;
 mod hgt;
@@ -26,38 +26,38 @@ use choose::{choose_each, choose_few, for_each, relabel_all};
 use lookups::{Blocks, Lookups};
 use work::Work;
 
-/// Edges that a resident topology is asked for at once: everything about them and the next ones
-/// stays in the caches.
+/// Edges per block of a resident topology: the data of this block and the next one stay in the
+/// caches.
 const BLOCK_EDGES: usize = 2 << 10;
 
-/// Edges to each announcement of an extent; where the fan-out is smaller not all are announced.
+/// Edges per announcement of an extent; with a smaller fan-out, not all extents are announced.
 const EDGES_PER_EXTENT: usize = 4;
 
-/// Slots up to which a thread's table is sparse: 2 MiB, a second cache. Where many batches have
-/// their tables at once they are dense.
+/// Slots up to which a thread's table is sparse: 2 MiB, the size of a second-level cache. Tables of
+/// batches that are sampled together are dense.
 const MOST_SPARSE: usize = 1 << 19;
 
-/// Batches whose nodes have scores at the same time.
+/// Number of batches whose nodes have scores at the same time.
 const MOST_SCORED: usize = 4;
 
-/// Above this degree a draw does not fit into a lane.
+/// With a greater degree, a draw does not fit into a lane.
 const LANE_DEGREES: u64 = u32::MAX as u64;
 
-/// The most room a table starts with; more comes when it is needed.
+/// The most room that a table starts with; it grows when needed.
 const MOST_INITIAL_ROOM: u64 = 1 << 14;
 
 /// Samples several batches.
 ///
-/// From a topology on disk all batches take a hop together, so that it sees one large set of
-/// positions per hop. From a resident one each batch is sampled by one thread, block by block, which
-/// takes no memory beside the answer but a table per thread.
+/// From a topology on disk, all batches sample a hop together, so the topology receives one large
+/// set of positions per hop. From a resident topology, one thread samples each batch, block by
+/// block. This needs no memory except for the result and a table per thread.
 ///
 /// **Shapes** one [`SampledBatch`] for each [`Seeds`], in their order.
 ///
 /// **Cost** on disk, two rounds of reads per hop (extents, sources), a third with edge ids.
 ///
 /// # Errors
-/// `Invalid` for a seed that is no node, naming it and its batch; what the topology reports.
+/// `Invalid` for a seed that is not a node, naming the seed and its batch; errors of the topology.
 ///
 /// # Example
 /// ```
@@ -83,7 +83,7 @@ pub fn sample_group(
     sample_group_on(&Shelf::default(), topology, stream, group, config, pool)
 }
 
-/// As [`sample_group`], in the memory of batches from `shelf`.
+/// Like [`sample_group`], reusing the memory of batches from `shelf`.
 ///
 /// # Errors
 /// As [`sample_group`].
@@ -98,10 +98,11 @@ pub fn sample_group_on(
     sample_unknown_on(shelf, topology, stream, group, config, pool, &|_| false)
 }
 
-/// As [`sample_group_on`], without the last hop's in-edges of nodes that `is_known` accepts: none
-/// are picked for them. Seeds always get theirs, and all other nodes the same as without.
+/// Like [`sample_group_on`], but the last hop picks no in-edges for nodes that `is_known` accepts.
+/// Seeds always get their in-edges, and all other nodes get the same in-edges as without
+/// `is_known`.
 ///
-/// A caller that has the first layer's state of a node does not need these edges.
+/// A caller that knows a node's state after the first layer does not need these edges.
 ///
 /// # Errors
 /// As [`sample_group`].
@@ -142,7 +143,7 @@ fn check_seeds(seeds: &Seeds, nodes: u64) -> Result<()> {
     }
 }
 
-/// Whether the nodes, and columns, of all trees can be told apart.
+/// Checks that all pairs of tree and node, or tree and column, have different numbers.
 fn check_forest(seeds: &Seeds, topology: &dyn Topology) -> Result<()> {
     let of_tree = topology.num_nodes().max(topology.num_columns());
     let trees = seeds.nodes.len() as u64;
@@ -156,29 +157,29 @@ fn check_forest(seeds: &Seeds, topology: &dyn Topology) -> Result<()> {
     .hint("lower the batch size"))
 }
 
-/// What stays the same for all batches.
+/// Inputs shared by all batches.
 #[derive(Clone, Copy)]
 struct Sampler<'a> {
     shelf: &'a Shelf,
     topology: &'a dyn Topology,
     stream: Stream,
     config: &'a SampleConfig,
-    /// Nodes whose in-edges the last hop leaves out.
+    /// Nodes whose in-edges are left out in the last hop.
     is_known: &'a (dyn Fn(NodeId) -> bool + Sync),
 }
 
-/// What one thread reuses from batch to batch.
+/// Memory that a thread reuses from batch to batch.
 struct Spare {
     locals: Locals,
     drawn: Drawn,
     lookups: [Lookups; 2],
-    /// The columns whose extents the block after the next will ask for.
+    /// The columns of the block after the next one, whose extents will be looked up.
     upcoming: Vec<NodeId>,
 }
 
 thread_local! {
-    /// Of each thread of the pool, until the pool ends. A batch of a resident topology is sampled
-    /// without handing anything to other threads, so that it is never borrowed twice.
+    /// One per thread of the pool, until the pool ends. A thread samples a batch of a resident
+    /// topology without passing work to other threads, so this is never borrowed twice.
     static SPARE: RefCell<Spare> = RefCell::new(Spare {
         locals: Locals::new(MOST_SPARSE),
         drawn: Drawn::default(),
@@ -200,8 +201,9 @@ impl Sampler<'_> {
 
     /// Samples a batch block by block.
     ///
-    /// Each block is decided before the one ahead of it is looked up. So the processor can be told
-    /// meanwhile what the next look-up will read, and the waits for memory hide behind other work.
+    /// Each block is decided before the previous block is looked up. During that look-up, the
+    /// processor is told which memory the next look-up will read, so the waits for memory overlap
+    /// with work.
     fn sample_one<N: Stored>(
         &self,
         topology: &ResidentTopology,
@@ -260,8 +262,8 @@ impl Sampler<'_> {
         let mut works: Vec<Work<N>> = group.into_par_iter().map(start).collect();
         let mut lookups = Lookups::default();
         if scored {
-            // Scores take memory that no plan has for each batch of a group: a few at a time, and
-            // where these take too much one by one.
+            // The memory for scores of all batches of a group is not in the memory plan. Draw for a
+            // few batches at a time, or for one if the scores of a few take too much.
             for (few, seeds) in works.chunks_mut(MOST_SCORED).zip(seeds.chunks(MOST_SCORED)) {
                 match self.draw_nodes(few, &mut lookups) {
                     Err(error) if error.kind() == ErrorKind::Budget && few.len() > 1 => {
@@ -295,7 +297,7 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Makes the columns of a hop's steps ready to be looked up.
+    /// Prepares the columns of a hop's steps for the look-up.
     fn ask<N: Stored>(&self, steps: &[Step], works: &mut [Work<N>], lookups: &mut Lookups) {
         lookups.clear();
         works.iter_mut().for_each(|work| work.begin_hop(self.config));
@@ -344,7 +346,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// Chooses the in-edges of every share's columns; announces some of their positions.
+    /// Chooses the in-edges of the columns of each share, and announces some of their positions.
     fn decide(
         &self,
         hop: usize,
@@ -356,7 +358,7 @@ impl Sampler<'_> {
         let Lookups { columns, shares, extents, picked, counts, positions, .. } = &mut *lookups;
         extents.resize(columns.len(), Extent::default());
         self.topology.extents(columns, extents)?;
-        // Only a caller with one edge type knows nodes: there a column is one.
+        // Known nodes exist only with one edge type, where a column equals its node.
         if hop > 0 && hop + 1 == self.config.fan_outs.len() {
             for (extent, &node) in extents.iter_mut().zip(&*columns) {
                 if (self.is_known)(node) {
@@ -391,7 +393,8 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Enters what was chosen into the batches; calls `meanwhile` with each edge of a batch.
+    /// Adds the chosen edges to the batches, and calls `meanwhile` with the index of each edge of a
+    /// batch.
     fn look_up(
         &self,
         works: &mut [Work<impl Stored>],
@@ -439,7 +442,7 @@ impl Sampler<'_> {
         announcer: Announcer<'_>,
     ) {
         let Lookups { columns, coordinates, shares, extents, picked, positions, .. } = lookups;
-        // Draws belong to columns, or to columns of trees.
+        // The coordinate of a draw is a column, or a column within a tree.
         let columns = if coordinates.is_empty() { columns } else { coordinates };
         let (mut columns, mut extents, mut positions) =
             (&columns[..], &extents[..], &mut positions[..]);
@@ -477,7 +480,7 @@ impl Sampler<'_> {
     }
 }
 
-/// Notes in each batch how many edges the steps of a hop have picked.
+/// Records in each batch the number of edges that each step of a hop picked.
 fn note_edges<N>(works: &mut [Work<N>], picked: &[usize]) {
     for picked in picked.chunks(works.len().max(1)) {
         for (work, &picked) in works.iter_mut().zip(picked) {

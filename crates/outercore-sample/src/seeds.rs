@@ -5,8 +5,8 @@ use outercore_core::NodeId;
 pub struct Seeds {
     /// Number of the batch in its epoch: a coordinate of the randomness.
     pub batch: u64,
-    /// The seed nodes; duplicates keep their own places.
+    /// The seed nodes; each duplicate has a separate place.
     pub nodes: Vec<NodeId>,
-    /// The time of each seed, where rules look at times; else empty.
+    /// The time of each seed, if rules use times; otherwise empty.
     pub times: Vec<i64>,
 }

@@ -1,9 +1,10 @@
-//! Node ids at the width in which a batch stores them.
+//! Node ids in the width in which a batch stores them.
 
 use outercore_core::NodeId;
 use outercore_store::resident::Ids;
 
-/// Graphs with more nodes have ids of 64 bits. With these, ids of 32 bits may be taken for signed.
+/// Graphs with more nodes have 64-bit ids. Up to this number, 32-bit ids are valid as signed
+/// numbers too.
 pub(crate) const MOST_NARROW: u64 = 1 << 31;
 
 /// A node id as a batch stores it.
@@ -11,7 +12,7 @@ pub(crate) trait Stored: Copy + Default + Eq + Into<NodeId> + Send + Sync {
     /// The id of a node, which fits.
     fn of(node: NodeId) -> Self;
 
-    /// The memory of `ids` if it has this width.
+    /// The memory of `ids`, if it has this width.
     fn memory(ids: Ids) -> Option<Vec<Self>>;
 
     fn ids(stored: Vec<Self>) -> Ids;

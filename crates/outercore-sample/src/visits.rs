@@ -1,4 +1,4 @@
-//! How often an epoch is expected to visit each node, computed instead of sampled.
+//! Computes, without sampling, how often an epoch is expected to visit each node.
 
 use std::ops::Range;
 
@@ -8,42 +8,42 @@ use outercore_store::{Extent, Topology};
 use crate::config::{FanOut, SampleConfig, Step};
 use crate::rules::{Choice, pieces};
 
-/// Columns that are looked at together.
+/// Columns examined together.
 const COLUMNS_AT_ONCE: usize = 64 << 10;
 
 /// Edges whose sources are looked up together.
 const EDGES_AT_ONCE: u64 = 256 << 10;
 
-/// Whether [`expected_visits`] can be computed for `config`: every neighbour of a node must be as
-/// likely as any other, without weights or times.
+/// Whether [`expected_visits`] can be computed for `config`: all neighbours of a node must be
+/// equally likely, without weights or times.
 pub fn are_known(config: &SampleConfig) -> bool {
     let alike = matches!(config.rules.choice, Choice::Uniform | Choice::Labor);
     alike && config.rules.times.is_none()
 }
 
-/// Memory that [`expected_visits`] takes for a graph of `nodes` nodes, beside its look-ups.
+/// Memory of [`expected_visits`] for a graph of `nodes` nodes, without its look-ups.
 pub const fn memory(nodes: u64) -> Bytes {
     Bytes(nodes * 4 * size_of::<f32>() as u64)
 }
 
-/// How often the batches of an epoch are expected to visit each node.
+/// The expected number of visits of each node by the batches of an epoch.
 ///
-/// A seed is visited once. A node that is visited `v` times and has `d` in-edges passes on `v * k / d`
-/// visits over each of them, where the fan-out `k` is below `d`, and else `v`. These add up over the
-/// hops. In a graph whose edges are `mirrored`, each edge leading both ways, visits do not return
-/// over the edge that they came by: the node there is in the batch already.
+/// A seed is visited once. A node with `v` visits and `d` in-edges passes visits along each of
+/// them: `v * k / d` if the fan-out `k` is below `d`, and otherwise `v`. The visits of all hops are
+/// added. In a graph whose edges are `mirrored` (each edge leads both ways), visits do not return
+/// over the edge by which they came, because the node there is already in the batch.
 ///
-/// This is a reverse PageRank with the seeds as its jumps, weighted by fan-outs, that ends after as
-/// many steps as there are hops instead of being damped.
+/// This is a reverse PageRank with the seeds as its jumps, weighted by fan-outs. Instead of
+/// damping, it ends after the number of hops.
 ///
-/// **Shapes** one value a node; they are sums in the order of the CSC, and so the same to the bit
-/// for every topology.
+/// **Shapes** one value per node. Values are summed in the order of the CSC, so they are bit for
+/// bit the same for every topology.
 ///
-/// **Cost** [`memory`]; for each hop a look at all in-edges of the nodes that it starts from, in
+/// **Cost** [`memory`]; each hop examines all in-edges of the nodes that it starts from, in
 /// ascending order. One thread.
 ///
 /// # Errors
-/// What the topology reports.
+/// Errors of the topology.
 ///
 /// # Source
 /// GIDS 3.3, weighted reverse PageRank, after Min et al., "Graph Neural Network Training and Data
@@ -101,11 +101,12 @@ pub fn expected_visits(
 /// Visits of one hop.
 struct Hop {
     replace: bool,
-    /// Of each node; what each of its in-edges carries, once the node was looked at.
+    /// Visits of each node; after the node was processed, the visits that each of its in-edges
+    /// carries.
     from: Vec<f32>,
-    /// What each in-edge of a node carried in the hop before, if edges are mirrored.
+    /// The visits that each in-edge of a node carried in the previous hop, if edges are mirrored.
     came: Option<Vec<f32>>,
-    /// Of each node after the hop.
+    /// Visits of each node after the hop.
     to: Vec<f32>,
 }
 
@@ -115,14 +116,14 @@ impl Hop {
         match fan_out {
             FanOut::All => 1.0,
             FanOut::Take(count) if self.replace => {
-                // Drawn at least once in `count` draws.
+                // The chance to be drawn at least once in `count` draws.
                 1.0 - (1.0 - 1.0 / degree as f32).powi(count.min(i32::MAX as u32) as i32)
             }
             FanOut::Take(count) => (count as f32 / degree as f32).min(1.0),
         }
     }
 
-    /// Walks over all in-edges of one type; `columns` belong to the nodes from `first_node` on.
+    /// Walks over all in-edges of one type; `columns` belong to the nodes starting at `first_node`.
     fn walk(
         &mut self,
         topology: &dyn Topology,

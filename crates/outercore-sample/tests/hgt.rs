@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use shared::{OnDisk, fan_out, naive, resident, spelled_out};
 
-/// Draws so many nodes of each node type and hop.
+/// Draws the given number of nodes of each node type and hop.
 fn hgt(graph: &TypedGraph, of: Vec<Vec<FanOut>>) -> SampleConfig {
     SampleConfig {
         fan_outs: vec![FanOut::All; of[0].len()],
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// Two papers, each by several authors: author 0 wrote both, author 4 is named twice by paper 1.
+/// Two papers, each by several authors: author 0 wrote both, author 4 is listed twice for paper 1.
 fn two_papers() -> TypedGraph {
     let writes = [(0, 0), (1, 0), (0, 1), (2, 1), (3, 1), (4, 1), (4, 1)];
     TypedGraph::new(&[("author", 5), ("paper", 2)], &[("author", "writes", "paper", &writes)])
@@ -172,7 +172,7 @@ fn a_batch_is_refused_for_its_own_nodes_whatever_is_drawn_beside_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         sample_group(&resident(&graph), Stream::new(0, 0), group.clone(), &config, &pool)
     };
-    // Each batch draws from 5 authors: four do not fit together, one does.
+    // Each batch draws from 5 authors: four batches exceed the limit together, one batch does not.
     let expected = sampled(None, 1).unwrap();
     for threads in [1, 2, 3] {
         assert_eq!(sampled(Some(8), threads).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Hot rows against a count by hand.
+//! Hot rows compared with a count by hand.
 
 use outercore_core::{Bytes, Stream};
 use outercore_sample::hotness::{HotRows, PresampleConfig, in_degree, presample};
@@ -65,9 +65,9 @@ fn in_degree_ranks_nodes_by_their_columns() {
 fn in_degree_of_a_typed_graph_looks_at_each_column() {
     let writes = [(0, 0), (1, 0), (2, 0), (0, 1)];
     let node_types = [("author", 5), ("paper", 2)];
-    // Fewer columns than nodes: authors have none.
+    // Fewer columns than nodes: authors have no columns.
     let one = TypedGraph::new(&node_types, &[("author", "writes", "paper", &writes)]);
-    // More columns than nodes; the last one has most in-edges.
+    // More columns than nodes; the last column has the most in-edges.
     let reviews = [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)];
     let several = TypedGraph::new(
         &node_types,

@@ -1,4 +1,4 @@
-//! Randomness and batches against the results of the definition in Python, frozen in
+//! Compares randomness and batches with the results of the Python definition, frozen in
 //! `tests/data/sampling.json`.
 
 use outercore_core::{Permutation, Stream};

@@ -1,4 +1,4 @@
-//! The sampler against its definition.
+//! Compares the sampler with its definition.
 
 use outercore_core::{EdgeId, ErrorKind, NodeId, Result, Stream};
 use outercore_io::{CostModel, EngineConfig};
@@ -13,12 +13,12 @@ use outercore_testkit::{Csc, NaiveBatch, Width, naive_sample, write_data_set};
 use proptest::prelude::*;
 use rayon::ThreadPool;
 
-/// A resident topology that claims to be another one.
+/// A resident topology that pretends to be another kind of topology.
 struct Disguised {
     topology: ResidentTopology,
-    /// On disk, so that batches are sampled together.
+    /// Pretends to be on disk, so that batches are sampled together.
     on_disk: bool,
-    /// With so many more nodes that their ids need 64 bits.
+    /// Pretends to have so many nodes that their ids need 64 bits.
     wide: bool,
 }
 
@@ -52,7 +52,7 @@ fn pool(threads: usize) -> ThreadPool {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
 }
 
-/// Writes a batch out the way the definition does.
+/// Writes a batch in the form of the definition.
 fn spelled_out(batch: &SampledBatch) -> NaiveBatch {
     let (mut rows, mut cols) = (vec![0; batch.num_edges()], vec![0; batch.num_edges()]);
     batch.write_edge_index(&mut rows, &mut cols);
@@ -166,7 +166,7 @@ fn batches_in_memory_used_before_are_the_same() {
     let graph = Csc::power_law(3000, 40_000, 2);
     let (topology, pool, shelf) = (resident(&graph), pool(2), Shelf::default());
     let stream = Stream::new(8, 2);
-    // Larger and smaller batches, with and without edge ids, one after the other.
+    // Larger and smaller batches, with and without edge ids, in turn.
     for (fan_out, count, edge_ids) in [(9, 400, true), (2, 7, false), (16, 900, true)] {
         let config = SampleConfig {
             fan_outs: vec![FanOut::Take(fan_out); 2],
@@ -216,7 +216,7 @@ fn known_nodes_have_no_edges_in_the_last_hop_and_all_others_have_theirs() {
                 sample_unknown_on(&shelf, &topology, stream, group(), &config, &pool, &is_known)
                     .unwrap();
             for (found, full) in found.iter().zip(&full) {
-                // Up to the last hop nothing differs, so that destinations are the same.
+                // Before the last hop nothing differs, so the destinations are the same.
                 assert_eq!(found.nodes_per_hop[..hops], full.nodes_per_hop[..hops]);
                 let before: u64 = full.nodes_per_hop[..hops - 1].iter().sum();
                 let nodes: Vec<NodeId> = full.nodes.iter().collect();

@@ -1,4 +1,4 @@
-//! The sampler over several types against its definition.
+//! Compares the sampler over several types with its definition.
 
 mod shared;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use shared::{OnDisk, fan_out, naive, resident, spelled_out};
 
-/// Rules as the sampler takes them, with numbers in memory.
+/// The rules in the sampler's form, with arrays in memory.
 fn rules_of(naive: &NaiveRules) -> Rules {
     let numbers = |of: &Vec<Vec<i64>>| -> Vec<_> {
         of.iter().map(|times| Some(Arc::new(RowValues::from_numbers(times.clone())))).collect()
@@ -43,7 +43,7 @@ fn rules_of(naive: &NaiveRules) -> Rules {
 /// With replacement, disjoint, choice, edge times, node times, latest, induced.
 type Chosen = (bool, bool, u8, bool, bool, bool, bool);
 
-/// Rules that go together, with numbers for `graph` drawn from `seed`.
+/// A valid combination of rules, with arrays for `graph` drawn from `seed`.
 fn naive_rules(
     graph: &TypedGraph,
     seed: u64,
@@ -67,7 +67,7 @@ fn naive_rules(
         of.into_iter().map(|of| of.into_iter().map(|time| time as i64 - 3).collect()).collect()
     };
     let weights = weighted.then(|| {
-        // A quarter of them 0.
+        // A quarter of the weights are 0.
         let drawn = of_rows(&rows, 8).into_iter();
         drawn.map(|of| of.into_iter().map(|w| w.saturating_sub(1) as f64 / 3.0).collect()).collect()
     });
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// How often each in-edge of a star's centre is taken, over many batches.
+/// The share of batches that take each in-edge of a star's centre.
 fn shares(weights: Option<Vec<f64>>, leaves: u64, count: u32, replace: bool) -> Vec<f64> {
     const BATCHES: u64 = 20_000;
     let edges: Vec<(u64, u64)> = (0..leaves).map(|leaf| (leaf, 0)).collect();
@@ -193,7 +193,7 @@ fn shares(weights: Option<Vec<f64>>, leaves: u64, count: u32, replace: bool) -> 
     taken.into_iter().map(|times| times as f64 / BATCHES as f64).collect()
 }
 
-/// Compares shares of 20,000 batches with what is expected, within five standard deviations.
+/// Compares the shares of 20,000 batches with the expected ones, within five standard deviations.
 #[track_caller]
 fn assert_shares(found: &[f64], expected: &[f64]) {
     for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
@@ -209,7 +209,7 @@ fn weighted_draws_come_in_proportion_to_weights() {
     assert_shares(&shares(Some(weights.clone()), 5, 1, false), &by_weight);
     let four_times: Vec<f64> = by_weight.iter().map(|share| share * 4.0).collect();
     assert_shares(&shares(Some(weights.clone()), 5, 4, true), &four_times);
-    // Without replacement: the chance to be among the first two of successive draws.
+    // Without replacement: the chance of being among the first two of successive draws.
     let pair =
         |first: usize, second: usize| by_weight[first] * weights[second] / (10.0 - weights[first]);
     let among_two: Vec<f64> = (0..5)
@@ -284,10 +284,10 @@ fn one_edge_type_gives_the_batches_of_a_graph_without_types() {
     assert_eq!(found, expected);
 }
 
-/// Hop by hop: nodes found, edges as (source, target) in the graph, weights.
+/// For each hop: the nodes found, the edges as (source, target) in the graph, the weights.
 type Layers = Vec<(Vec<u64>, Vec<(u64, u64)>, Vec<f64>)>;
 
-/// LADIES from its definition.
+/// LADIES, written from its definition.
 fn naive_ladies(graph: &Csc, stream: Stream, batch: u64, seeds: &[u64], sizes: &[usize]) -> Layers {
     let mut nodes = seeds.to_vec();
     let mut layers = Layers::new();
@@ -341,7 +341,7 @@ proptest! {
     ) {
         let graph = Csc::random(nodes, edges, seed);
         let stream = Stream::new(seed, 0);
-        // Each seed once, as LADIES speaks of sets.
+        // Each seed once, because LADIES is defined for sets.
         let mut draws = stream.uniform(9, 9, 9);
         let mut own: Vec<u64> = (0..seeds).map(|_| draws.below(nodes)).collect();
         own.sort_unstable();

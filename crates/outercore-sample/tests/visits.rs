@@ -1,4 +1,4 @@
-//! Expected visits against a dense model, and against what batches really visit.
+//! Compares expected visits with a dense model, and with the visits of real batches.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +23,7 @@ fn config(fan_outs: Vec<FanOut>) -> SampleConfig {
     SampleConfig { fan_outs, ..SampleConfig::full_neighbours() }
 }
 
-/// Edges both ways.
+/// The graph with every edge in both directions.
 fn mirrored(graph: &Csc) -> Csc {
     let mut edges = Vec::new();
     for target in 0..graph.num_nodes() {
@@ -35,7 +35,8 @@ fn mirrored(graph: &Csc) -> Csc {
     Csc::from_edges(graph.num_nodes(), &edges)
 }
 
-/// A column of a dense matrix at a time: the chance that each edge is taken, by target and source.
+/// The visits from a dense matrix, one column at a time: the chance that each edge is taken, by
+/// target and source.
 fn dense_visits(graph: &Csc, seeds: &[u64], hops: &[FanOut], mirrored: bool) -> Vec<f64> {
     let nodes = graph.num_nodes() as usize;
     let mut now = vec![0.0; nodes];
@@ -126,7 +127,7 @@ fn visits_over_several_edge_types_add_up() {
 
 #[test]
 fn a_topology_on_disk_gives_the_same_bits() {
-    // More columns and edges than are looked at together.
+    // More columns and edges than one look-up examines.
     let graph = Csc::power_law(100_000, 600_000, 3);
     let config = config(vec![FanOut::Take(10), FanOut::Take(5)]);
     let seeds = || (0..graph.num_nodes()).step_by(2);

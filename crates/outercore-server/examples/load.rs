@@ -1,9 +1,10 @@
-//! Loads a server by many clients at once, and says how it answered.
+//! Load generator: many clients send requests to one server; the report shows how it answered.
 //!
-//! `load HOST:PORT updates|MODEL CLIENTS SECONDS|COUNTx NODES [RATE]`: each client has a connection
-//! and sends one request after the other, single-edge updates or questions about one node. They end
-//! after so many seconds, or, given as `10000x`, after so many requests in all. With a rate, all of
-//! them together send so many a second. Prints one line of JSON.
+//! `load HOST:PORT updates|MODEL CLIENTS SECONDS|COUNTx NODES [RATE]`: each client opens one
+//! connection and sends one request after the other. A request is an update of one edge or a
+//! prediction for one node. The clients stop after `SECONDS`, or, written as `10000x`, after that
+//! many requests in all. With `RATE`, all clients together send that many requests per second.
+//! Prints one line of JSON.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use outercore_core::Stream;
 use serde_json::json;
 
-/// Requests of one client: a status and how long each took.
+/// Results of one client: the status and the duration of each request.
 type Answers = Vec<(u16, Duration)>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [rate, ..] => Duration::from_secs_f64(clients as f64 / rate.parse::<f64>()?),
     };
     let began = Instant::now();
-    // No deadline where one is too far away to be told.
+    // `None`, no deadline, if the duration overflows the clock.
     let until = began.checked_add(duration);
     let answers: Vec<Answers> = std::thread::scope(|scope| {
         let run = |client| {
@@ -69,14 +70,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// When a client has done its part.
+/// When a client stops.
 #[derive(Clone, Copy)]
 struct End {
     until: Option<Instant>,
     count: u64,
 }
 
-/// One client until its end.
+/// Runs one client until its end.
 fn send(
     address: &str,
     what: &str,
@@ -91,7 +92,7 @@ fn send(
     let mut writer = stream;
     let mut draws = Stream::new(client, 0).uniform(0, 0, 0);
     let mut answers = Vec::new();
-    // Clients do not all begin in the same moment.
+    // Spread the first requests, so that the clients do not all send at the same moment.
     let mut due = Instant::now() + pause.mul_f64(draws.unit());
     let in_time = || end.until.is_none_or(|until| Instant::now() < until);
     while (answers.len() as u64) < end.count && in_time() {

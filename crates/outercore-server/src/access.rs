@@ -1,4 +1,4 @@
-//! Who may do what: tokens and their scopes.
+//! Access control: tokens and their scopes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use crate::refusal::Refusal;
 
-/// Fewest characters of a token: with fewer it could be guessed.
+/// Fewest characters of a token. A shorter one could be guessed.
 const LEAST_LENGTH: usize = 16;
 
-/// Longest file of tokens.
+/// Longest token file.
 const MOST_BYTES: Bytes = Bytes::mib(1);
 
 /// What a token allows.
@@ -22,22 +22,23 @@ const MOST_BYTES: Bytes = Bytes::mib(1);
 pub enum Access {
     /// Predictions, metadata and metrics.
     Read,
-    /// Those, changes of the graph, and analyses.
+    /// Everything that `Read` allows, changes of the graph, and analyses.
     Update,
 }
 
 /// The tokens of a server.
 ///
-/// Only their digests are kept, and looked up: how long that takes says nothing about a token.
+/// Holds the digests of the tokens only. A lookup by digest takes a time that does not depend on
+/// the token, so timing reveals nothing about it.
 pub struct Tokens(HashMap<[u8; 32], Access>);
 
 impl Tokens {
-    /// Reads a file of lines `read TOKEN` or `update TOKEN`. Empty lines and those that begin with
-    /// `#` are left out.
+    /// Reads a file with lines `read TOKEN` or `update TOKEN`. Empty lines and lines that begin
+    /// with `#` are skipped.
     ///
     /// # Errors
-    /// `NotFound` and `Io` of the file; `Invalid` with the number of a wrong line, for a file
-    /// without a token, and for a pipe.
+    /// `NotFound` and `Io` of the file. `Invalid` with the line number for a wrong line, and for a
+    /// file without tokens or a pipe.
     pub fn open(path: &Path) -> Result<Self> {
         Self::parse(&read(path).with_context(|| format!("tokens `{}`", path.display()))?)
             .with_context(|| format!("tokens `{}`", path.display()))
@@ -50,7 +51,7 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            // The line itself is not repeated: it holds a secret.
+            // The message does not repeat the line, because the line holds a secret.
             let wrong = |expected: &str| {
                 Error::invalid(format!("line {}: expected {expected}", number + 1))
                     .hint("`echo \"read $(openssl rand -hex 32)\"` writes a line with a new token")
@@ -76,10 +77,10 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Checks that a request may do what `needed` says.
+    /// Checks that the token of a request allows `needed`.
     ///
     /// # Errors
-    /// 401 without a token that is known, 403 where it does not allow as much.
+    /// 401 without a known token; 403 if the token does not allow `needed`.
     pub fn require(&self, headers: &HeaderMap, needed: Access) -> Result<(), Refusal> {
         let token = headers.get(AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;

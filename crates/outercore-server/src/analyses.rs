@@ -1,4 +1,4 @@
-//! Analyses: algorithms over the whole graph, in the background, one at a time.
+//! Analyses: algorithms over the whole graph that run in the background, one at a time.
 //!
 //! **Source** GLIST, table 3: `GraphAnalysis` and `GetAnalysisResult`.
 
@@ -20,45 +20,45 @@ use crate::graph::Graph;
 use crate::predictor::Failures;
 use crate::refusal::Refusal;
 
-/// Analyses that may wait; more are refused.
+/// Most analyses in the queue; more are refused.
 const MOST_WAITING: usize = 8;
 
-/// Finished analyses that are kept with their results. Older ones are removed.
+/// Most finished analyses that are kept with their results. The oldest are removed.
 const MOST_ENDED: usize = 16;
 
-/// How far an analysis is.
+/// State of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// In the queue.
     Waiting,
-    /// Being computed.
+    /// Running.
     Running,
-    /// It has a result.
+    /// Finished with a result.
     Done,
-    /// It has none; `error` says why.
+    /// Finished without a result; `error` says why.
     Failed,
 }
 
-/// An analysis, for clients.
+/// An analysis, as clients see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Analysis {
-    /// What it is called.
+    /// Its id.
     id: u64,
     /// The algorithm with all its options.
     #[schema(value_type = Object)]
     request: Algorithm,
     state: State,
-    /// Number of the last update that the result has seen.
+    /// LSN of the last update that the result includes.
     #[serde(skip_serializing_if = "Option::is_none")]
     lsn: Option<u64>,
-    /// Of the phase that runs.
+    /// Progress of the phase that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
-    /// How long it took.
+    /// Duration in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// What is worth saying beside the values, such as iterations or components.
+    /// Facts about the result, such as the number of iterations or components.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     facts: Map<String, Value>,
@@ -66,7 +66,7 @@ pub struct Analysis {
     error: Option<String>,
 }
 
-/// How far a phase is.
+/// Progress of one phase.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Progress {
     phase: String,
@@ -93,7 +93,7 @@ impl Jobs {
         self.all.values().filter(|job| job.shown.state == state).count()
     }
 
-    /// Removes the oldest finished ones beyond [`MOST_ENDED`].
+    /// Removes the oldest finished analyses beyond [`MOST_ENDED`].
     fn remove_old(&mut self) {
         let has_ended = |job: &Job| matches!(job.shown.state, State::Done | State::Failed);
         let ended: Vec<u64> =
@@ -104,14 +104,14 @@ impl Jobs {
     }
 }
 
-/// The analyses of a server.
+/// All analyses of a server.
 #[derive(Clone, Default)]
 pub struct Analyses {
     jobs: Arc<(Mutex<Jobs>, Condvar)>,
 }
 
 /// The thread that computes analyses. It ends when this is dropped, so that a server that fails to
-/// start does not keep its data set.
+/// start does not hold its data set.
 pub struct Analyst {
     analyses: Analyses,
     thread: Option<JoinHandle<()>>,
@@ -121,10 +121,11 @@ impl Analyst {
     /// Starts the thread; each analysis runs with `config`.
     ///
     /// # Errors
-    /// The system has no thread.
+    /// The system cannot start a thread.
     pub fn start(graph: Arc<Graph>, config: RunConfig, failures: Failures) -> Result<Self> {
         if let Graph::Live(_) = &*graph {
-            // What a killed process has left and cannot be removed takes only space.
+            // Files that a killed process left and that cannot be removed only take space, so an
+            // error is ignored.
             let _ = outercore_store::remove_left(graph.view().data_set().root());
         }
         let analyses = Analyses::default();
@@ -159,13 +160,13 @@ impl Analyst {
 impl Drop for Analyst {
     fn drop(&mut self) {
         self.analyses.close();
-        // A panic was printed by the thread.
+        // The thread has already printed the panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Analyses {
-    /// Computes one analysis after the other until all is closed.
+    /// Computes the analyses one after the other until the queue is closed.
     fn run(&self, graph: &Graph, config: &RunConfig, failures: &Failures) {
         while let Some((id, algorithm, stop)) = self.next() {
             let began = Instant::now();
@@ -181,10 +182,10 @@ impl Analyses {
         }
     }
 
-    /// Takes an analysis and returns it as it waits.
+    /// Adds an analysis to the queue and returns it in its waiting state.
     ///
     /// # Errors
-    /// Too many wait; the server is stopping.
+    /// The queue is full, or the server is stopping.
     pub fn submit(&self, request: Algorithm) -> Result<Analysis, Refusal> {
         let mut jobs = self.jobs();
         if jobs.is_closed {
@@ -213,23 +214,23 @@ impl Analyses {
         Ok(shown)
     }
 
-    /// All of them, oldest first.
+    /// All analyses, oldest first.
     pub fn all(&self) -> Vec<Analysis> {
         self.jobs().all.values().map(|job| job.shown.clone()).collect()
     }
 
-    /// One of them.
+    /// One analysis.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// No analysis has this id.
     pub fn one(&self, id: u64) -> Result<Analysis, Refusal> {
         self.jobs().all.get(&id).map(|job| job.shown.clone()).ok_or_else(|| unknown(id))
     }
 
-    /// The result of one of them.
+    /// The result of an analysis.
     ///
     /// # Errors
-    /// There is none of this id, or it has no result.
+    /// No analysis has this id, or it has no result.
     pub fn values(&self, id: u64) -> Result<ResultFile, Refusal> {
         let jobs = self.jobs();
         let job = jobs.all.get(&id).ok_or_else(|| unknown(id))?;
@@ -242,17 +243,17 @@ impl Analyses {
         })
     }
 
-    /// Cancels and removes one of them.
+    /// Cancels and removes an analysis.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// No analysis has this id.
     pub fn remove(&self, id: u64) -> Result<(), Refusal> {
         let job = self.jobs().all.remove(&id).ok_or_else(|| unknown(id))?;
         job.stop.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Cancels all of them, and refuses new ones.
+    /// Cancels all analyses and refuses new ones.
     fn close(&self) {
         let mut jobs = self.jobs();
         jobs.is_closed = true;
@@ -266,7 +267,7 @@ impl Analyses {
         self.jobs.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next one; `None` once all is closed.
+    /// Waits for the next analysis; `None` after `close`.
     fn next(&self) -> Option<(u64, Algorithm, Arc<AtomicBool>)> {
         let mut jobs = self.jobs();
         loop {
@@ -290,7 +291,7 @@ impl Analyses {
 
     fn end(&self, id: u64, began: Instant, done: Result<Computed>, failures: &Failures) {
         let mut jobs = self.jobs();
-        // One that was cancelled is not there any more.
+        // A cancelled analysis was already removed.
         let Some(job) = jobs.all.get_mut(&id) else { return };
         let shown = &mut job.shown;
         shown.progress = None;
@@ -309,7 +310,8 @@ impl Analyses {
     }
 }
 
-/// The error text for the client. Failures that only the operator can mend are logged for the operator.
+/// The error text for the client. Failures that only the operator can repair are also logged for
+/// the operator.
 fn told(error: &Error, failures: &Failures) -> String {
     match error.kind() {
         ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Unsupported => error.one_line(),
@@ -330,7 +332,7 @@ fn unknown(id: u64) -> Refusal {
     Refusal::unknown(format!("no analysis {id}; see `/graph/analyses`"))
 }
 
-/// What came of an analysis.
+/// The result of an analysis.
 struct Computed {
     lsn: u64,
     values: ResultFile,
@@ -349,7 +351,7 @@ fn compute(
         let outcome =
             outercore_analytics::run(data_set, algorithm, inputs, config, &mut *on_progress)?;
         let Outcome { values, facts, .. } = outcome;
-        // In a file, so that the next analysis has the whole budget.
+        // The values go to a file, so that the next analysis has the whole budget.
         let values = values.into_file(data_set.root())?;
         Ok(Computed { lsn: data_set.manifest().lsn(), values, facts })
     };

@@ -1,4 +1,4 @@
-//! Routes of analyses.
+//! HTTP routes of analyses.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,14 +23,14 @@ use crate::json::check_sizes;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
 
-/// Longest body of a request, and what each of its bytes takes while it is decoded.
+/// Longest body of a request, and bytes of memory for each byte of it during decoding.
 const MOST_BODY: usize = 256 << 10;
 const A_BYTE: usize = 40;
 
-/// Bytes of a result that are read at a time.
+/// Bytes of a result that are read at once.
 const CHUNK: usize = 64 << 10;
 
-/// An algorithm, and beside it its options, which are called as those of `outercore.analytics`.
+/// An algorithm and its options, with the names that `outercore.analytics` uses.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub struct AnalysisRequest {
@@ -47,10 +47,10 @@ pub struct Id {
     id: u64,
 }
 
-/// The analyses that the server has.
+/// All analyses of the server.
 #[derive(serde::Serialize, ToSchema)]
 pub struct AnalysesAnswer {
-    /// The oldest first.
+    /// Oldest first.
     analyses: Vec<Analysis>,
 }
 
@@ -89,7 +89,7 @@ fn analyses(shared: &Shared) -> Result<&Analyses, Refusal> {
     })
 }
 
-/// Starts an analysis of the graph as it is now.
+/// Starts an analysis of the graph in its current state.
 #[utoipa::path(
     post,
     path = "/graph/analyses",
@@ -124,7 +124,7 @@ pub async fn start(
     Ok((StatusCode::ACCEPTED, Json(analyses.submit(algorithm)?)))
 }
 
-/// The analyses that the server has.
+/// Lists the analyses of the server.
 #[utoipa::path(
     get,
     path = "/graph/analyses",
@@ -135,7 +135,7 @@ pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Json<AnalysesAnswe
     Ok(Json(AnalysesAnswer { analyses: analyses(&shared)?.all() }))
 }
 
-/// How far an analysis is, and what came of it.
+/// Progress of an analysis and facts about its result.
 #[utoipa::path(
     get,
     path = "/graph/analyses/{id}",
@@ -166,7 +166,7 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The result of an analysis: one value a node, by node id, as NumPy's `.npy`.
+/// The result of an analysis as NumPy's `.npy`: one value per node, by node id.
 #[utoipa::path(
     get,
     path = "/graph/analyses/{id}/values",
@@ -181,7 +181,7 @@ pub async fn remove(
 )]
 pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<Response, Refusal> {
     let values = analyses(&shared)?.values(id_of(path)?)?;
-    // A handle of its own: each client reads from the beginning.
+    // Each client has a separate file handle, so it reads from the beginning.
     let opened = File::open(values.path()).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (length, file) = opened.map_err(|error| {
         shared.failures.note(&error.into());
@@ -196,8 +196,8 @@ pub async fn values(State(shared): State<Arc<Shared>>, path: Wanted) -> Result<R
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Sends the bytes of a file as fast as the client takes them. Stops when the client disconnects. It
-/// holds a thread only while it reads, not while it waits for the client.
+/// Sends the bytes of a file as fast as the client takes them. Stops when the client disconnects.
+/// It occupies a thread only while it reads, not while it waits for the client.
 async fn read_all(mut file: File, sender: mpsc::Sender<std::io::Result<Bytes>>) {
     while let Ok(place) = sender.reserve().await {
         let read = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! What requests and answers look like in the OpenAPI description.
+//! Types of requests and answers for the OpenAPI description.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,17 +15,17 @@ pub struct Model {
     model: String,
 }
 
-/// Every answer that is not the one asked for.
+/// The body of every error answer.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub struct Failure {
-    /// What was expected, and what was found.
+    /// What was expected and what was found.
     error: String,
-    /// `unknown`: what was asked for may take effect all the same.
+    /// `unknown`: the request may take effect although it failed.
     outcome: Option<String>,
 }
 
-/// A server that answers requests, and whose last update could not be written.
+/// State of a server that answers requests but could not write its last update.
 #[derive(Serialize, ToSchema)]
 pub struct WritesFail {
     /// Always `true`.
@@ -36,10 +36,10 @@ pub struct WritesFail {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum AnyRefusal {
-    /// No token, or one that is not known
+    /// No token, or an unknown one
     #[response(status = 401, headers(("WWW-Authenticate" = String, description = "Bearer")))]
     NoToken(#[to_schema] Failure),
-    /// The header `Host` names another host, or a web page of another site has sent the request
+    /// The header `Host` names another host, or a web page of another site sent the request
     #[response(status = 403)]
     OtherHost(#[to_schema] Failure),
 }
@@ -68,16 +68,16 @@ pub enum BodyRefusal {
     Long(#[to_schema] Failure),
 }
 
-/// Refusals of requests that are sent by `POST`.
+/// Refusals of requests that are sent with `POST`.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum TypeRefusal {
-    /// The header `Content-Type` names another type than the route takes
+    /// The header `Content-Type` names a type that the route does not take
     #[response(status = 415)]
     Other(#[to_schema] Failure),
 }
 
-/// Refusals of requests that wait for work.
+/// Refusals of requests that wait in a queue.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum WorkRefusal {
@@ -92,11 +92,11 @@ pub enum WorkRefusal {
     Stopping(#[to_schema] Failure),
 }
 
-/// Refusals of loads.
+/// Refusals to load a model.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "a description")]
 pub enum LoadRefusal {
-    /// The model does not fit in the place of the one that is served
+    /// The new model cannot replace the model that is served
     #[response(status = 409)]
     Other(#[to_schema] Failure),
 }
@@ -137,16 +137,16 @@ pub struct ServerAnswer {
     extensions: Vec<String>,
 }
 
-/// What a model takes and gives.
+/// Inputs, outputs and version of a model.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub struct ModelAnswer {
     name: String,
     versions: Vec<String>,
     platform: String,
-    /// `precision`: `float32` or `int8`; `loss`: what int8 loses on a sample, `measure`, `points`
-    /// and `sample`, else null; `inline`: tensors of inline requests; `lsn`, and without updates
-    /// `age_ms`, as in answers.
+    /// `precision`: `float32` or `int8`. `loss`: the loss of int8 on a sample as `measure`,
+    /// `points` and `sample`, else null. `inline`: tensors of inline requests. `lsn`, and without
+    /// updates `age_ms`, as in answers.
     parameters: Map<String, Value>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
@@ -158,7 +158,7 @@ pub struct ModelAnswer {
 pub struct TensorType {
     name: String,
     datatype: String,
-    /// -1: any extent.
+    /// -1 stands for any size.
     shape: Vec<i64>,
 }
 
@@ -177,12 +177,12 @@ pub struct InferRequest {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub struct Input {
-    /// What it is.
+    /// Its name.
     name: String,
     datatype: String,
-    /// Its extents.
+    /// Size of each dimension.
     shape: Vec<i64>,
-    /// Its values, flat or as lists in lists, nested as the shape says.
+    /// Its values: flat, or as nested lists that match the shape.
     data: Vec<Value>,
 }
 
@@ -199,8 +199,8 @@ pub struct WantedOutput {
 #[expect(dead_code, reason = "a description")]
 pub struct UpdateRequest {
     updates: Vec<Change>,
-    /// A name of the request, of 64 bytes at most: with the same one again the first answer comes
-    /// again, and nothing changes.
+    /// Idempotency key of at most 64 bytes. A second request with the same key gets the first
+    /// answer again and changes nothing.
     #[serde(default)]
     key: Option<String>,
 }
@@ -221,7 +221,7 @@ enum Change {
         target: Place,
     },
     AddNode {
-        /// The graph that it joins, in a data set of many.
+        /// The graph that the node joins, in a data set of many graphs.
         graph: Option<u64>,
         #[serde(default)]
         values: Option<Map<String, Value>>,
@@ -236,7 +236,7 @@ enum Change {
     RegisterGraph {
         #[serde(default)]
         values: Option<Map<String, Value>>,
-        /// Of each node, its values.
+        /// The values of each node.
         nodes: Vec<Map<String, Value>>,
         #[serde(default)]
         edges: Option<Vec<EdgeWithin>>,
@@ -246,32 +246,32 @@ enum Change {
     },
 }
 
-/// An edge of a graph that is registered.
+/// An edge of a graph to register.
 #[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a description")]
 struct EdgeWithin {
-    /// Place among the nodes of the graph, from 0.
+    /// Place of the source among the nodes of the graph, from 0.
     source: u64,
-    /// Likewise.
+    /// Place of the target among the nodes of the graph, from 0.
     target: u64,
     #[serde(default)]
     values: Option<Map<String, Value>>,
 }
 
-/// What a request says besides its tensors.
+/// Options of an inference request.
 #[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a description")]
 pub struct Parameters {
     /// Seed of the sampler, 0 by default.
     seed: Option<u64>,
-    /// The oldest update that the answer must have seen.
+    /// LSN of the oldest update that the answer must include.
     min_lsn: Option<u64>,
-    /// How long the answer may take.
+    /// Longest time for the answer, in milliseconds.
     deadline_ms: Option<u64>,
-    /// How inline edges of an undirected graph are listed: `one`, each once, or `both`, each in both
-    /// directions.
+    /// How the request lists inline edges of an undirected graph: `one` lists each edge once,
+    /// `both` lists it in both directions.
     edge_directions: Option<String>,
 }
 
@@ -281,10 +281,10 @@ pub struct Parameters {
 pub struct InferAnswer {
     model_name: String,
     model_version: String,
-    /// That of the request.
+    /// The id of the request.
     id: Option<String>,
-    /// `seed`, and `lsn`: the last update that the answer has seen. Without updates also `age_ms`:
-    /// how long ago the server has read the graph.
+    /// `seed`, and `lsn`: the LSN of the last update that the answer includes. Without updates also
+    /// `age_ms`: how long ago the server read the graph.
     parameters: Map<String, Value>,
     outputs: Vec<Tensor>,
 }

@@ -9,10 +9,11 @@ use crate::config::ServerConfig;
 use crate::graph::View;
 use crate::states::States;
 
-/// Shares of the budget for states that are tried, one over each number, and no state at all.
+/// Shares of the budget to try for cached states: one eighth, one sixteenth, one thirty-second, and
+/// none.
 const STATE_SHARES: [Option<u64>; 4] = [Some(8), Some(16), Some(32), None];
 
-/// What requests are answered from.
+/// The opened arrays, and the division of the budget between them.
 pub struct Opened {
     /// Reads neighbourhoods.
     pub requests: Requests,
@@ -21,12 +22,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the arrays, with room in the budget for states that are kept.
+    /// Opens the arrays and reserves a part of the budget for cached states.
     ///
-    /// Where the features would be in memory without that room, they are with less of it.
+    /// The reserve shrinks if it would push the features out of memory.
     ///
     /// # Errors
-    /// As [`Requests::open`], where there is no room even without such states.
+    /// As [`Requests::open`], if the budget is too small even without cached states.
     pub fn open(
         dataset: &DataSet,
         wanted: &RequestConfig,
@@ -57,7 +58,7 @@ impl Opened {
                 Ok(opened) if !may_fit || opened.requests.plan().holds_all_rows() => {
                     return Ok(opened);
                 }
-                // What was opened is let go: two of them would not fit the budget.
+                // The opened arrays are freed first: two sets of them would not fit the budget.
                 Ok(_) => room = room.or(Some(states)),
                 Err(error) if error.kind() == ErrorKind::Budget => {}
                 Err(error) => return Err(error),
@@ -80,25 +81,26 @@ impl Opened {
         Ok(Self { requests, wanted, states })
     }
 
-    /// The reader, which follows the graph, and the states.
+    /// Splits this into the reader, which follows the graph, and the states.
     pub fn into_parts(self) -> (OpenArrays, States) {
         let Self { requests, wanted, states } = self;
         (OpenArrays { requests: Some(requests), generation: 0, wanted }, states)
     }
 }
 
-/// What reads neighbourhoods, from the arrays that the graph stands on now.
+/// The reader of neighbourhoods, opened on the current arrays of the graph.
 pub struct OpenArrays {
-    /// `None`: the arrays could not be opened the last time.
+    /// `None` if the last attempt to open the arrays failed.
     requests: Option<Requests>,
-    /// That of the arrays.
+    /// Generation of the arrays.
     generation: u64,
     wanted: RequestConfig,
 }
 
 impl OpenArrays {
-    /// The reader of the arrays of `view`. After one exchange of the arrays, the reader follows it.
-    /// Otherwise it is freed before another one is opened, so both are never in memory together.
+    /// The reader for the arrays of `view`. After one exchange of the arrays, the open reader
+    /// follows it. After more, the reader is freed before a new one is opened, so both are never in
+    /// memory together.
     ///
     /// # Errors
     /// As [`Requests::open`] and [`Requests::follow`].
@@ -118,7 +120,7 @@ impl OpenArrays {
         self.requests.as_mut().ok_or_else(|| Error::internal("a reader that was just opened"))
     }
 
-    /// Key of the features that are read.
+    /// Key of the features that the model reads.
     pub fn features(&self) -> Option<&str> {
         self.wanted.features.as_ref().map(|features| features.key.as_str())
     }
@@ -128,7 +130,7 @@ impl OpenArrays {
         self.wanted.most_nodes
     }
 
-    /// Most nodes of requests that are answered together.
+    /// Most nodes in a window of requests that are answered together.
     pub fn window(&self) -> u64 {
         self.requests.as_ref().map_or(1, Requests::window)
     }

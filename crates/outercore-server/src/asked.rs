@@ -1,4 +1,4 @@
-//! What is asked of a model: the tensors of a request, and what they name.
+//! The target of a request: the tensors and the nodes, pairs or graphs that they name.
 
 use std::collections::HashMap;
 
@@ -16,21 +16,21 @@ use crate::messages::InferTensorContents;
 use crate::refusal::{Refusal, cut};
 use crate::tensors;
 
-/// Ids of a request whose memory is taken at once, and what each of them takes until it is answered.
+/// Ids whose memory is reserved at once, and the bytes that each id takes until it is answered.
 const SOME_IDS: usize = 1024;
 const AN_ID: usize = 32;
 
 /// Types of input that hold ids.
 const ID_TYPES: [&str; 4] = ["INT64", "UINT64", "INT32", "UINT32"];
 
-/// What a model predicts something of.
+/// The kind of object that a model predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Nodes.
     Nodes,
     /// Pairs of nodes.
     Edges,
-    /// Whole graphs of a data set of many.
+    /// Whole graphs, in a data set of many graphs.
     Graphs,
 }
 
@@ -44,7 +44,7 @@ impl Subject {
         }
     }
 
-    /// Its shape, -1 for how many are asked for.
+    /// Shape of that input; -1 stands for the number of ids.
     pub fn shape(self) -> &'static [i64] {
         match self {
             Self::Edges => &[-1, 2],
@@ -53,38 +53,38 @@ impl Subject {
     }
 }
 
-/// What a question may be about.
+/// The limits that a request is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
-    /// What the model predicts something of.
+    /// The kind of object that the model predicts.
     pub subject: Subject,
-    /// Nodes of the graph.
+    /// Number of nodes of the graph.
     pub num_nodes: u64,
-    /// Whether each edge leads both ways.
+    /// Whether the graph is undirected.
     pub is_undirected: bool,
-    /// Graphs of a data set of many, unregistered ones included.
+    /// Number of graphs in a data set of many, unregistered ones included.
     pub num_graphs: u64,
-    /// Most nodes of a request, or graphs.
+    /// Most nodes or graphs of a request.
     pub most_nodes: u64,
-    /// Rows of the features that the model reads; `None` where it reads none.
+    /// Shape of the feature rows that the model reads; `None` if it reads none.
     pub features: Option<ArrayShape>,
     /// Names of the outputs.
     pub outputs: &'a [&'a str],
 }
 
-/// What is asked of nodes.
+/// The predictions that a request wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// A prediction for each.
+    /// One for each node.
     #[default]
     Nodes,
-    /// One for each pair, by their places among the nodes.
+    /// One for each pair. A pair holds two places in the list of nodes.
     Edges(Vec<(u32, u32)>),
     /// One for each graph.
     Graphs {
-        /// Their ids.
+        /// Ids of the graphs.
         graphs: Vec<u64>,
-        /// How many of the nodes each one has; entered with the nodes.
+        /// Number of nodes of each graph; filled in together with the nodes.
         sizes: Vec<usize>,
     },
 }
@@ -92,32 +92,32 @@ pub enum Asked {
 /// A tensor of a request.
 #[derive(Debug, Deserialize)]
 pub struct Input<'a> {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Type of its values.
+    /// Data type of its values.
     pub datatype: String,
-    /// Its extents.
+    /// Size of each dimension.
     #[serde(deserialize_with = "few")]
     pub shape: Vec<i64>,
     /// Its values.
     #[serde(borrow, default)]
     pub data: Data<'a>,
-    /// Where its values are, if not here.
+    /// Parameters, which say where the values are if they are not in `data`.
     #[serde(borrow, default)]
     pub parameters: Parameters<'a>,
 }
 
-/// The values of a tensor as the client has sent them.
+/// The values of a tensor in the form that the client sent.
 #[derive(Debug, Default)]
 pub enum Data<'a> {
-    /// None.
+    /// No values.
     #[default]
     Absent,
     /// JSON, flat or as lists in lists.
     Json(&'a str),
     /// Row-major, little-endian.
     Bytes(&'a [u8]),
-    /// Of a gRPC message.
+    /// The contents of a gRPC message.
     Message(&'a InferTensorContents),
 }
 
@@ -132,8 +132,8 @@ impl Input<'_> {
     /// Calls `take` with each value in row-major order.
     ///
     /// # Errors
-    /// Those of `take`; no values; lists that are not nested as the shape says; values or bytes that
-    /// do not fit the datatype.
+    /// Errors of `take`. The values are missing, the nesting of the lists does not match the shape,
+    /// or the values or bytes do not fit the datatype.
     pub fn each(
         &self,
         mut take: impl FnMut(Element<'_>) -> Result<(), Refusal>,
@@ -156,10 +156,10 @@ impl Input<'_> {
         }
     }
 
-    /// Checks that it is of a type that holds ids.
+    /// Checks that the data type can hold ids.
     ///
     /// # Errors
-    /// Another type.
+    /// It cannot.
     pub fn require_ids(&self) -> Result<(), Refusal> {
         if ID_TYPES.contains(&self.datatype.as_str()) {
             return Ok(());
@@ -167,10 +167,10 @@ impl Input<'_> {
         Err(self.wrong_type("INT64"))
     }
 
-    /// Checks that it is of a type whose values an array of `dtype` may hold.
+    /// Checks that an array of `dtype` can hold values of this data type.
     ///
     /// # Errors
-    /// Another type.
+    /// It cannot.
     pub fn require_numbers(&self, dtype: DType) -> Result<(), Refusal> {
         let is_whole = self.datatype.starts_with("INT") || self.datatype.starts_with("UINT");
         let (expected, fits) = match dtype {
@@ -186,8 +186,8 @@ impl Input<'_> {
         Refusal::wrong(format!("{name}: datatype {found}, expected {expected}"))
     }
 
-    /// The nodes to compute, and what is asked of them. In an inline request, ids below 0 are inline
-    /// nodes.
+    /// The nodes to compute, and the predictions to make for them. In an inline request, ids below
+    /// 0 are inline nodes.
     pub fn asked(
         &self,
         scope: &Scope<'_>,
@@ -232,7 +232,8 @@ impl Input<'_> {
             .try_fold(1i64, |product, &extent| product.checked_mul(extent).filter(|_| extent >= 0));
         let (expected, fits) = match subject {
             Subject::Edges => ("[n, 2]", matches!(self.shape[..], [_, 2])),
-            // A column or a row is a list, too; of a table the order would be a guess.
+            // A column or a row also counts as a list. For a table the order of the ids would be a
+            // guess.
             _ => ("[n]", self.shape.iter().filter(|&&extent| extent != 1).count() <= 1),
         };
         if !self.shape.is_empty() && said == Some(values as i64) && fits {
@@ -247,8 +248,8 @@ impl Input<'_> {
     }
 }
 
-/// The distinct nodes of pairs in the order of their first place, and the places of each pair: the
-/// mapping table from embeddings to predictions.
+/// The distinct nodes of the pairs, in order of first appearance, and the places of each pair in
+/// that list. This is the mapping table from embeddings to predictions.
 ///
 /// **Source** GLIST, algorithm 1.
 fn ends(ids: &[NodeId]) -> (Vec<NodeId>, Vec<(u32, u32)>) {

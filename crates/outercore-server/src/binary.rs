@@ -1,4 +1,5 @@
-//! The binary tensor data extension of the protocol over HTTP: JSON, then the bytes of tensors.
+//! The binary tensor data extension of the protocol over HTTP: JSON, followed by the bytes of the
+//! tensors.
 
 use axum::Json;
 use axum::http::HeaderMap;
@@ -15,22 +16,22 @@ use crate::tensors;
 /// Name of the extension.
 pub const EXTENSION: &str = "binary_tensor_data";
 
-/// Says how many bytes of a body are JSON.
+/// Header with the number of bytes of the body that are JSON.
 const HEADER_LENGTH: &str = "inference-header-content-length";
 
-/// Which outputs are wanted as bytes.
+/// The outputs that the client wants as bytes.
 #[derive(Debug, Default)]
 pub struct Wanted {
     all: bool,
     names: Vec<String>,
-    /// Those that are wanted as JSON although all are wanted as bytes.
+    /// Outputs that are wanted as JSON although `all` is set.
     not: Vec<String>,
 }
 
-/// The request in a body. Its tensors stay in the body.
+/// Parses a request body. The bytes of its tensors are borrowed from the body.
 ///
 /// # Errors
-/// Neither JSON nor JSON with bytes behind it; bytes that belong to no tensor.
+/// The body is not JSON, with or without bytes after it, or some bytes belong to no tensor.
 pub fn read<'a>(
     headers: &HeaderMap,
     body: &'a [u8],
@@ -71,7 +72,7 @@ pub fn read<'a>(
     Ok((request, wanted))
 }
 
-/// Takes out of a request which outputs are wanted as bytes.
+/// Takes the parameters about binary outputs out of a request.
 fn wanted(request: &mut InferRequest<'_>) -> Wanted {
     let all = request.parameters.take("binary_data_output").is_some_and(|value| value == "true");
     let mut wanted = Wanted { all, ..Wanted::default() };
@@ -85,10 +86,10 @@ fn wanted(request: &mut InferRequest<'_>) -> Wanted {
     wanted
 }
 
-/// The response to a request.
+/// Builds the response to a request.
 ///
 /// # Errors
-/// None that an answer can have.
+/// Only for an answer that cannot be encoded, which does not occur.
 pub fn respond(mut answer: Value, wanted: &Wanted) -> Result<Response, Refusal> {
     let mut bytes = Vec::new();
     let mut is_json = true;

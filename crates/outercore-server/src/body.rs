@@ -1,9 +1,9 @@
-//! Bodies of requests: the memory that they share, and how long they may take.
+//! Request bodies: the memory that they share, and how long they may take.
 //!
-//! A body takes memory as its bytes come, so a client that sends nothing holds next to nothing. When
-//! the memory is full, the body that has been coming longest is refused. So clients that send at once
-//! do not wait for slow ones. A request keeps its memory until its work ends, because what was
-//! decoded from its body waits that long.
+//! A body takes memory only as its bytes arrive, so a client that sends nothing holds almost none.
+//! When the memory is full, the oldest unfinished body is refused, so clients that send at once do
+//! not wait for slow ones. A request keeps its memory until its work ends, because the data decoded
+//! from its body lives that long.
 //!
 //! `docs/design/0044-slow-and-foreign-clients.md` has the reasons.
 
@@ -25,43 +25,44 @@ use crate::refusal::Refusal;
 /// Longest body of any request.
 pub const MOST_BODY: usize = 16 << 20;
 
-/// Bytes of a body that is too long which are read and dropped, so that its client hears why.
+/// Bytes of an over-long body that are read and dropped, so that the client gets the refusal.
 const MOST_DROPPED: usize = 2 * MOST_BODY;
 
-/// What a request may take of the memory for first parts.
+/// Most bytes of the memory for first parts that one request may take.
 const FIRST: usize = 64 << 10;
 
-/// Bodies up to this length are decoded on the connection thread: they take less than a millisecond.
+/// Bodies up to this length are decoded on the connection thread, which takes less than a
+/// millisecond.
 const SHORT: usize = 64 << 10;
 
-/// Memory for first parts: some for bodies that are coming, more for requests that wait. It is apart
-/// from the rest, so that small requests do not wait for large ones.
+/// Memory for the first parts of bodies: some for bodies that arrive, more for requests that wait.
+/// It is separate from `REST`, so that small requests do not wait for large ones.
 const FIRST_PARTS: usize = 2 << 20;
 const A_WAITING_REQUEST: usize = 16 << 10;
 
-/// Memory for everything beyond the first parts. The heap may keep as much of each of two threads: the
-/// one that reads bodies and the one that decodes them.
+/// Memory for everything beyond the first parts. The heap may retain as much again for each of two
+/// threads: the one that reads bodies and the one that decodes them.
 const REST: usize = 20 << 20;
 
-/// What a request takes besides its body: its headers and its task.
+/// Bytes that a request takes in addition to its body: its headers and its task.
 const OVERHEAD: usize = 4 << 10;
 
-/// How long a body is safe from being refused for others: not at all for its first part, and for the
-/// rest as long as a client in a fast network needs.
+/// How long an arriving body is protected from being refused for another. The first part has no
+/// protection; the rest has the time that a client on a fast network needs.
 const GRACE: [Duration; 2] = [Duration::ZERO, Duration::from_secs(1)];
 
-/// Large bodies that are decoded at once. The other cores continue to answer.
+/// Large bodies that are decoded at once. The other cores continue to answer requests.
 const DECODERS: usize = 1;
 
-/// The bodies of a server.
+/// All request bodies of a server.
 pub struct Bodies {
     accounts: Arc<Accounts>,
     decoders: Arc<Semaphore>,
-    /// How long a body may take to come in.
+    /// How long a body may take to arrive.
     limit: Duration,
 }
 
-/// A body that is in.
+/// A body that has arrived completely.
 pub struct Whole {
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -70,7 +71,7 @@ pub struct Whole {
 }
 
 impl Bodies {
-    /// None yet. Up to `queue` requests wait for an answer.
+    /// No bodies yet. At most `queue` requests wait for an answer.
     pub fn new(limit: Duration, queue: usize) -> Self {
         let most = [FIRST_PARTS + queue * A_WAITING_REQUEST, REST];
         let decoders = Arc::new(Semaphore::new(DECODERS));
@@ -80,7 +81,7 @@ impl Bodies {
     /// Reads a body of at most `most` bytes.
     ///
     /// # Errors
-    /// It is too long or cut off, comes too slowly, or there is no memory for it.
+    /// The body is too long, cut off or too slow, or no memory is free for it.
     pub async fn read(&self, body: Body, most: usize) -> Result<Whole, Refusal> {
         let most = most.min(MOST_BODY);
         let mut memory = Memory::new(&self.accounts);
@@ -96,15 +97,15 @@ impl Bodies {
         Ok(Whole { bytes, memory })
     }
 
-    /// Memory for what is decoded from a message. Its bytes are counted elsewhere.
+    /// Memory for the data decoded from a message. The bytes of the message are counted elsewhere.
     pub fn memory(&self) -> Memory {
         Memory::new(&self.accounts)
     }
 
-    /// Decodes a body. What `decode` takes of the memory stays taken until [`Memory`] is dropped.
+    /// Decodes a body. The memory that `decode` takes stays taken until [`Memory`] is dropped.
     ///
     /// # Errors
-    /// Those of `decode`.
+    /// Errors of `decode`.
     pub async fn decode<T: Send + 'static>(
         &self,
         whole: Whole,
@@ -122,9 +123,9 @@ impl Bodies {
         Ok((decoded?, memory))
     }
 
-    /// Runs `work`, which decodes `length` bytes before it waits for anything. Where these are many,
-    /// another thread does that, so that the one of the connections answers others meanwhile. That
-    /// thread goes on if the client leaves, so the work and its place among the decoders are its own.
+    /// Runs `work`, which decodes `length` bytes before its first await. Long bodies are decoded on
+    /// another thread, so that the connection thread answers other clients meanwhile. That thread
+    /// continues if the client leaves, so it owns the work and its place among the decoders.
     pub async fn run<T: Send + 'static>(
         &self,
         length: usize,
@@ -136,7 +137,7 @@ impl Bodies {
         let place = Arc::clone(&self.decoders).acquire_owned().await;
         let begun = tokio::task::spawn_blocking(move || {
             let mut work = Box::pin(work);
-            // Where it has to wait, it is polled again below.
+            // If it has to wait, it is polled again below.
             let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop(place);
             (work, polled)
@@ -145,13 +146,13 @@ impl Bodies {
             Ok((_, Poll::Ready(done))) => done,
             Ok((work, Poll::Pending)) => work.await,
             Err(Ok(panic)) => resume_unwind(panic),
-            // The runtime ends, and this task with it.
+            // The runtime is shutting down, and this task with it.
             Err(Err(_)) => pending().await,
         }
     }
 }
 
-/// The bytes of a body as they come.
+/// Collects the bytes of a body as they arrive.
 async fn collect(body: Body, most: usize, memory: &mut Memory) -> Result<Vec<u8>, Refusal> {
     let mut body = pin!(body);
     let mut bytes = Vec::new();
@@ -165,15 +166,16 @@ async fn collect(body: Body, most: usize, memory: &mut Memory) -> Result<Vec<u8>
         if !is_too_long {
             memory.take(data.len())?;
             if length > FIRST && bytes.len() <= FIRST {
-                // One block, whose pages count as they are written: one that grows leaves holes in
-                // the heap. Where it cannot be had, the block grows.
+                // Allocate the declared length as one block: its pages count only when they are
+                // written, while a growing block leaves holes in the heap. If the allocation fails,
+                // the block grows.
                 let declared = usize::try_from(body.size_hint().lower()).unwrap_or(0);
                 let _ = bytes.try_reserve_exact(data.len() + declared);
             }
             bytes.extend_from_slice(&data);
             continue;
         }
-        // Most clients read an answer only after they have sent everything.
+        // Continue to read: most clients read an answer only after they have sent everything.
         bytes = Vec::new();
         if length > MOST_DROPPED {
             break;
@@ -194,7 +196,7 @@ fn is_wanted_by_others() -> Refusal {
     too_slow("the body came too slowly, and other requests needed its memory")
 }
 
-/// Bytes of a first part and of the rest.
+/// Bytes of the first part and of the rest.
 type Parts = [usize; 2];
 
 /// The memory that all requests share.
@@ -207,11 +209,11 @@ struct Accounts {
 struct State {
     taken: Parts,
     next: u64,
-    /// Bodies that are coming, the oldest first.
+    /// Bodies that are arriving, oldest first.
     coming: BTreeMap<u64, Coming>,
 }
 
-/// A body that is coming.
+/// A body that is arriving.
 struct Coming {
     since: Instant,
     held: Parts,
@@ -229,8 +231,8 @@ impl Accounts {
 }
 
 impl State {
-    /// Refuses the body that has been coming longest and has some of `part`; not the one of `but`.
-    /// Its memory counts as free at once, and is free when its task has run.
+    /// Refuses the oldest arriving body that holds some of `part`, except the body `but`. Its
+    /// memory counts as free at once, although the bytes are freed only when its task has run.
     fn end_oldest(&mut self, part: usize, but: u64) -> bool {
         let mut with_some = self.coming.iter().filter(|(key, coming)| {
             **key != but && coming.held[part] > 0 && coming.since.elapsed() >= GRACE[part]
@@ -254,7 +256,7 @@ impl State {
 pub struct Memory {
     accounts: Arc<Accounts>,
     held: Parts,
-    /// Its place among the bodies that are coming; `None` once it is in.
+    /// Its key among the bodies that are arriving; `None` once it is complete.
     coming: Option<u64>,
 }
 
@@ -271,7 +273,8 @@ impl Memory {
     /// Takes `bytes` more.
     ///
     /// # Errors
-    /// They are not free, or more than any request may have. The body was refused for another one.
+    /// So many bytes are not free, or exceed the limit of one request; or this body was refused in
+    /// favour of another one.
     pub fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
         let first = bytes.min(FIRST.saturating_sub(self.held[0]));
         let wanted = [first, bytes - first];
@@ -281,7 +284,7 @@ impl Memory {
             return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         self.accounts.with(|state| {
-            // One that was refused itself ends no other.
+            // A body that was refused itself must not end another one.
             if self.coming.is_some_and(|key| !state.coming.contains_key(&key)) {
                 return Err(is_wanted_by_others());
             }
@@ -304,7 +307,7 @@ impl Memory {
         })
     }
 
-    /// Enters it among the bodies that are coming; returns how it hears that another one needs its
+    /// Registers this body as arriving. The returned handle is notified when another body needs its
     /// memory.
     fn register(&mut self) -> Arc<Notify> {
         let is_wanted = Arc::new(Notify::new());
@@ -318,7 +321,7 @@ impl Memory {
         is_wanted
     }
 
-    /// The body is in: nobody else gets its memory any more.
+    /// The body is complete: its memory can no longer be taken for another body.
     fn keep(&mut self) -> Result<(), Refusal> {
         let Some(key) = self.coming.take() else { return Ok(()) };
         let is_there = self.accounts.with(|state| state.coming.remove(&key).is_some());
@@ -341,7 +344,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // One that was refused for another body holds nothing any more.
+        // A body that was refused for another one has already given back its memory.
         if self.keep().is_ok() {
             self.accounts.with(|state| state.free(self.held));
         }

@@ -1,4 +1,4 @@
-//! int8 beside float32 on a sample, before int8 is served.
+//! Compares int8 with float32 on a sample before int8 is served.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,23 +15,23 @@ use crate::sample::{Sample, Source};
 /// Seed of the sampler.
 const SEED: u64 = 0;
 
-/// float32 is asked first, with the features as they were imported, and let go before int8 is opened:
-/// both together would not fit the budget.
+/// A comparison in two steps. float32 answers first, with the features as imported, and is freed
+/// before int8 is opened: both together would not fit the budget.
 pub struct Comparison<'a> {
     source: Source<'a>,
     sample: Sample,
-    /// What float32 answers.
+    /// The answers of float32.
     reference: Answer,
 }
 
 impl<'a> Comparison<'a> {
-    /// Draws the sample and asks `model`, which is float32. It is let go: a model with learnt rows
-    /// can be as large as the budget allows.
+    /// Draws the sample and runs `model`, which computes in float32. Takes `model` by value to free
+    /// it: a model with learnable rows can be as large as the budget allows.
     ///
     /// **Cost** opens the data set and computes up to 1,000 nodes, pairs or graphs.
     ///
     /// # Errors
-    /// Those of [`Requests::open`] and [`Requests::answer`].
+    /// Errors of [`Requests::open`] and [`Requests::answer`].
     pub fn begin(source: Source<'a>, model: Model, wanted: &RequestConfig) -> Result<Self> {
         let sample = source.sample()?;
         let features = wanted.features.as_ref().map(|features| Features {
@@ -44,14 +44,14 @@ impl<'a> Comparison<'a> {
         Ok(Self { source, sample, reference })
     }
 
-    /// Asks the model in int8; returns what it loses.
+    /// Runs the model in int8 and returns its loss.
     ///
     /// # Errors
-    /// `Invalid`: it loses more than `most` points. Those of [`Requests::answer`].
+    /// `Invalid` if the loss exceeds `most` points; errors of [`Requests::answer`].
     pub fn end(self, model: &Model, requests: &mut Requests, most: f64) -> Result<Loss> {
         let found = asked(model, requests, self.source.view, &self.sample)?;
         let loss = Loss::of(&self.reference, &found, &self.sample.truth, model.outputs());
-        // Where an answer is not finite neither is the loss.
+        // NaN fails this comparison: if an answer is not finite, neither is the loss.
         if loss.points <= most {
             return Ok(loss);
         }
@@ -62,7 +62,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What the model answers to all questions of the sample.
+/// The answers of the model to all questions of the sample.
 fn asked(
     model: &Model,
     requests: &mut Requests,
@@ -88,7 +88,7 @@ fn asked(
     Ok(model.read_out(&all))
 }
 
-/// How many questions may be answered together; the first one always.
+/// How many questions fit into one window; at least one.
 fn fitting(questions: &[(Vec<NodeId>, Asked)], window: u64) -> usize {
     let mut nodes = 0;
     let fits = questions.iter().take_while(|(asked, _)| {

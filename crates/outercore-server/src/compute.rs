@@ -11,35 +11,35 @@ use crate::asked::Asked;
 use crate::output::Output;
 use crate::states::{NewState, States};
 
-/// Names of the outputs.
+/// Output with the predicted classes, labels or values.
 pub const PREDICTION: &str = "prediction";
 /// Output for classes, labels and edges.
 pub const PROBABILITY: &str = "probability";
 /// Output for edges.
 pub const SCORE: &str = "score";
 
-/// What a model says of the nodes of a request.
+/// Outputs of a model for one request.
 #[derive(Debug)]
 pub struct Prediction {
-    /// In the order in which they are described.
+    /// In the order of the model's description.
     pub outputs: Vec<Output>,
-    /// Number of the last update that it has seen.
+    /// LSN of the last update that the outputs include.
     pub lsn: u64,
     /// Version of the model.
     pub version: Arc<str>,
 }
 
-/// The nodes of a request whose in-edges the last hop samples, if their states are kept.
+/// The nodes whose in-edges the last hop samples, with their cached states.
 #[derive(Default)]
 pub struct Frontier<'a> {
-    /// Places of the nodes; empty where no states are kept.
+    /// Places of the nodes; empty if no states are cached.
     places: Range<usize>,
-    /// The states after the first layer that are kept.
+    /// The cached first-layer states.
     pub known: Vec<Option<&'a [f32]>>,
 }
 
 impl<'a> Frontier<'a> {
-    /// That of a neighbourhood; `known` says which states are kept.
+    /// The frontier of a neighbourhood; `known` looks up the cached states.
     pub fn of(
         found: &Neighbourhood<'_>,
         states: &States,
@@ -56,7 +56,7 @@ impl<'a> Frontier<'a> {
         Self { places, known: nodes.map(known).collect() }
     }
 
-    /// The states `first` that were computed, and are worth keeping.
+    /// The newly computed states in `first` that are worth caching.
     pub fn computed(
         &self,
         found: &Neighbourhood<'_>,
@@ -84,17 +84,17 @@ impl<'a> Frontier<'a> {
     }
 }
 
-/// What the model makes of a neighbourhood.
+/// Result of the model for a neighbourhood.
 pub struct Computed {
-    /// Of all that is asked, row-major.
+    /// Logits of all rows, row-major.
     pub logits: Vec<f32>,
-    /// Nodes, pairs or graphs.
+    /// Number of nodes, pairs or graphs.
     rows: usize,
-    /// The states after the first layer of the nodes of the frontier.
+    /// First-layer states of the frontier's nodes.
     first: Vec<f32>,
 }
 
-/// The logits of what is asked, where the states of `frontier` are known.
+/// Computes the logits, given the known states of `frontier`.
 ///
 /// # Errors
 /// As [`Model::forward`].
@@ -115,7 +115,7 @@ pub fn compute(
         degrees: found.degrees.as_deref(),
     };
     let Forward { states, first } = model.forward_from(&subgraph, found.x, &frontier.known)?;
-    // The embedding phase ends here, and the prediction phase begins.
+    // The embedding phase ends here; the prediction phase begins.
     let (logits, rows) = match asked {
         Asked::Nodes => (states, sampled.num_seeds),
         Asked::Edges(pairs) => (model.score(&states, pairs)?, pairs.len()),
@@ -124,10 +124,10 @@ pub fn compute(
     Ok(Computed { logits, rows, first })
 }
 
-/// The outputs for the client, and the first-layer states of the nodes of `frontier`.
+/// Computes the outputs for the client, and the first-layer states of the frontier's nodes.
 ///
 /// # Errors
-/// As [`compute`]; `Internal` where a number is not finite.
+/// As [`compute`]; `Internal` if a number is not finite.
 pub fn predict(
     model: &Model,
     found: &Neighbourhood<'_>,

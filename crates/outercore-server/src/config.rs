@@ -1,4 +1,4 @@
-//! What an operator can say about serving.
+//! Options of a server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,48 +12,48 @@ const MOST_NODES: u64 = 1 << 20;
 /// A day.
 const MOST_DEADLINE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Everything that decides where the server listens and what it takes.
+/// Configuration of a server: where it listens and which requests it takes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address to listen on. One that other machines reach needs `tokens` and TLS.
+    /// Address to listen on. An address that other machines can reach needs `tokens` and TLS.
     pub host: IpAddr,
-    /// File of tokens; where there is one, every request needs a token of it.
+    /// Token file. With it, every request needs one of its tokens.
     pub tokens: Option<PathBuf>,
-    /// Certificates in PEM, the server's own first; with `tls_key`.
+    /// Certificate chain in PEM, the server's certificate first; needs `tls_key`.
     pub tls_cert: Option<PathBuf>,
     /// The private key of the certificate in PEM.
     pub tls_key: Option<PathBuf>,
     /// Port; 0 lets the system choose.
     pub port: u16,
-    /// Port for gRPC; none without it.
+    /// Port for gRPC; `None` turns gRPC off.
     pub grpc_port: Option<u16>,
     /// Whether clients may change the graph.
     pub updates: bool,
-    /// Budget for analyses of the graph, beside `memory`; none are taken without it.
+    /// Budget for analyses of the graph, in addition to `memory`; `None` refuses them.
     pub analyses: Option<Bytes>,
-    /// The numbers in which the network is computed.
+    /// Number format in which the network is computed.
     pub precision: Precision,
-    /// Most points that int8 may lose beside float32; it is refused where it loses more.
+    /// Most points that int8 may lose against float32; a larger loss is refused.
     pub most_loss: f64,
-    /// Budget for topology, features and weights. The network's states while an answer is computed,
-    /// 22 MiB for bodies and 16 KiB for each request that waits, and 64 KiB a connection come on top.
+    /// Budget for topology, features and weights. Not included: the network's states during an
+    /// answer, 22 MiB for bodies, 16 KiB per waiting request and 64 KiB per connection.
     pub memory: Bytes,
     /// Threads that sample and compute; 0 means one per core.
     pub threads: usize,
-    /// Requests that may wait; more are refused.
+    /// Most requests in the queue; more are refused.
     pub queue: usize,
     /// Most nodes of a request.
     pub most_nodes: u64,
-    /// How long a request may take, waiting included, unless it says less.
+    /// Longest time of a request, waiting included. A request may set a shorter one.
     pub deadline_ms: u64,
-    /// Whether requests that wait are answered in an order that brings common nodes together.
-    /// Answers depend on neither this nor the next two, which are there to be measured.
+    /// Whether waiting requests are reordered so that neighbouring requests share nodes. This
+    /// option and the next two do not change answers; they exist for measurements.
     pub reorder: bool,
-    /// Most requests whose rows are read together; 0 means as many as the budget has room for.
+    /// Most requests whose rows are read together; 0 means as many as fit the budget.
     pub group: usize,
-    /// Part of the budget for states that later requests use again; `None` means an eighth, or
-    /// less where the rest would be too small.
+    /// Part of the budget for cached states. `None` means an eighth, or less if the rest would be
+    /// too small.
     pub states: Option<Bytes>,
 }
 
@@ -83,7 +83,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Checks what the types cannot.
+    /// Checks the values beyond their types.
     ///
     /// # Errors
     /// `Invalid`, naming the field and what is accepted.

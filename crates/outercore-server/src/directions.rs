@@ -1,4 +1,4 @@
-//! Which edges a request lists, where each edge of the graph leads both ways.
+//! How a request lists the edges of an undirected graph.
 //!
 //! `docs/design/0028-inline-requests.md` has the reasons.
 
@@ -8,17 +8,17 @@ use crate::refusal::{Refusal, cut};
 use outercore_core::NodeId;
 use outercore_live::NEW_NODE;
 
-/// Tensor of sources and targets: `[2, edges]`.
+/// Tensor of edges, sources then targets: `[2, edges]`.
 pub const EDGES: &str = "edge_index";
 
-/// Bytes that counting an edge takes.
+/// Bytes per edge while edges are counted.
 pub const COUNTED_EDGE: usize = 64;
 
 /// How a request lists the edges of an undirected graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Directions {
-    /// The request does not say. Edges that come in one direction alone are listed once; others can
-    /// be read in two ways and are refused.
+    /// The request does not say. Edges listed in one direction only count once. Edges listed in
+    /// both directions are ambiguous and are refused.
     #[default]
     Unsaid,
     /// Each edge once; two rows between the same nodes are two edges.
@@ -31,10 +31,10 @@ impl Directions {
     /// Name of the parameter of a request.
     pub const PARAMETER: &'static str = "edge_directions";
 
-    /// The value of the parameter, which is JSON.
+    /// Parses the value of the parameter, which is JSON.
     ///
     /// # Errors
-    /// Another one.
+    /// An unknown value.
     pub fn parse(json: &str) -> Result<Self, Refusal> {
         match json {
             "\"one\"" => Ok(Self::One),
@@ -47,11 +47,11 @@ impl Directions {
         }
     }
 
-    /// The edges as the data set has them: of an undirected one each edge once.
+    /// Lists the edges as the data set stores them: each edge of an undirected graph once.
     ///
     /// # Errors
-    /// Edges in both directions, where it is not said whether these are one edge or two; an edge without
-    /// its reverse, or a self-loop listed twice, where all are listed in both directions.
+    /// Edges in both directions, if the request does not say whether they are one edge or two. With
+    /// `Both`: an edge without its reverse, or a self-loop listed twice.
     pub fn each_once(
         self,
         edges: Vec<(NodeId, NodeId)>,
@@ -120,14 +120,14 @@ mod tests {
 
     type Edges = Vec<(NodeId, NodeId)>;
 
-    /// A few nodes with parallel edges and self-loops.
+    /// Random edges between few nodes, with parallel edges and self-loops.
     fn drawn(seed: u64) -> Edges {
         let word = |place: u64| mix(seed.wrapping_mul(1 << 20) + place);
         let count = word(0) % 12;
         (0..count).map(|edge| (word(2 * edge + 1) % 5, word(2 * edge + 2) % 5)).collect()
     }
 
-    /// The arcs of edges of an undirected graph, as a data set has them.
+    /// The arcs of undirected edges, as a data set stores them.
     fn arcs(edges: &Edges) -> Edges {
         let back = edges.iter().filter(|(a, b)| a != b).map(|&(a, b)| (b, a));
         let mut arcs: Edges = edges.iter().copied().chain(back).collect();
@@ -160,7 +160,7 @@ mod tests {
             }
             let both = Directions::Both.each_once(wanted.clone(), true).unwrap();
             assert_eq!(arcs(&both), wanted, "seed {seed}");
-            // A directed graph has the arcs as they are.
+            // A directed graph keeps the arcs unchanged.
             for directions in [Directions::Unsaid, Directions::Both] {
                 let listed = directions.each_once(wanted.clone(), false).unwrap();
                 assert_eq!(listed, wanted, "seed {seed}");

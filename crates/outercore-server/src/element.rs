@@ -1,4 +1,4 @@
-//! Numbers as clients write them, and as arrays store them.
+//! Numbers in the form that clients write, and in the form that arrays store.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use serde_json::Number;
 
 use crate::refusal::cut;
 
-/// A number, or what a client wrote in its place.
+/// A JSON value where a number is expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element<'a> {
     /// `null`.
     Null,
-    /// A truth value.
+    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Whole(i64),
-    /// A larger one.
+    /// An integer beyond `i64`.
     Large(u64),
     /// A number with a point or an exponent.
     Real(f64),
@@ -26,7 +26,7 @@ pub enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// A whole number.
+    /// The value as an integer.
     pub fn as_i64(self) -> Option<i64> {
         match self {
             Self::Whole(value) => Some(value),
@@ -34,7 +34,7 @@ impl Element<'_> {
         }
     }
 
-    /// A whole number from 0.
+    /// The value as an integer from 0.
     pub fn as_u64(self) -> Option<u64> {
         match self {
             Self::Whole(value) => value.try_into().ok(),
@@ -43,7 +43,7 @@ impl Element<'_> {
         }
     }
 
-    /// Any number.
+    /// The value as a float.
     pub fn as_f64(self) -> Option<f64> {
         match self {
             Self::Whole(value) => Some(value as f64),
@@ -90,7 +90,7 @@ impl From<bool> for Element<'_> {
     }
 }
 
-/// As JSON.
+/// Writes the value as JSON.
 impl fmt::Display for Element<'_> {
     fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,10 +107,10 @@ impl fmt::Display for Element<'_> {
     }
 }
 
-/// Appends a number as `dtype` stores it.
+/// Appends the bytes of a number in the format of `dtype`.
 ///
 /// # Errors
-/// `Invalid`: a value that is no number of that type.
+/// `Invalid` if `dtype` cannot hold the value.
 pub fn encode(value: Element<'_>, dtype: DType, row: &mut Vec<u8>) -> Result<()> {
     let does_not_fit =
         || Error::invalid(format!("{} is no value of type {dtype}", cut(&value.to_string())));
@@ -122,7 +122,7 @@ pub fn encode(value: Element<'_>, dtype: DType, row: &mut Vec<u8>) -> Result<()>
         }};
     }
     let real = || value.as_f64().ok_or_else(does_not_fit);
-    // Rounded to the nearest is what a decimal number means; infinite is not.
+    // A decimal number is rounded to the nearest value of the type. It must not become infinite.
     let finite = |narrow: f64, bits: Vec<u8>| match narrow.is_finite() {
         true => Ok(bits),
         false => Err(does_not_fit()),

@@ -1,4 +1,4 @@
-//! Bodies of fuzz targets: any bytes in, a panic where a property does not hold.
+//! Bodies of fuzz targets: they take any bytes and panic if a property does not hold.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -28,11 +28,11 @@ const NODES: u64 = 10;
 const GRAPHS: u64 = 3;
 const MOST_NODES: u64 = 8;
 
-/// A body of an inference request, as JSON and as JSON with bytes behind it. An accepted body is JSON,
-/// and its nodes exist.
+/// The body of an inference request, as plain JSON and as JSON followed by bytes. An accepted body
+/// is valid JSON, and its nodes exist.
 pub fn infer(bytes: &[u8]) {
     check_infer(&HeaderMap::new(), bytes, bytes);
-    // The JSON ends with the last object of the body, or in its middle.
+    // The JSON part ends at the last object of the body, or in the middle of the body.
     for end in [bytes.iter().rposition(|&byte| byte == b'}'), Some(bytes.len() / 2)] {
         let length = end.map_or(0, |end| (end + 1).min(bytes.len()));
         let name = "inference-header-content-length";
@@ -70,7 +70,7 @@ pub fn call(bytes: &[u8]) {
 pub fn update_bodies(bytes: &[u8]) {
     static DATA_SETS: OnceLock<Vec<(Manifest, Schema)>> = OnceLock::new();
     let data_sets = DATA_SETS.get_or_init(|| {
-        // Of one graph, and of many.
+        // A data set of one graph, and one of many.
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
         let open = |name| {
             let data_set = DataSet::open(kept.join(name)).expect("it is in the repository");
@@ -142,7 +142,7 @@ fn check_questions(request: &InferRequest<'_>) {
     }
 }
 
-/// All rows that an update brings.
+/// All rows of an update.
 fn rows_of(update: &Update) -> Vec<&Rows> {
     match update {
         Update::AddEdge { rows, .. }
@@ -185,7 +185,7 @@ fn memory_of(message: &ModelInferRequest) -> usize {
     inputs.sum::<usize>() + outputs.sum::<usize>() + raw
 }
 
-/// A refusal blames the client's input and says why.
+/// Checks that a refusal blames the client's input and gives a reason.
 fn is_told(refusal: &Refusal) {
     assert!(refusal.clone().into_response().status().is_client_error(), "{refusal:?}");
     assert!(!Status::from(refusal.clone()).message().trim().is_empty(), "{refusal:?}");

@@ -1,4 +1,4 @@
-//! Kinds of figures for Prometheus.
+//! Types of Prometheus metrics.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,12 +8,12 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 /// A number that goes up and down.
 pub type Level = Gauge<u64, AtomicU64>;
 
-/// Times from a tenth of a millisecond to a minute.
+/// A histogram of times, from a tenth of a millisecond to a minute.
 pub fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(1e-4, 2.0, 20))
 }
 
-/// Counts to 4096.
+/// A histogram of counts up to 4096.
 pub fn counts() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 13))
 }

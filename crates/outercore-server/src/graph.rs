@@ -1,4 +1,4 @@
-//! The graph that questions are about: as it lies on disk, or as it changes.
+//! The served graph: fixed, or with updates.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -15,47 +15,47 @@ use crate::live_metrics::LiveMetrics;
 use crate::question::Question;
 use crate::refusal::Refusal;
 
-/// Part of the budget for changes of the graph.
+/// Fraction of the budget for changes of the graph: one over this number.
 const CHANGES: u64 = 8;
 
-/// Part of the budget that the arrays may grow by.
+/// Fraction of the budget for growth of the arrays: one over this number.
 const GROWTH: u64 = 64;
 
-/// Updates that may wait.
+/// Most updates in the queue of the writer.
 const WRITES: usize = 4096;
 
 /// A graph that is served.
 pub enum Graph {
-    /// It stays as it is.
+    /// A graph without updates.
     Fixed(Box<FixedGraph>),
-    /// It takes updates.
+    /// A graph that takes updates.
     Live(Arc<LiveGraph>),
 }
 
-/// A graph that stays as it is.
+/// A graph that takes no updates.
 pub struct FixedGraph {
     data_set: DataSet,
-    /// When it was read. Updates that another process has acknowledged since are not in it.
+    /// When it was read. Later updates of another process are not included.
     opened: Instant,
-    /// Nodes that were removed before, ascending.
+    /// Nodes that were already removed, ascending.
     removed: Vec<NodeId>,
-    /// Those of a data set of many.
+    /// The graphs of a data set of many graphs.
     graphs: Option<Graphs>,
-    /// An empty delta for inline requests, made by the first one.
+    /// An empty delta for inline requests, created by the first one.
     unchanged: OnceLock<Delta>,
 }
 
 /// The graph at one moment.
 pub enum View<'a> {
-    /// Of a graph that stays as it is.
+    /// Of a graph without updates.
     Fixed(&'a FixedGraph),
-    /// Of one that changes.
+    /// Of a graph with updates.
     Live(Arc<Snapshot>),
 }
 
 impl Graph {
-    /// Opens the data set in `root` at its last acknowledged update; where commits are watched, for
-    /// updates.
+    /// Opens the data set in `root` at its last acknowledged update. With `watch`, which receives
+    /// the metrics of commits, the graph takes updates.
     ///
     /// # Errors
     /// As [`LiveGraph::open`] and [`outercore_live::open`].
@@ -66,7 +66,7 @@ impl Graph {
             let graph = LiveGraph::open(root, live, Arc::new(watch.clone()))?;
             return Ok(Self::Live(Arc::new(graph)));
         }
-        // Before, so that the age is never too small.
+        // Take the time before opening, so that the age is never too small.
         let opened = Instant::now();
         let data_set = outercore_live::open(root, &|| Ok(()))?;
         let removed = removed_nodes(&data_set)?;
@@ -75,7 +75,7 @@ impl Graph {
         Ok(Self::Fixed(Box::new(FixedGraph { data_set, opened, removed, graphs, unchanged })))
     }
 
-    /// Part of the budget for growth of the arrays. A reader that outgrows it is opened again.
+    /// Part of the budget for growth of the arrays. A reader that outgrows it is reopened.
     pub fn growth(config: &ServerConfig) -> Bytes {
         Bytes(if config.updates { config.memory.0 / GROWTH } else { 0 })
     }
@@ -86,7 +86,7 @@ impl Graph {
         Bytes(if config.updates { needed } else { 0 })
     }
 
-    /// The graph as it is now.
+    /// The graph at this moment.
     pub fn view(&self) -> View<'_> {
         match self {
             Self::Fixed(graph) => View::Fixed(graph),
@@ -94,7 +94,7 @@ impl Graph {
         }
     }
 
-    /// How long ago a graph was read that stays as it is; `None` for one that takes updates.
+    /// How long ago the graph was read; `None` if it takes updates.
     pub fn age(&self) -> Option<Duration> {
         match self {
             Self::Fixed(graph) => Some(graph.opened.elapsed()),
@@ -105,7 +105,7 @@ impl Graph {
     /// The part that takes updates.
     ///
     /// # Errors
-    /// The graph stays as it is.
+    /// The graph takes no updates.
     pub fn live(&self) -> Result<&Arc<LiveGraph>, Refusal> {
         match self {
             Self::Live(live) => Ok(live),
@@ -113,7 +113,7 @@ impl Graph {
         }
     }
 
-    /// How a graph that takes updates is doing.
+    /// Status of a graph that takes updates.
     pub fn status(&self) -> Option<LiveStatus> {
         match self {
             Self::Live(live) => Some(live.status()),
@@ -131,7 +131,7 @@ impl View<'_> {
         }
     }
 
-    /// What has changed since the arrays were written.
+    /// The changes since the arrays were written.
     pub fn delta(&self) -> Option<&Delta> {
         match self {
             Self::Fixed(_) => None,
@@ -139,10 +139,10 @@ impl View<'_> {
         }
     }
 
-    /// The delta, empty for a graph that does not change. Inline requests add to a copy of it.
+    /// The delta, or an empty one for a graph without updates. Inline requests add to a copy of it.
     ///
     /// # Errors
-    /// `Unsupported`: a graph that can take no changes.
+    /// `Unsupported` for a graph that cannot change.
     pub fn changes(&self) -> Result<&Delta> {
         match self {
             Self::Live(snapshot) => Ok(&snapshot.delta),
@@ -156,7 +156,7 @@ impl View<'_> {
         }
     }
 
-    /// Counts how often the arrays were exchanged.
+    /// Number of times that the arrays were exchanged.
     pub fn generation(&self) -> u64 {
         match self {
             Self::Fixed(_) => 0,
@@ -164,7 +164,7 @@ impl View<'_> {
         }
     }
 
-    /// What the last exchange of the arrays has replaced; `None` for a graph that does not change.
+    /// The arrays that the last exchange replaced; `None` for a graph without updates.
     pub fn replaced(&self) -> Option<&Replaced> {
         match self {
             Self::Fixed(_) => None,
@@ -172,7 +172,7 @@ impl View<'_> {
         }
     }
 
-    /// Number of the last update.
+    /// LSN of the last update.
     pub fn lsn(&self) -> u64 {
         match self {
             Self::Fixed(_) => self.data_set().manifest().lsn(),
@@ -180,22 +180,22 @@ impl View<'_> {
         }
     }
 
-    /// Nodes, removed ones included.
+    /// Number of nodes, removed ones included.
     pub fn num_nodes(&self) -> u64 {
         self.delta().map_or_else(|| self.data_set().num_nodes(), Delta::num_nodes)
     }
 
-    /// Whether each edge leads both ways.
+    /// Whether the graph is undirected.
     pub fn is_undirected(&self) -> bool {
         self.data_set().manifest().edge_types.values().all(|edges| edges.undirected)
     }
 
-    /// Arcs.
+    /// Number of arcs.
     pub fn num_edges(&self) -> u64 {
         self.delta().map_or_else(|| self.data_set().num_edges(), Delta::num_edges)
     }
 
-    /// Removed nodes.
+    /// Number of removed nodes.
     pub fn num_removed(&self) -> u64 {
         match self {
             Self::Fixed(graph) => graph.removed.len() as u64,
@@ -203,7 +203,7 @@ impl View<'_> {
         }
     }
 
-    /// The graphs of a data set of many; `None` of one graph.
+    /// The graphs of a data set of many; `None` for a single graph.
     pub fn graphs(&self) -> Option<&Graphs> {
         match self {
             Self::Fixed(graph) => graph.graphs.as_ref(),
@@ -218,11 +218,12 @@ impl View<'_> {
         }
     }
 
-    /// Checks what a question asks about, and enters the nodes that its graphs have now. Inline
-    /// questions are checked when they are answered.
+    /// Checks the ids of a question, and fills in the current nodes of its graphs. Inline questions
+    /// are checked when they are answered.
     ///
     /// # Errors
-    /// A node or a graph that there never was, or that was removed; graphs of more than `most_nodes`.
+    /// A node or graph that never existed or was removed; graphs with more than `most_nodes` nodes
+    /// in total.
     pub fn settle(&self, question: &mut Question, most_nodes: u64) -> Result<(), Refusal> {
         if question.inline.is_some() {
             return Ok(());
@@ -250,10 +251,10 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Checks that there are these nodes.
+    /// Checks that the nodes exist.
     ///
     /// # Errors
-    /// A node that there never was, or that was removed.
+    /// A node that never existed or was removed.
     pub fn require(&self, nodes: &[NodeId]) -> Result<(), Refusal> {
         let count = self.num_nodes();
         if let Some(node) = nodes.iter().find(|&&node| node >= count) {

@@ -1,4 +1,4 @@
-//! Routes that say how the graph is, and change it.
+//! HTTP routes that describe and change the graph.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,17 +26,17 @@ pub struct GraphAnswer {
     nodes: u64,
     removed_nodes: u64,
     arcs: u64,
-    /// Graphs of a data set of many, unregistered ones included.
+    /// Number of graphs in a data set of many, unregistered ones included.
     #[serde(skip_serializing_if = "Option::is_none")]
     graphs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unregistered_graphs: Option<u64>,
-    /// Number of the last durable update.
+    /// LSN of the last durable update.
     lsn: u64,
     /// Whether the graph takes updates.
     updates: bool,
-    /// Milliseconds since the server has read a graph that takes none. It does not see what another
-    /// process has changed since.
+    /// For a graph without updates: milliseconds since the server read it. It does not include
+    /// later changes of another process.
     #[serde(skip_serializing_if = "Option::is_none")]
     age_ms: Option<u64>,
     #[serde(flatten)]
@@ -46,11 +46,11 @@ pub struct GraphAnswer {
 /// State of a graph that takes updates.
 #[derive(Serialize, ToSchema)]
 pub struct LiveAnswer {
-    /// Number of the last update in the arrays.
+    /// LSN of the last update in the arrays.
     compacted_lsn: u64,
     /// Compactions since the start.
     compactions: u64,
-    /// Memory for changes that is taken.
+    /// Memory in use for changes.
     memory_bytes: u64,
     /// Bytes of the last segment of the log.
     log_bytes: u64,
@@ -60,14 +60,14 @@ pub struct LiveAnswer {
     compaction_fails: bool,
 }
 
-/// What a compaction has done.
+/// Result of a compaction.
 #[derive(Serialize, ToSchema)]
 pub struct CompactAnswer {
-    /// Number of the last update in the arrays.
+    /// LSN of the last update in the arrays.
     lsn: u64,
 }
 
-/// The graph as it is now.
+/// Describes the graph in its current state.
 #[utoipa::path(
     get,
     path = "/graph",
@@ -97,7 +97,7 @@ pub async fn graph(State(shared): State<Arc<Shared>>) -> Json<GraphAnswer> {
     })
 }
 
-/// Changes the graph: all updates of a request take effect together, and are durable when it is
+/// Changes the graph. All updates of a request take effect together, and are durable when it is
 /// answered.
 #[utoipa::path(
     post,
@@ -132,12 +132,12 @@ pub async fn update(
     let (write, memory) = shared.bodies.decode(body, decode).await?;
     let (reply, answer) = tokio::sync::oneshot::channel();
     let reply = move |done| {
-        // It is theirs until they are durable, even if the client has left.
+        // The updates hold the memory until they are durable, even if the client has left.
         drop(memory);
         drop(reply.send(done));
     };
     live.submit(write, Box::new(reply)).map_err(|error| Refusal::of_update(&error))?;
-    // The thread that writes ended without an answer: it panicked.
+    // Without an answer the writing thread has panicked.
     let done = answer.await.map_err(|_| Refusal::failed())?;
     if let (Some(metrics), Ok(_)) = (shared.metrics.live(), &done) {
         metrics.acknowledged(began.elapsed());
@@ -165,7 +165,8 @@ pub async fn update(
 )]
 pub async fn compact(State(shared): State<Arc<Shared>>) -> Result<Json<CompactAnswer>, Refusal> {
     let live = Arc::clone(shared.graph.live()?);
-    // Those that wait here hold no thread. The one that has it keeps it if its client leaves.
+    // Requests that wait here occupy no thread. The request that holds the lock keeps it if its
+    // client leaves.
     let one = Arc::clone(&shared.compacting).lock_owned().await;
     let fold = move || {
         let folded = live.fold();

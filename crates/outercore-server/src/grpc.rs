@@ -1,4 +1,4 @@
-//! The Open Inference Protocol over gRPC: messages become the requests of HTTP, and back.
+//! The Open Inference Protocol over gRPC: messages are converted to the requests of HTTP and back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,22 +49,22 @@ const METHODS: [&str; 8] = [
     LOAD,
 ];
 
-/// The one with tensors.
+/// The method with tensors.
 const INFER: &str = "ModelInfer";
 
-/// Longest message of the others.
+/// Longest message of the other methods.
 const MOST_SMALL: usize = 16 << 10;
 
-/// Before a message: whether it is compressed, and its length.
+/// Bytes before each message: a compression flag and the length.
 const PREFIX: usize = 5;
 
-/// The one that changes what is answered.
+/// The method that changes the served model.
 const LOAD: &str = "RepositoryModelLoad";
 
-/// Those that need no token.
+/// Methods without a token.
 const FREE: [&str; 2] = ["ServerLive", "ServerReady"];
 
-/// Says how long the client waits.
+/// Header with the time that the client waits.
 const TIMEOUT: &str = "grpc-timeout";
 
 /// Routes and their handlers.
@@ -80,8 +80,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .layer(from_fn_with_state(shared, count))
 }
 
-/// Refuses calls without a token, where there are tokens; the two about the server's health need
-/// none.
+/// Refuses calls without a token, if the server has tokens. The two health methods need none.
 async fn require_token(
     State(shared): State<Arc<Shared>>,
     call: HttpRequest,
@@ -97,14 +96,14 @@ async fn require_token(
     next.run(call).await
 }
 
-/// Counts a call by its outcome.
+/// Counts calls by outcome.
 async fn count(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) -> HttpResponse {
     let method = call.uri().path().strip_prefix(SERVICE).unwrap_or_default();
     let method = METHODS.iter().find(|&&known| known == method).unwrap_or(&"other");
     let mut counted = Counted::new(&shared.metrics, GRPC, method);
     let answer = next.run(call).await;
     if answer.status() == StatusCode::OK {
-        // A call that fails has its code in the headers, since no message follows them.
+        // A failed call has its code in the headers, because no message follows them.
         let failed = Status::from_header_map(answer.headers());
         counted.ended(&format!("{:?}", failed.map_or(Code::Ok, |status| status.code())));
     } else {
@@ -113,8 +112,8 @@ async fn count(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next)
     answer
 }
 
-/// Reads the message of a call before anything else is done for it. What it will take when it is
-/// decoded is taken before.
+/// Reads the message of a call before any other work. Reserves the memory of the decoded message
+/// before it is decoded.
 async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) -> HttpResponse {
     let (head, body) = call.into_parts();
     let is_infer = head.uri.path().strip_prefix(SERVICE) == Some(INFER);
@@ -122,7 +121,7 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
     let read = async {
         let mut whole = shared.bodies.read(body, PREFIX + most).await?;
         let size = if is_infer { size_decoded(&whole.bytes)? } else { 0 };
-        // The bytes are there twice, until the message is decoded.
+        // Until the message is decoded, its bytes exist twice.
         whole.memory.take(whole.bytes.len() + size)?;
         Ok::<_, Refusal>((whole.bytes, whole.memory))
     };
@@ -141,8 +140,8 @@ async fn read(State(shared): State<Arc<Shared>>, call: HttpRequest, next: Next) 
     }
 }
 
-/// What a `ModelInferRequest` behind its prefix takes once it is decoded. One that is compressed is
-/// not decoded: the call is refused.
+/// Memory of a decoded `ModelInferRequest`; `bytes` begins with the prefix. A compressed message is
+/// not decoded, because the call is refused.
 fn size_decoded(bytes: &[u8]) -> Result<usize, Refusal> {
     match bytes.split_at_checked(PREFIX) {
         Some(([0, ..], message)) => size_of_infer(message),
@@ -260,7 +259,7 @@ impl Grpc {
     }
 }
 
-/// How long the client waits: a number of up to 8 digits, and a unit.
+/// How long the client waits: a number of up to 8 digits and a unit.
 fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get(TIMEOUT)?.to_str().ok()?;
     let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -276,7 +275,7 @@ fn timeout_of(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-/// A message as HTTP has it. Its tensors stay in the message.
+/// Converts a message to a request of HTTP. The bytes of the tensors are borrowed from the message.
 ///
 /// # Errors
 /// Fewer or more tensors as bytes than inputs.
@@ -308,7 +307,7 @@ pub fn request_of(
         data: match (raw.next(), &input.contents) {
             (Some(bytes), _) => Data::Bytes(bytes),
             (None, Some(contents)) => Data::Message(contents),
-            // A message without values does not say so.
+            // A tensor without values has no contents either; it counts as zero bytes.
             (None, None) => Data::Bytes(&[]),
         },
         parameters: Parameters::default(),
@@ -331,7 +330,7 @@ pub fn request_of(
     if let Some(patience) = patience {
         let patience = patience.as_millis() as u64;
         let asked = request.parameters.get("deadline_ms").map(str::parse::<u64>);
-        // What is no number is refused later.
+        // A timeout that is not a number is refused later.
         if let Ok(asked) = asked.unwrap_or(Ok(u64::MAX)) {
             request.parameters.take("deadline_ms");
             let sooner = asked.min(patience).to_string();
@@ -351,10 +350,10 @@ fn parameter(choice: &ParameterChoice) -> Value {
     }
 }
 
-/// An answer of HTTP as a message.
+/// Converts an answer of HTTP to a message.
 ///
 /// # Errors
-/// None that an answer can have.
+/// Only for an answer that cannot be converted, which does not occur.
 fn answer_of(answer: &Value) -> Result<ModelInferResponse, Refusal> {
     let outputs = items(&answer["outputs"]);
     let raw = outputs

@@ -1,4 +1,4 @@
-//! Handlers of the Open Inference Protocol 2.
+//! HTTP handlers of the Open Inference Protocol 2.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::shared::Shared;
 use crate::turns::Client;
 use crate::{binary, repository};
 
-/// A model, and a version of it where the path names one.
+/// A model, and its version if the path names one.
 #[derive(serde::Deserialize)]
 pub struct Named {
     model: String,
@@ -32,10 +32,10 @@ pub struct Named {
 }
 
 impl Named {
-    /// Checks that there is this model, and returns the version that the path names.
+    /// Checks the name of the model, and returns the version that the path names.
     ///
     /// # Errors
-    /// Another one, or a path that is no text.
+    /// Another model, or a path that is not UTF-8.
     fn require(
         path: Result<Path<Self>, PathRejection>,
         shared: &Shared,
@@ -136,7 +136,7 @@ pub async fn model_ready(
     Ok(ready(State(shared)).await)
 }
 
-/// Predictions for nodes.
+/// Predictions for nodes, edges or graphs.
 #[utoipa::path(
     post,
     path = "/v2/models/{model}/infer",
@@ -175,7 +175,7 @@ pub async fn infer(
     binary::respond(answer, &wanted)
 }
 
-/// Counts and times for Prometheus.
+/// Metrics for Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",

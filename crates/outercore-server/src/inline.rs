@@ -1,11 +1,11 @@
-//! Inline nodes, edges and graphs: a request contains them, and only its answer sees them.
+//! Inline nodes, edges and graphs: a request contains them, and only its answer uses them.
 //!
-//! The names are those of PyG. `x` has a row for each inline node, `edge_index` the ends of inline
-//! edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of the request,
-//! `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
+//! The tensor names are the ones of PyG. `x` has a row for each inline node, `edge_index` the ends
+//! of inline edges, and `batch` the graph of each inline node. In `edge_index` and in the ids of
+//! the request, `-1 - k` is the k-th inline node. NumPy writes it as `~k`.
 //!
-//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A request
-//! may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
+//! An edge of an undirected data set has two arcs, whichever direction it was imported in. A
+//! request may list it once, or in both directions, as PyG does; `directions.rs` has the rule.
 //!
 //! `docs/design/0028-inline-requests.md` has the reasons.
 
@@ -28,17 +28,17 @@ pub const FEATURES: &str = "x";
 /// Tensor of graphs: `[nodes]`, ascending from 0.
 pub const GRAPHS: &str = "batch";
 
-/// Most inline edges of a request for each node that it may have.
+/// Most inline edges of a request, for each node that the request may have.
 const EDGES_A_NODE: u64 = 64;
 
 /// Most in-edges of existing neighbours that are copied for a request.
 const MOST_COPIED: u64 = 1 << 20;
 
-/// Memory of an inline node besides its features, and of the end of an inline edge.
+/// Bytes of an inline node in addition to its features, and bytes of each end of an inline edge.
 const A_NODE: usize = 128;
 const AN_END: usize = 32;
 
-/// Ends of edges whose memory is taken at once.
+/// Ends of edges whose memory is reserved at once.
 const SOME_ENDS: usize = 1024;
 
 /// The inline nodes, edges and graphs of a request.
@@ -58,12 +58,11 @@ pub fn most_edges(most_nodes: u64) -> u64 {
 }
 
 impl Inline {
-    /// Reads the tensors of a request whose ids refer to `referenced` inline nodes.
+    /// Reads the inline tensors of a request whose ids refer to `referenced` inline nodes.
     ///
     /// # Errors
     /// A sentence for the client: a wrong shape or datatype, a value that the array cannot hold, an
-    /// unknown node, too many nodes or edges, edges that can be read in two ways, more than there is
-    /// memory for.
+    /// unknown node, too many nodes or edges, or ambiguous edges. Also if no memory is free.
     pub fn read(
         inputs: &[Input<'_>],
         scope: &Scope<'_>,
@@ -139,15 +138,17 @@ impl Inline {
         }
     }
 
-    /// A copy of `delta` with the inline nodes, edges and graphs; what is asked gets their ids.
+    /// Copies `delta`, adds the inline nodes, edges and graphs to the copy, and sets their ids in
+    /// the question.
     ///
-    /// The ids are those that updates would give. So the answer equals the one after these updates.
+    /// The ids are those that updates would assign, so the answer equals the answer after these
+    /// updates.
     ///
     /// **Cost** In an undirected graph, copies the in-edges of the existing neighbours.
     ///
     /// # Errors
-    /// `NotFound`: a neighbour was removed. `Invalid`: the neighbours have too many edges. Failed
-    /// reads.
+    /// `NotFound`: a neighbour was removed. `Invalid`: the neighbours have too many edges. Errors
+    /// of reads.
     pub fn enter(
         &self,
         delta: &Delta,
@@ -222,7 +223,7 @@ fn zeros(arrays: &BTreeMap<String, ArrayShape>) -> Rows {
     arrays.iter().map(|(key, shape)| (key.clone(), vec![0; shape.row_bytes() as usize])).collect()
 }
 
-/// The whole numbers of a tensor of shape `[n]`, or `[2, n]` for two `rows`.
+/// Reads the integers of a tensor of shape `[n]`, or `[2, n]` if `rows` is 2.
 fn whole_numbers(input: &Input<'_>, rows: i64, memory: &mut Memory) -> Result<Vec<i64>, Refusal> {
     let name = cut(&input.name);
     input.require_ids()?;
@@ -253,13 +254,14 @@ fn whole_numbers(input: &Input<'_>, rows: i64, memory: &mut Memory) -> Result<Ve
     )))
 }
 
-/// The place of an inline node among them, from what a request writes; below 0 for a node of the graph.
+/// Converts an id of a request to the place of an inline node; the result is below 0 for a node of
+/// the graph.
 fn place(scope: &Scope<'_>, end: i64) -> i64 {
     if scope.subject == Subject::Graphs { end } else { -1 - end }
 }
 
-/// The feature row of each inline node; empty rows where the model reads none, of which there are as
-/// many as `graph_of` has, or else as the request names.
+/// Returns the feature row of each inline node. If the model reads no features, the rows are empty,
+/// and their number comes from `graph_of`, or else from the ids of the request.
 fn rows_of(
     features: Option<&Input<'_>>,
     scope: &Scope<'_>,
@@ -273,7 +275,7 @@ fn rows_of(
             Err(Refusal::wrong(format!("{FEATURES}: expected a row for each inline node")))
         }
         (Some(_), None) => Err(Refusal::wrong(format!("{FEATURES}: this model reads no features"))),
-        // Edges do not show nodes without any.
+        // A node without edges appears in no other tensor, so `batch` is needed to count the nodes.
         (None, None) if scope.subject == Subject::Graphs && graph_of.is_none() => {
             Err(Refusal::wrong(format!(
                 "{GRAPHS}: expected the graph of each inline node, as the model reads no {FEATURES}"
@@ -281,14 +283,14 @@ fn rows_of(
         }
         (None, None) => {
             let count = graph_of.map_or(named, |graph_of| graph_of.len() as u64);
-            // One more than allowed is refused by the caller.
+            // One node more than allowed, so that the caller refuses the request.
             Ok(vec![Vec::new(); count.min(scope.most_nodes + 1) as usize])
         }
     }
 }
 
-/// Source and target of each edge, where there are `count` inline nodes. `ends` has all sources, then
-/// all targets.
+/// Source and target of each edge, given `count` inline nodes. `ends` holds all sources, then all
+/// targets.
 fn edges_of(ends: &[i64], scope: &Scope<'_>, count: u64) -> Result<Vec<(NodeId, NodeId)>, Refusal> {
     let (sources, targets) = ends.split_at(ends.len() / 2);
     let most = most_edges(scope.most_nodes);
@@ -327,7 +329,7 @@ fn feature_rows(
         let node = count / columns;
         count += 1;
         if node >= scope.most_nodes {
-            // Too many are counted and not kept.
+            // Values beyond the limit are counted but not stored.
             return Ok(());
         }
         if (count - 1) % columns == 0 {

@@ -1,4 +1,5 @@
-//! JSON of clients, read without a tree of values: what is decoded takes no more memory than it needs.
+//! Parses the JSON of clients without a tree of values, so that decoding takes only the memory that
+//! the result needs.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +11,27 @@ use serde_json::value::RawValue;
 use crate::element::Element;
 use crate::refusal::{Refusal, cut};
 
-/// Deepest lists and objects.
+/// Deepest nesting of lists and objects.
 const MOST_DEPTH: usize = 32;
 
 /// Most bytes of a number or a string.
 const MOST_CHARACTERS: usize = 1024;
 
-/// What some clients write in place of what they leave out.
+/// Some clients write this for a value that they leave out.
 pub const NULL: &str = "null";
 
-/// Most tensors, outputs, dimensions or parameters in a list of them.
+/// Most tensors, outputs, dimensions or parameters in a list.
 const MOST_ITEMS: usize = 64;
 
-/// Checks the sizes for which a parser takes memory: of strings, of numbers, and how deep they lie.
-/// Whether it is JSON is not checked.
+/// Checks the sizes that decide how much memory a parser takes: the length of strings and numbers,
+/// and the depth of nesting. Does not check that the text is JSON.
 ///
 /// # Errors
 /// One of them is too large.
 pub fn check_sizes(text: &[u8]) -> Result<(), Refusal> {
     let (mut depth, mut rest) = (0usize, text);
     loop {
-        // Most bytes are of numbers: they are passed over without a look at what they are.
+        // Most bytes belong to numbers, so they are skipped without further checks.
         let end = rest.iter().position(|&byte| ENDS_A_NUMBER[usize::from(byte)]);
         check_length(end.unwrap_or(rest.len()))?;
         let Some(end) = end else { return Ok(()) };
@@ -53,7 +54,7 @@ pub fn check_sizes(text: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// By byte, whether it stands between numbers, or begins a string, a list or an object.
+/// For each byte: whether it separates numbers, or begins a string, a list or an object.
 const ENDS_A_NUMBER: [bool; 256] = {
     let (mut table, mut at) = ([false; 256], 0);
     let ends = b"\"[]{},: \t\r\n";
@@ -72,7 +73,7 @@ fn check_length(length: usize) -> Result<(), Refusal> {
     Err(Refusal::wrong(text))
 }
 
-/// Bytes before the quotation mark that ends a string; all where there is none.
+/// Bytes before the quotation mark that ends a string; all bytes if there is none.
 fn string_length(text: &[u8]) -> usize {
     let mut is_escaped = false;
     let end = text.iter().position(|&byte| {
@@ -83,11 +84,11 @@ fn string_length(text: &[u8]) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// A list of few items, for `deserialize_with`; none for `null`, which some clients write in place of
-/// what they leave out.
+/// Reads a short list, for `deserialize_with`. `null` gives an empty list, because some clients
+/// write it for a list that they leave out.
 ///
 /// # Errors
-/// As the items; more than a few of them.
+/// Errors of the items; a list of more than [`MOST_ITEMS`] items.
 pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     struct Few<T>(std::marker::PhantomData<T>);
 
@@ -122,13 +123,13 @@ pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 pub struct Parameters<'a>(pub Vec<(String, Cow<'a, str>)>);
 
 impl Parameters<'_> {
-    /// The JSON of a parameter; none for `null`, too.
+    /// The JSON of a parameter; `None` also for `null`.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value).filter(|&value| value != NULL)
     }
 
-    /// Takes a parameter out.
+    /// Removes a parameter and returns it.
     pub fn take(&mut self, name: &str) -> Option<String> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(place).1.into_owned())
@@ -172,7 +173,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Parameters<'a> {
 /// Calls `take` with each item of a list.
 ///
 /// # Errors
-/// Those of `take`; what is no list of such items.
+/// Errors of `take`; JSON that is not a list of such items.
 pub fn each_item<'a, T: Deserialize<'a>>(
     what: &str,
     json: &'a RawValue,
@@ -207,7 +208,7 @@ pub fn each_item<'a, T: Deserialize<'a>>(
 /// Calls `take` with each member of an object.
 ///
 /// # Errors
-/// Those of `take`; what is no object.
+/// Errors of `take`; JSON that is not an object.
 pub fn each_member<'a>(
     what: &str,
     json: &'a RawValue,
@@ -239,7 +240,7 @@ pub fn each_member<'a>(
     outcome(what, done, members.1)
 }
 
-/// An error of a parser in place of a refusal, which is kept.
+/// Stores `refused` in `kept`, and returns a parser error in its place.
 fn keep<E: Error>(kept: &mut Option<Refusal>, refused: Refusal) -> E {
     *kept = Some(refused);
     E::custom("refused")
@@ -257,12 +258,11 @@ fn outcome(
     }
 }
 
-/// Calls `take` with each number of the tensor `name`, in row-major order. Tensors may be written
-/// flat, or as lists in lists, which then have to be nested as `shape` says. The caller checks how many
-/// numbers a flat one has.
+/// Calls `take` with each number of the tensor `name`, in row-major order. A tensor may be flat, or
+/// nested lists that match `shape`. For a flat tensor, the caller checks the number of values.
 ///
 /// # Errors
-/// Those of `take`; another nesting; what is no list of numbers.
+/// Errors of `take`; lists that do not match `shape`; JSON that is not a list of numbers.
 pub fn each(
     name: &str,
     json: &str,
@@ -275,7 +275,7 @@ pub fn each(
     outcome(&cut(name), done, reader.refused)
 }
 
-/// How a tensor is written.
+/// Layout of a tensor in JSON.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Flat,
@@ -285,15 +285,15 @@ enum Form {
 struct Reader<'a, F> {
     name: &'a str,
     shape: &'a [i64],
-    /// Known from the first item of the outermost list.
+    /// `None` until the first item of the outermost list is read.
     form: Option<Form>,
-    /// Why it failed, where that is not the JSON.
+    /// The refusal, if something other than the JSON is wrong.
     refused: Option<Refusal>,
     take: F,
 }
 
 impl<F: FnMut(Element<'_>) -> Result<(), Refusal>> Reader<'_, F> {
-    /// The lists do not have the extents of the shape.
+    /// Error: the lists do not match the shape.
     fn is_uneven<E: Error>(&mut self, found: &str) -> E {
         let (name, shape) = (cut(self.name), cut(&format!("{:?}", self.shape)));
         let text = format!("{name}: {found}, expected numbers nested as the shape {shape}");
@@ -301,7 +301,7 @@ impl<F: FnMut(Element<'_>) -> Result<(), Refusal>> Reader<'_, F> {
     }
 }
 
-/// The place of a value: how many lists it lies in.
+/// The place of a value: the number of lists around it.
 struct At<'r, 'a, F> {
     reader: &'r mut Reader<'a, F>,
     depth: usize,

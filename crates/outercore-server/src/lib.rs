@@ -1,10 +1,10 @@
-//! Predictions next to the data: requests come in over HTTP or gRPC, neighbourhoods are sampled,
-//! features gathered and models computed in the process that has the data set open; results alone
+//! Predictions next to the data. Requests arrive over HTTP or gRPC. The process that has the data
+//! set open samples the neighbourhoods, gathers the features and computes the model. Only results
 //! leave it.
 //!
 //! Layer 6. The protocol is the Open Inference Protocol, version 2 (`node_ids` in, `prediction` and
-//! `probability` out). Requests that wait are answered together: what one of them gets depends on
-//! its nodes and its seed alone.
+//! `probability` out). Waiting requests are answered together, but the answer to a request depends
+//! only on its nodes and its seed.
 //!
 //! **Source** GLIST 3 (the store computes) and 4.1 (the requests of table 3).
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Connections: how many there may be, and how long one may keep the server waiting.
+//! Connections: how many may be open, and how long a client may keep the server waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,39 +23,39 @@ use crate::patient::Patient;
 use crate::tls::{Protocol, Tls};
 use crate::turns::Client;
 
-/// Most connections, where the process may open that many files twice.
+/// Most connections, if the process may open twice as many files.
 const MOST_CONNECTIONS: usize = 4096;
 
-/// After an error of `accept`, such as too many open files.
+/// Pause after an error of `accept`, such as too many open files.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Calls of a gRPC connection at once.
+/// Most concurrent calls of a gRPC connection.
 const MOST_STREAMS: u32 = 256;
 
-/// Bytes of a gRPC request's headers.
+/// Most bytes of a gRPC request's headers.
 const MOST_HEADERS: u32 = 16 << 10;
 
-/// Memory of a connection for what has come and is not read yet, headers included.
+/// Memory of a connection for bytes that have arrived but are not read yet, headers included.
 const BUFFER: u32 = 64 << 10;
 
-/// How patient a server is.
+/// Limits of connections and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Open connections; more wait until one ends.
+    /// Most open connections; further connections wait until one ends.
     pub connections: usize,
     /// How long the headers of a request may take, and how long a connection may be idle.
     pub headers: Duration,
-    /// How long a body may take to come in.
+    /// How long a body may take to arrive.
     pub body: Duration,
     /// How long a client may read nothing of an answer.
     pub stalled: Duration,
-    /// How long requests have to end once the server stops.
+    /// How long unfinished requests have after the server stops.
     pub drain: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // Data set and log need some of the files, too.
+        // Leave half of the files for the data set and the log.
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
         Self {
             connections: MOST_CONNECTIONS.min(files.max(1) as usize),
@@ -68,14 +68,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long a call over HTTP/2 may take in all. `drain` has room for an answer.
+    /// How long a call over HTTP/2 may take in total. `drain` includes the time for an answer.
     fn of_stream(&self) -> Duration {
         self.body + self.drain + self.stalled
     }
 }
 
-/// Runs the calls of a connection, each for this time at most. A client may leave a call unfinished,
-/// or read nothing of its answer, while the connection is busy with other calls.
+/// Limits the time of each call of a connection. Without it, a client could leave a call
+/// unfinished, or its answer unread, while other calls keep the connection busy.
 #[derive(Clone)]
 struct Bounded(Duration);
 
@@ -95,13 +95,13 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// With all places free; `open` counts connections, and all ends once `stop` is true. Connections
-    /// are encrypted where there is `tls`.
+    /// Creates the limits with all places free. `open` counts connections; all end when `stop`
+    /// becomes true. With `tls`, connections are encrypted.
     pub fn new(limits: Limits, open: Level, stop: watch::Receiver<bool>, tls: Option<Tls>) -> Self {
         Self { limits, free: Arc::new(Semaphore::new(limits.connections)), open, stop, tls }
     }
 
-    /// Answers by `routes` until the server stops; then what has begun, for `drain` at most.
+    /// Serves `routes` until the server stops, then gives unfinished requests at most `drain`.
     pub async fn serve(&self, listener: &TcpListener, routes: &Router, protocol: Protocol) {
         let graceful = GracefulShutdown::new();
         let tls = self.tls.as_ref().map(|tls| tls.acceptor(protocol));
@@ -111,7 +111,8 @@ impl Connections {
                 _ = stop.wait_for(|stopped| *stopped) => break,
                 accepted = self.accept(listener) => accepted,
             };
-            // An answer is written at once; without it a client of many small ones waits.
+            // Send small answers at once: with Nagle's algorithm, a client of many small answers
+            // waits.
             let _ = stream.set_nodelay(true);
             let (routes, ended) = (routes.clone(), graceful.watcher());
             let (limits, tls) = (self.limits, tls.clone());
@@ -120,7 +121,7 @@ impl Connections {
                 match tls {
                     None => answer(stream, routes, (protocol, limits), ended).await,
                     Some(tls) => {
-                        // A client without TLS, or one that takes too long, is let go.
+                        // Drop a client that does not speak TLS, or whose handshake takes too long.
                         let shaken = tokio::time::timeout(limits.headers, tls.accept(stream));
                         if let Ok(Ok(stream)) = shaken.await {
                             answer(stream, routes, (protocol, limits), ended).await;
@@ -129,24 +130,25 @@ impl Connections {
                 }
             });
         }
-        // A connection that does nothing must not keep the server alive.
+        // An idle connection must not keep the server alive.
         let _ = tokio::time::timeout(self.limits.drain, graceful.shutdown()).await;
     }
 
-    /// The next connection, once there is a place for it.
+    /// Waits for a free place, then for the next connection.
     async fn accept(&self, listener: &TcpListener) -> (TcpStream, Place) {
         let permit = Arc::clone(&self.free).acquire_owned().await;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => return (stream, Place::new(permit.ok(), &self.open)),
-                // The client went before, or the system is short of something.
+                // The client left, or the system is short of a resource.
                 Err(_) => tokio::time::sleep(AGAIN).await,
             }
         }
     }
 }
 
-/// Answers the requests of a connection until it ends; by an error, its requests are counted as gone.
+/// Answers the requests of a connection until it ends. If it ends with an error, its requests count
+/// as `gone`.
 async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     routes: Router,
@@ -168,7 +170,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             drop(ended.watch(http.serve_connection(io, service)).await);
         }
         Protocol::Http2 => {
-            // A client that lives answers a ping within this time.
+            // A live client answers a ping within this time.
             let silent = Some(3 * limits.headers);
             let io = TokioIo::new(Patient::new(stream, limits.stalled, silent));
             let mut http = http2::Builder::new(Bounded(limits.of_stream()));
@@ -260,7 +262,7 @@ mod tests {
         answer
     }
 
-    /// Reads until the server closes the connection; the bytes that came.
+    /// Reads until the server closes the connection; returns the number of bytes.
     fn until_closed(client: &mut Client) -> usize {
         let mut bytes = Vec::new();
         match client.read_to_end(&mut bytes) {
@@ -280,7 +282,7 @@ mod tests {
             }
             let mut client = connect(address);
             client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-            // Once it is answered, it is idle.
+            // After the answer the connection is idle.
             assert!(until_closed(&mut client) > 0);
         });
     }

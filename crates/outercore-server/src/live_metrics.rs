@@ -1,4 +1,4 @@
-//! Counts and times of updates.
+//! Metrics of updates.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::gauges::{Level, counts, seconds};
 
-/// Metrics of a graph that takes updates; all copies count together.
+/// Metrics of a graph that takes updates; all clones share the counts.
 #[derive(Clone)]
 pub struct LiveMetrics {
     updates: Counter,
@@ -46,7 +46,7 @@ impl Default for LiveMetrics {
 }
 
 impl LiveMetrics {
-    /// Names them in `all`.
+    /// Registers the metrics in `all`.
     pub fn register(&self, all: &mut Registry) {
         all.register("updates", "Durable updates", self.updates.clone());
         let text = "From an update request to its acknowledgement";
@@ -73,12 +73,12 @@ impl LiveMetrics {
         all.register("graph_writes_fail", text, self.writes_fail.clone());
     }
 
-    /// An update request was acknowledged.
+    /// Counts an acknowledged update request.
     pub fn acknowledged(&self, took: Duration) {
         self.update.observe(took.as_secs_f64());
     }
 
-    /// How the graph is doing now.
+    /// Sets the gauges from the status of the graph.
     pub fn note(&self, status: &LiveStatus) {
         self.compacted_lsn.set(status.folded);
         self.memory.set(status.memory.0);

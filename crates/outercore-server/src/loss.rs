@@ -1,4 +1,4 @@
-//! How much worse one precision of a model answers than another.
+//! Loss of accuracy between two precisions of a model.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use crate::sample::Truth;
 
-/// How much worse int8 answers than float32, in points: hundredths of a score, or percent.
+/// Loss of int8 against float32, in points: hundredths of a score, or percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// What the points are of.
+    /// Measure of the loss.
     pub measure: Measure,
-    /// Above 0 where int8 is worse.
+    /// Positive if int8 is worse.
     pub points: f64,
-    /// Nodes, pairs or graphs that were compared.
+    /// Number of nodes, pairs or graphs in the sample.
     pub sample: usize,
 }
 
-/// What a loss is a difference of.
+/// Measures of the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -26,19 +26,19 @@ pub enum Measure {
     Accuracy,
     /// F1 score of all labels together.
     F1Micro,
-    /// Area under the ROC curve of edges and random pairs.
+    /// Area under the ROC curve, of edges against random pairs.
     RocAuc,
-    /// Root mean squared error, by which percentage it grows.
+    /// Growth of the root mean squared error, in percent.
     Rmse,
-    /// Percentage of predictions that differ, where it is not known which are right.
+    /// Percentage of predictions that differ, if the true classes are unknown.
     Changed,
-    /// Root mean squared difference in percent of the standard deviation, where the right numbers
-    /// are not known.
+    /// Root mean squared difference in percent of the standard deviation, if the true values are
+    /// unknown.
     Difference,
 }
 
 impl Measure {
-    /// As in metadata and metrics.
+    /// The name in metadata and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -67,9 +67,9 @@ impl fmt::Display for Loss {
 }
 
 impl Loss {
-    /// That of `found` against `reference`, which have `outputs` numbers each node, pair or graph.
+    /// The loss of `found` against `reference`. Both hold `outputs` values per node, pair or graph.
     ///
-    /// Where nothing is known of the right answers, it counts how much the two differ.
+    /// If the truth is unknown, it measures how much the two differ.
     pub fn of(reference: &Answer, found: &Answer, truth: &Truth, outputs: usize) -> Self {
         let (measure, loss, sample) = match (reference, found) {
             (Answer::Classes { classes: one, .. }, Answer::Classes { classes: other, .. }) => {
@@ -84,7 +84,7 @@ impl Loss {
             (Answer::Values { values: one }, Answer::Values { values: other }) => {
                 of_values(one, other, truth, outputs)
             }
-            // Both are read out by one manifest.
+            // Does not occur: both answers come from the same manifest.
             _ => (Measure::Changed, 1.0, 0),
         };
         Self { measure, points: 100.0 * loss, sample }
@@ -142,13 +142,13 @@ fn of_values(one: &[f32], other: &[f32], truth: &Truth, outputs: usize) -> (Meas
     }
 }
 
-/// The share that differs, 0 of nothing.
+/// The share of entries that differ; 0 for empty lists.
 fn changed<T: PartialEq>(one: &[T], other: &[T]) -> f64 {
     let differ = one.iter().zip(other).filter(|(one, other)| one != other).count();
     differ as f64 / one.len().max(1) as f64
 }
 
-/// All decisions together; of labels that are not known nothing is counted.
+/// F1 over all decisions together; unknown labels are skipped.
 fn f1_micro(labels: &[u8], truth: &[f64]) -> f64 {
     let known = || labels.iter().zip(truth).filter(|&(_, &label)| label >= 0.0);
     let right = known().filter(|&(&found, &label)| found == 1 && label > 0.0).count();
@@ -156,7 +156,7 @@ fn f1_micro(labels: &[u8], truth: &[f64]) -> f64 {
     2.0 * right as f64 / (2 * right + wrong).max(1) as f64
 }
 
-/// Mann-Whitney U by average ranks: a tie of an edge and another pair counts half.
+/// Mann-Whitney U with average ranks: a tie between an edge and a random pair counts half.
 fn roc_auc(scores: &[f32], truth: &[bool]) -> f64 {
     let mut order: Vec<(f32, bool)> = scores.iter().copied().zip(truth.iter().copied()).collect();
     order.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -171,7 +171,7 @@ fn roc_auc(scores: &[f32], truth: &[bool]) -> f64 {
     wins / (edges * (truth.len() as f64 - edges))
 }
 
-/// The mean over the columns.
+/// Root mean squared error per column, averaged over the columns.
 fn rmse(values: &[f32], truth: &[f64], columns: usize) -> f64 {
     mean_of_columns(columns, |column| {
         let (mut squares, mut count) = (0.0, 0.0);
@@ -184,7 +184,7 @@ fn rmse(values: &[f32], truth: &[f64], columns: usize) -> f64 {
     })
 }
 
-/// The mean over the columns of the root mean squared difference by the standard deviation.
+/// Root mean squared difference divided by the standard deviation, averaged over the columns.
 fn difference(one: &[f32], other: &[f32], columns: usize) -> f64 {
     mean_of_columns(columns, |column| {
         let of = |values: &[f32]| -> Vec<f64> {
@@ -194,7 +194,7 @@ fn difference(one: &[f32], other: &[f32], columns: usize) -> f64 {
         let mean = one.iter().sum::<f64>() / one.len() as f64;
         let spread: f64 = one.iter().map(|value| (value - mean).powi(2)).sum();
         let squares: f64 = one.iter().zip(&other).map(|(a, b)| (a - b).powi(2)).sum();
-        // A column that hardly varies has no scale of its own.
+        // The standard deviation of an almost constant column is too small to divide by.
         let scale = spread.max(1e-12 * one.len() as f64 * mean * mean).max(f64::MIN_POSITIVE);
         (!one.is_empty()).then(|| (squares / scale).sqrt())
     })
@@ -246,7 +246,7 @@ mod tests {
     fn labels_lose_micro_f1_and_unknown_ones_do_not_count() {
         let (one, other) = (labels(&[1, 0, 1, 1]), labels(&[1, 1, 0, 0]));
         let truth = Truth::Labels(vec![1.0, 0.0, 1.0, f64::NAN]);
-        // All three right; then one right, one too many and one missing.
+        // First sample: all three right. Second: one right, one too many, one missing.
         assert_loss(Loss::of(&one, &other, &truth, 2), Measure::F1Micro, 50.0, 2);
         assert_loss(Loss::of(&one, &other, &Truth::Unknown, 2), Measure::Changed, 75.0, 2);
     }
@@ -263,9 +263,9 @@ mod tests {
     fn values_lose_by_their_error_or_differ_by_their_deviation() {
         let (one, other) = (values(&[1.0, 5.0, 3.0, 5.0]), values(&[2.0, 5.0, 2.0, 5.0]));
         let truth = Truth::Values(vec![0.0, 4.0, 4.0, f64::NAN]);
-        // The first column's error grows from 1 to 2, the second one's stays 1.
+        // The error of the first column grows from 1 to 2; the error of the second stays 1.
         assert_loss(Loss::of(&one, &other, &truth, 2), Measure::Rmse, 50.0, 2);
-        // A column without a deviation that does not differ counts as equal.
+        // A constant column without differences counts as equal.
         assert_loss(Loss::of(&one, &other, &Truth::Unknown, 2), Measure::Difference, 50.0, 2);
         let broken = values(&[f32::NAN; 4]);
         assert!(Loss::of(&one, &broken, &truth, 2).points.is_nan());

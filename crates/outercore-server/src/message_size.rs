@@ -1,22 +1,22 @@
-//! How much memory a gRPC message takes once it is decoded: an empty tensor is 2 bytes on the wire and
-//! some hundred in memory. The decoder itself has no limit but the length of the message.
+//! Memory of a gRPC message after decoding. An empty tensor takes 2 bytes on the wire but several
+//! hundred in memory, and the decoder only limits the length of the message.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use crate::refusal::Refusal;
 
-/// Memory of a tensor or an output, of a parameter, and of a string, besides their bytes.
+/// Bytes of a tensor or an output, of a parameter and of a string, in addition to their contents.
 const A_TENSOR: usize = 768;
 const A_PARAMETER: usize = 256;
 const A_STRING: usize = 64;
 
-/// Memory of a number, at most.
+/// Most bytes of a number.
 const A_NUMBER: usize = 8;
 
-/// Memory of a `ModelInferRequest`, at most.
+/// Upper bound of the memory of a `ModelInferRequest`.
 ///
 /// # Errors
-/// It is no message.
+/// The bytes are not a message.
 pub fn size_of_infer(message: &[u8]) -> Result<usize, Refusal> {
     sum(message, |field| match field.tag {
         4 => Ok(A_PARAMETER + field.length()),
@@ -26,7 +26,7 @@ pub fn size_of_infer(message: &[u8]) -> Result<usize, Refusal> {
     })
 }
 
-/// Memory of a field of a tensor.
+/// Memory of one field of a tensor.
 fn size_in_tensor(field: &Field<'_>) -> Result<usize, Refusal> {
     match field.tag {
         3 => Ok(A_NUMBER * field.length().max(1)),
@@ -36,7 +36,7 @@ fn size_in_tensor(field: &Field<'_>) -> Result<usize, Refusal> {
     }
 }
 
-/// Memory of a field of the contents of a tensor. A whole number has a byte or more on the wire.
+/// Memory of one field of a tensor's contents. An integer takes at least one byte on the wire.
 fn size_in_contents(field: &Field<'_>) -> Result<usize, Refusal> {
     Ok(match (field.tag, field.bytes) {
         (2..=5, Some(packed)) => A_NUMBER * packed.len(),
@@ -49,7 +49,7 @@ fn size_in_contents(field: &Field<'_>) -> Result<usize, Refusal> {
 /// A field of a message.
 struct Field<'a> {
     tag: u32,
-    /// A string, a message or packed numbers; `None` for one number.
+    /// A string, a message or packed numbers; `None` for a single number.
     bytes: Option<&'a [u8]>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The sum of what all fields of a message take.
+/// Sums the memory of all fields of a message.
 fn sum(
     mut message: &[u8],
     size: impl Fn(&Field<'_>) -> Result<usize, Refusal>,

@@ -1,4 +1,4 @@
-//! What `proto/inference.proto` describes.
+//! Message types generated from `proto/inference.proto`.
 #![allow(missing_docs, clippy::all, clippy::pedantic)]
 
 tonic::include_proto!("inference");

@@ -1,4 +1,4 @@
-//! Counts and times of serving, as Prometheus reads them.
+//! Metrics of serving, in the format of Prometheus.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::graph::View;
 use crate::live_metrics::LiveMetrics;
 use crate::loss::Loss;
 
-/// How the text is to be announced.
+/// Content type of the text.
 pub use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
 
-/// By which protocol a request came, which one it was, and how it ended.
+/// Protocol, route and outcome of a request.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Outcome {
     /// [`HTTP`] or [`GRPC`].
     protocol: &'static str,
     /// Route or method.
     path: String,
-    /// HTTP status or gRPC code; [`GONE`] where the client went before.
+    /// HTTP status or gRPC code; [`GONE`] if the client left before the answer.
     status: String,
 }
 
@@ -37,17 +37,17 @@ struct Outcome {
 pub const HTTP: &str = "http";
 /// Requests over gRPC.
 pub const GRPC: &str = "grpc";
-/// Instead of a status: the client went before it was answered.
+/// In place of a status: the client left before the answer.
 const GONE: &str = "gone";
 
-/// A part of the way of an inference request.
+/// A stage of an inference request.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
     /// In the queue.
     Wait,
-    /// Sampling, and gathering of features.
+    /// Sampling and reading of features.
     Read,
-    /// The network.
+    /// Computing the network.
     Compute,
     /// From the first byte of the request to the answer.
     Total,
@@ -63,7 +63,7 @@ struct Array {
     array: &'static str,
 }
 
-/// The model that answers.
+/// Labels of the model that answers.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Answering {
     model: String,
@@ -71,7 +71,7 @@ struct Answering {
     precision: &'static str,
 }
 
-/// What a loss is measured by.
+/// Label with the measure of a loss.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Lost {
     measure: &'static str,
@@ -82,7 +82,7 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<Outcome, Counter>,
     answering: Family<Answering, Level>,
-    /// Name and precision of the model, whatever its version.
+    /// Name and precision of the model; the version may change.
     model: (String, Precision),
     stages: Family<Of, Histogram, fn() -> Histogram>,
     windows: Histogram,
@@ -103,8 +103,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All zero. `model` is its name and version, `precision` comes with what it loses; `live` where
-    /// the graph takes updates.
+    /// All metrics at zero. `model` is the name and version. `precision` comes with its loss.
+    /// `live` has the metrics of updates, if the graph takes any.
     pub fn new(
         (name, version): (&str, &str),
         (precision, loss): (Precision, Option<Loss>),
@@ -171,7 +171,7 @@ impl Metrics {
         }
     }
 
-    /// This version of the model answers from now on.
+    /// Sets the version of the model that answers.
     pub fn version(&self, version: &str) {
         let (model, precision) = &self.model;
         let answering = Answering {
@@ -183,7 +183,7 @@ impl Metrics {
         self.answering.get_or_create(&answering).set(1);
     }
 
-    /// A stage of an inference request has ended.
+    /// Adds the time of a stage.
     pub fn stage(&self, stage: Stage, took: Duration) {
         let stage = match stage {
             Stage::Wait => "wait",
@@ -194,12 +194,12 @@ impl Metrics {
         self.stages.get_or_create(&Of { stage }).observe(took.as_secs_f64());
     }
 
-    /// So many requests are answered together.
+    /// Adds a window of requests that are answered together.
     pub fn window(&self, requests: usize) {
         self.windows.observe(requests as f64);
     }
 
-    /// What was read between two looks at the counters.
+    /// Adds the difference between two readings of the counters.
     pub fn reads(&self, before: &RequestCounters, after: &RequestCounters) {
         self.read("features", &before.feature_reads, &after.feature_reads);
         self.read("topology", &before.topology_reads, &after.topology_reads);
@@ -207,7 +207,7 @@ impl Metrics {
         self.rows_in_memory.inc_by(after.rows_in_memory - before.rows_in_memory);
     }
 
-    /// So many states after the first layer were needed, and so many of them were kept.
+    /// Adds `needed` first-layer states, of which `kept` came from the cache.
     pub fn states(&self, needed: usize, kept: usize) {
         self.states.inc_by(needed as u64);
         self.states_in_memory.inc_by(kept as u64);
@@ -226,15 +226,15 @@ impl Metrics {
         &self.connections
     }
 
-    /// Those of updates, where the graph takes any.
+    /// Metrics of updates, if the graph takes any.
     pub fn live(&self) -> Option<&LiveMetrics> {
         self.live.as_ref()
     }
 
-    /// All of it as text, with the queue and the graph as they are now.
+    /// All metrics as text, with the current state of the queue and the graph.
     ///
     /// # Errors
-    /// None that a string can have.
+    /// Only if a string cannot be written to, which does not occur.
     pub fn text(
         &self,
         waiting: usize,
@@ -255,20 +255,20 @@ impl Metrics {
     }
 }
 
-/// Counts a request once: as it ended, or as one whose client went.
+/// Counts a request once: by its status, or as gone if the client left.
 pub struct Counted<'a> {
     metrics: &'a Metrics,
     outcome: Outcome,
 }
 
 impl<'a> Counted<'a> {
-    /// Its client counts as gone until it has ended.
+    /// Starts the count; the client counts as gone until `ended` is called.
     pub fn new(metrics: &'a Metrics, protocol: &'static str, path: &str) -> Self {
         let outcome = Outcome { protocol, path: path.to_owned(), status: GONE.to_owned() };
         Self { metrics, outcome }
     }
 
-    /// It is answered with this status.
+    /// Counts the request with this status.
     pub fn ended(&mut self, status: &str) {
         status.clone_into(&mut self.outcome.status);
     }

@@ -1,4 +1,4 @@
-//! The OpenAPI description: what handlers say of themselves, put together.
+//! The OpenAPI description, assembled from the descriptions of the handlers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,17 +16,17 @@ use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::{analyses_http, graph_http, http, repository};
 
-/// The path below which everything is about a model.
+/// Path prefix of the routes about a model.
 const MODEL: &str = "/v2/models/{model}";
 
-/// Name of the one security scheme.
+/// Name of the only security scheme.
 const BEARER: &str = "bearer";
 
-/// The paths that need no token.
+/// Paths that need no token.
 const FREE: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
 
-/// The description, with the routes that name a version of a model; `has_tokens`: most of them need
-/// a token.
+/// Builds the description, including the routes that name a version of a model. With `has_tokens`,
+/// most routes need a token.
 pub fn description(has_tokens: bool) -> Description {
     let mut description = Api::openapi();
     if has_tokens {
@@ -74,7 +74,7 @@ pub fn description(has_tokens: bool) -> Description {
 )]
 struct Api;
 
-/// Adds the routes of a version beside those of its model, which have the same handlers.
+/// Adds the routes with a version. They have the same handlers as the routes without one.
 struct Versions;
 
 impl Modify for Versions {
@@ -106,7 +106,7 @@ fn version() -> Parameter {
         .build()
 }
 
-/// This description.
+/// Returns this OpenAPI description.
 #[utoipa::path(
     get,
     path = "/openapi.json",
@@ -114,7 +114,7 @@ fn version() -> Parameter {
     responses((status = 200, body = Object, description = "OpenAPI 3.1"), AnyRefusal)
 )]
 pub async fn openapi(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
-    // Made once: it takes as long as many predictions.
+    // Built once, because it takes as long as many predictions.
     static TEXTS: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
     let has_tokens = shared.tokens.is_some();
     let known = &TEXTS[usize::from(has_tokens)];

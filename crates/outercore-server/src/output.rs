@@ -11,23 +11,23 @@ pub struct Output {
     data: Values,
 }
 
-/// Values as JSON numbers.
+/// Values of a tensor, written as JSON numbers.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Values {
-    /// Whole numbers.
+    /// Integers.
     Whole(Vec<i64>),
-    /// Single precision.
+    /// Single-precision floats.
     Single(Vec<f32>),
 }
 
 impl Output {
-    /// Whole numbers.
+    /// A tensor of integers.
     pub fn whole(name: &'static str, shape: Vec<usize>, data: Vec<i64>) -> Self {
         Self { name, datatype: "INT64", shape, data: Values::Whole(data) }
     }
 
-    /// Single precision.
+    /// A tensor of single-precision floats.
     pub fn single(name: &'static str, shape: Vec<usize>, data: Vec<f32>) -> Self {
         Self { name, datatype: "FP32", shape, data: Values::Single(data) }
     }

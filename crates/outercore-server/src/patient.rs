@@ -1,4 +1,4 @@
-//! A connection whose client may not keep the server waiting.
+//! A connection with time limits for its client.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A connection whose client has to read and, where `silent` says so, to write.
+/// A connection whose client has to read and, with `silent`, to write within a time limit.
 pub struct Patient<S> {
     stream: S,
     stalled: Wait,
@@ -16,14 +16,14 @@ pub struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    /// `stalled`: how long the client may read nothing of what is written; `silent`: how long it may
-    /// write nothing.
+    /// `stalled`: how long the client may read nothing of the written data. `silent`: how long it
+    /// may send nothing.
     pub fn new(stream: S, stalled: Duration, silent: Option<Duration>) -> Self {
         Self { stream, stalled: Wait::new(stalled), silent: silent.map(Wait::new) }
     }
 }
 
-/// A time limit that begins when something has to wait, and ends when it went on.
+/// A time limit that starts when an operation has to wait, and resets when it proceeds.
 struct Wait {
     limit: Duration,
     end: Option<Pin<Box<Sleep>>>,
@@ -34,7 +34,7 @@ impl Wait {
         Self { limit, end: None }
     }
 
-    /// Passes on what `tried` says; an error where it has been pending for too long.
+    /// Returns `tried`, or a timeout error if it has been pending for too long.
     fn check<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! The thread that answers: takes what waits, samples and reads for all of it, computes each.
+//! The predicting thread: takes the waiting questions, samples and reads for all of them together,
+//! and computes each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,15 +21,15 @@ use crate::refusal::Refusal;
 use crate::served::{Served, Versioned};
 use crate::states::States;
 
-/// Errors that are kept for the operator until they are taken.
+/// Most errors that are stored for the operator until they are taken.
 const MOST_FAILURES: usize = 16;
 
-/// What went wrong, for the operator; the newest errors, some at most.
+/// Errors for the operator: the newest [`MOST_FAILURES`].
 #[derive(Clone, Default)]
 pub struct Failures(Arc<Mutex<Vec<String>>>);
 
 impl Failures {
-    /// Keeps an error.
+    /// Stores an error.
     pub fn note(&self, error: &Error) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() < MOST_FAILURES {
@@ -36,23 +37,23 @@ impl Failures {
         }
     }
 
-    /// Takes those that were noted since the last call.
+    /// Takes the errors since the last call.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The thread, which ends when the last [`Queue`] is gone.
+/// The predicting thread. It ends when the last [`Queue`] is dropped.
 pub struct Predictor {
     thread: JoinHandle<()>,
     failures: Failures,
 }
 
 impl Predictor {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread.
+    /// The system cannot start a thread.
     pub fn start(
         graph: Arc<Graph>,
         opened: Opened,
@@ -76,12 +77,12 @@ impl Predictor {
         self.thread.is_finished()
     }
 
-    /// What went wrong so far.
+    /// Errors so far.
     pub fn failures(&self) -> &Failures {
         &self.failures
     }
 
-    /// Waits until all that was asked is answered.
+    /// Waits until all questions are answered.
     ///
     /// # Errors
     /// The thread panicked.
@@ -94,7 +95,7 @@ struct Work {
     graph: Arc<Graph>,
     requests: OpenArrays,
     served: Arc<Served>,
-    /// The model that answers.
+    /// The model that answers now.
     now: Versioned,
     states: States,
     failures: Failures,
@@ -105,7 +106,8 @@ impl Work {
     fn run(mut self, orders: &Orders) {
         while let Some(first) = orders.wait() {
             let most = self.requests.window() as usize;
-            // Windows grow under load; without load no request waits for one.
+            // A window takes all waiting requests: it grows under load, and a single request never
+            // waits.
             let (mut nodes, mut window, mut next) = (0, Vec::new(), Some(first));
             while let Some(Order::Answer(job)) = next {
                 nodes += job.question.nodes.len();
@@ -116,24 +118,25 @@ impl Work {
                 self.answer(window);
             }
             if let Some(Order::Exchange { newer, done }) = next {
-                // Here and not where it was asked for: that client may go at any moment.
+                // The version is set here, not where the load was requested, because that client
+                // may leave at any moment.
                 self.served.set_version(&newer.version);
                 self.metrics.version(&newer.version);
                 self.now = newer;
-                // They are those of the older model.
+                // The states belong to the older model.
                 self.states.clear();
-                // Its client may have gone.
+                // An error only says that the client has left.
                 let _ = done.send(());
             }
         }
     }
 
-    /// What was computed, as an answer of the model that is served.
+    /// Builds the prediction of the served model from the computed outputs.
     fn prediction(now: &Versioned, outputs: Vec<Output>, lsn: u64) -> Prediction {
         Prediction { outputs, lsn, version: Arc::clone(&now.version) }
     }
 
-    /// Answers a window; questions with one seed share their reads.
+    /// Answers a window; questions with the same seed share their reads.
     fn answer(&mut self, window: Vec<Job>) {
         let now = Instant::now();
         self.metrics.window(window.len());
@@ -147,10 +150,11 @@ impl Work {
             if job.until <= now {
                 drop(job.reply.send(Err(Refusal::late())));
             } else if let Err(refusal) = view.settle(&mut job.question, most_nodes) {
-                // What it is about may have changed while it waited.
+                // The nodes or graphs of the question may have changed while it waited. An error of
+                // `send` only says that the client has left.
                 drop(job.reply.send(Err(refusal)));
             } else if job.reply.is_closed() {
-                // Its client has gone.
+                // The client has left.
             } else if job.question.inline.is_some() {
                 alone.push(job);
             } else {
@@ -158,7 +162,7 @@ impl Work {
             }
         }
         for job in alone {
-            // Its client may have gone, or the deadline passed, while others were answered.
+            // The client may have left, or the deadline passed, while others were answered.
             if job.reply.is_closed() {
                 continue;
             }
@@ -170,7 +174,8 @@ impl Work {
         }
     }
 
-    /// Answers an inline question. Its graph differs from all others, so it shares no reads or states.
+    /// Answers an inline question. Its graph differs from all others, so it shares no reads or
+    /// states.
     fn answer_alone(
         &mut self,
         view: &View<'_>,
@@ -216,7 +221,7 @@ impl Work {
     }
 
     fn answer_together(&mut self, view: &View<'_>, seed: u64, mut jobs: Vec<Job>) {
-        // Some clients may have gone while others were answered.
+        // Some clients may have left while others were answered.
         jobs.retain(|job| !job.reply.is_closed());
         if jobs.is_empty() {
             return;
@@ -256,7 +261,7 @@ impl Work {
         let mut left = Vec::new();
         for (job, answer) in jobs.into_iter().zip(answers) {
             match answer {
-                // The client may have gone meanwhile.
+                // An error of `send` only says that the client has left.
                 Some(answer) => {
                     drop(job.reply.send(answer.map_err(|error| refuse(&self.failures, &error))))
                 }
@@ -270,7 +275,8 @@ impl Work {
             drop(job.reply.send(Err(refuse(&self.failures, &error))));
             return;
         }
-        // One of several failed: each on its own, so that the others do not pay for it.
+        // One of several questions failed. Answer each separately, so that the others still
+        // succeed.
         for job in left {
             self.answer_together(view, seed, vec![job]);
         }

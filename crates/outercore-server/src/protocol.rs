@@ -1,4 +1,4 @@
-//! Open Inference Protocol 2: what requests and answers look like.
+//! Requests and answers of the Open Inference Protocol 2.
 
 use std::time::Duration;
 
@@ -17,20 +17,19 @@ use crate::output::Output;
 use crate::question::Question;
 use crate::refusal::{Refusal, cut};
 
-/// An inference request. Values of tensors stay where the client has written them until they are
-/// asked for.
+/// An inference request. The values of tensors stay in the text of the client until they are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct InferRequest<'a> {
     /// Repeated in the answer.
     pub id: Option<String>,
-    /// What it says besides its tensors.
+    /// Parameters of the request.
     #[serde(borrow)]
     pub parameters: Parameters<'a>,
     /// Its tensors.
     #[serde(borrow, deserialize_with = "few")]
     pub inputs: Vec<Input<'a>>,
-    /// What it wants; all outputs where empty.
+    /// The outputs that the client wants; empty stands for all.
     #[serde(borrow, deserialize_with = "few")]
     pub outputs: Vec<WantedOutput<'a>>,
 }
@@ -40,17 +39,17 @@ pub struct InferRequest<'a> {
 pub struct WantedOutput<'a> {
     /// Its name.
     pub name: String,
-    /// How it is wanted.
+    /// Parameters of the output.
     #[serde(borrow, default)]
     pub parameters: Parameters<'a>,
 }
 
 impl InferRequest<'_> {
-    /// What is asked.
+    /// Checks the request and returns its question.
     ///
     /// # Errors
-    /// A sentence for the client: an input that is missing, unknown or of another type or shape, a
-    /// node out of range, too many of them, an unknown parameter, more than there is memory for.
+    /// A sentence for the client: a missing or unknown input, a wrong type or shape, a node out of
+    /// range, too many nodes, or an unknown parameter. Also if no memory is free.
     pub fn question(&self, scope: &Scope<'_>, memory: &mut Memory) -> Result<Question, Refusal> {
         let (name, outputs) = (scope.subject.input(), scope.outputs);
         let (nodes, asked, inline) = self.asked(scope, memory)?;
@@ -98,12 +97,12 @@ impl InferRequest<'_> {
                 })
             };
             match name.as_str() {
-                // As good as absent; the name of one that is unknown is still wrong.
+                // `null` counts as absent, but only under a known name.
                 "seed" | "min_lsn" | "deadline_ms" | Directions::PARAMETER if value == NULL => {}
                 "seed" => question.seed = number()?,
                 "min_lsn" => question.min_lsn = number()?,
                 "deadline_ms" => question.deadline_ms = Some(number()?),
-                // Read with the inline edges.
+                // Already read with the inline edges.
                 Directions::PARAMETER if question.inline.is_some() => {}
                 Directions::PARAMETER => {
                     let text = format!("{name}: expected {EDGES} with it");
@@ -123,7 +122,7 @@ impl InferRequest<'_> {
 }
 
 impl InferRequest<'_> {
-    /// The nodes to compute, what is asked of them, and the inline part of the request.
+    /// The nodes to compute, the predictions to make for them, and the inline part of the request.
     fn asked(
         &self,
         scope: &Scope<'_>,
@@ -181,8 +180,8 @@ impl InferRequest<'_> {
     }
 }
 
-/// The answer to a request: whose it is, the request's own id, what it asked for. `age` is that of a
-/// graph that takes no updates.
+/// Builds the answer to a request: `name` of the model, `id` of the request, its seed and wanted
+/// outputs. `age` is the age of a graph that takes no updates.
 pub fn answer(
     model: &str,
     id: Option<&str>,

@@ -1,4 +1,4 @@
-//! Where questions and newer weights wait for the predicting thread.
+//! The queue in which questions and newer weights wait for the predicting thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,31 +16,31 @@ use crate::turns::{Client, Turns};
 
 /// A task for the predicting thread.
 pub enum Order {
-    /// An answer.
+    /// A question to answer.
     Answer(Box<Job>),
-    /// Newer weights from then on; `done` is notified when they answer.
+    /// Newer weights to use from then on. `done` is notified when they are in use.
     Exchange { newer: Versioned, done: oneshot::Sender<()> },
 }
 
 /// A question on its way through the queue.
 pub struct Job {
     pub question: Question,
-    /// The memory of the question, until the job is dropped: its client may leave before.
+    /// The memory of the question. The job owns it, because the client may leave before the answer.
     _memory: Memory,
     pub asked: Instant,
     pub until: Instant,
     pub reply: oneshot::Sender<Result<Prediction, Refusal>>,
-    /// Counts questions.
+    /// Sequence number of the question.
     number: u64,
 }
 
-/// Newer weights, which wait until all that was asked before is answered.
+/// Newer weights, which wait until all earlier questions are answered.
 struct Exchange {
     newer: Versioned,
     done: oneshot::Sender<()>,
-    /// Questions below this number come before.
+    /// Questions below this number were queued earlier.
     number: u64,
-    /// How many of those wait.
+    /// Number of earlier questions that still wait.
     before: usize,
 }
 
@@ -48,9 +48,9 @@ struct Waiting {
     questions: Turns<Box<Job>>,
     exchanges: VecDeque<Exchange>,
     next_number: u64,
-    /// Whether questions may still come.
+    /// Whether new questions may arrive.
     is_open: bool,
-    /// Whether the thread is there.
+    /// Whether the thread takes questions.
     is_taken: bool,
 }
 
@@ -59,17 +59,17 @@ struct Line {
     changed: Condvar,
 }
 
-/// Where questions are handed in.
+/// The end of the queue for questions and weights.
 #[derive(Clone)]
 pub struct Queue(Arc<Entrance>);
 
-/// The thread's end of a queue.
+/// The end of the queue for the predicting thread.
 pub struct Orders(Arc<Line>);
 
-/// Closes the queue once the last [`Queue`] is gone.
+/// Closes the queue when the last [`Queue`] is dropped.
 struct Entrance(Arc<Line>);
 
-/// A queue for `most` questions at once.
+/// Creates a queue for at most `most` questions.
 pub fn queue(most: usize) -> (Queue, Orders) {
     let waiting = Waiting {
         questions: Turns::new(most),
@@ -83,11 +83,11 @@ pub fn queue(most: usize) -> (Queue, Orders) {
 }
 
 impl Queue {
-    /// Waits for the answer to a question of `client`; the question takes `memory`.
+    /// Queues a question of `client` and waits for the answer. The question holds `memory`.
     ///
     /// # Errors
-    /// At once where as many questions wait as may and the client has its share of them, or later in
-    /// favour of a client that has less; after `until`; those of the answer.
+    /// At once if the queue is full and the client already has its share of it. Later, if a client
+    /// with fewer questions needs the place. After `until`. Errors of the answer.
     pub async fn ask(
         &self,
         client: Client,
@@ -101,28 +101,28 @@ impl Queue {
         })?;
         match tokio::time::timeout_at(until.into(), answer).await {
             Ok(Ok(answer)) => answer,
-            // The thread let go of the question: it panicked.
+            // The thread dropped the question because it panicked.
             Ok(Err(_)) => Err(Refusal::failed()),
             Err(_) => Err(Refusal::late()),
         }
     }
 
-    /// Waits until a newer model answers; what was asked before is answered by the older one.
+    /// Waits until the newer model is in use. The older model answers all earlier questions.
     ///
     /// # Errors
-    /// The thread is gone.
+    /// The thread has ended.
     pub async fn exchange(&self, newer: Versioned) -> Result<(), Refusal> {
         let (done, is_done) = oneshot::channel();
         self.0.0.hand_in_exchange(newer, done)?;
         is_done.await.map_err(|_| Refusal::failed())
     }
 
-    /// Questions that wait.
+    /// Number of waiting questions.
     pub fn waiting(&self) -> usize {
         self.0.0.lock().questions.len()
     }
 
-    /// Whether nobody takes questions any more.
+    /// Whether the predicting thread has ended.
     pub fn is_closed(&self) -> bool {
         !self.0.0.lock().is_taken
     }
@@ -146,7 +146,7 @@ impl Line {
         }
         drop(waiting);
         self.changed.notify_one();
-        // The client may have gone.
+        // An error of `send` only says that the client has left.
         if let Some(refused) = refused {
             drop(refused.reply.send(Err(Refusal::overloaded())));
         }
@@ -167,7 +167,7 @@ impl Line {
 }
 
 impl Waiting {
-    /// A question no longer waits.
+    /// Removes a question from the counts: it no longer waits.
     fn gone(&mut self, number: u64) {
         for exchange in self.exchanges.iter_mut().filter(|exchange| number < exchange.number) {
             exchange.before -= 1;
@@ -186,7 +186,7 @@ impl Waiting {
 }
 
 impl Orders {
-    /// Waits for the next order; `None` once all is answered and no more can come.
+    /// Waits for the next order; `None` if the queue is empty and closed.
     pub fn wait(&self) -> Option<Order> {
         let mut waiting = self.0.lock();
         loop {
@@ -200,7 +200,7 @@ impl Orders {
         }
     }
 
-    /// The next order, where one is there.
+    /// The next order, if one waits.
     pub fn next(&self) -> Option<Order> {
         self.0.lock().next()
     }
@@ -214,7 +214,7 @@ impl Drop for Entrance {
 }
 
 impl Drop for Orders {
-    /// Lets go of all that waits, also after a panic: nobody would answer it.
+    /// Drops all waiting orders, also after a panic, because they would never be answered.
     fn drop(&mut self) {
         let mut waiting = self.0.lock();
         waiting.is_taken = false;

@@ -1,4 +1,4 @@
-//! Why a request gets no prediction, as the client sees it.
+//! Refusals: why a request gets no answer, as the client sees it.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -8,40 +8,40 @@ use serde_json::json;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
-/// How clients say who they are.
+/// Authentication scheme of the tokens.
 const SCHEME: &str = "Bearer";
 
-/// Seconds after which a client may ask again.
+/// Seconds after which a client may send the request again.
 const RETRY_AFTER: &str = "1";
 
-/// The same for gRPC, whose clients do not ask again without it.
+/// The same for gRPC: its clients do not retry without this header.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 const PUSHBACK_MS: &str = "1000";
 
-/// Characters of what a client wrote that an answer repeats.
+/// Most characters of a client's text that an answer repeats.
 const MOST_ECHOED: usize = 80;
 
-/// A status and a sentence.
+/// A status and a sentence for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
     text: String,
-    /// Whether what was asked for may have been done all the same.
+    /// Whether the request may have taken effect although it failed.
     is_unknown: bool,
 }
 
-/// The beginning of what a client wrote.
+/// The beginning of a client's text.
 pub fn cut(text: &str) -> String {
     text.chars().take(MOST_ECHOED).collect()
 }
 
 impl Refusal {
-    /// Another status than those below.
+    /// A refusal with any status.
     pub fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), is_unknown: false }
     }
 
-    /// The same about a part of the request.
+    /// The same refusal, naming the part of the request.
     pub fn about(self, part: &str) -> Self {
         Self { text: format!("{part}: {}", self.text), ..self }
     }
@@ -51,12 +51,12 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
 
-    /// There is no such model or version.
+    /// No such model or version.
     pub fn unknown(text: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, text)
     }
 
-    /// The path takes other methods; the answer's header names them.
+    /// The path does not take this method; a header of the answer names the methods.
     pub fn no_method() -> Self {
         let text = "this path does not take this method; see `/openapi.json`";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, text)
@@ -73,42 +73,43 @@ impl Refusal {
         Self::new(StatusCode::GATEWAY_TIMEOUT, text)
     }
 
-    /// The server is going away.
+    /// The server is stopping.
     pub fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    /// The graph does not change.
+    /// The graph takes no updates.
     pub fn read_only() -> Self {
         let text = "this server takes no updates; start it with --updates";
         Self::new(StatusCode::FORBIDDEN, text)
     }
 
-    /// The graph is not yet as new as the request wants it.
+    /// The graph has not yet reached the LSN that the request wants.
     pub fn too_early(wanted: u64, lsn: u64) -> Self {
         let text = format!("min_lsn: {wanted}, the graph is at update {lsn}");
         Self::new(StatusCode::PRECONDITION_FAILED, text)
     }
 
-    /// The server failed; what failed is for its operator alone.
+    /// The server failed. Only its operator learns the reason.
     pub fn failed() -> Self {
         let text = "the server failed to answer; it has told its operator why";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
 
-    /// What a client is told of an error of the server.
+    /// Converts an error of the server to a refusal.
     pub fn of(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::Budget => Self::wrong(
                 "the neighbours of these nodes do not fit the server's memory; ask for fewer nodes",
             ),
-            // What the model cannot be asked: a node without an embedding, an unknown category.
+            // The model cannot answer for these nodes: one without an embedding, an unknown
+            // category.
             ErrorKind::Invalid => Self::wrong(error.one_line()),
             _ => Self::failed(),
         }
     }
 
-    /// What a client is told of a node or graph that is not there: it never was, or was removed.
+    /// Converts the error for a node or graph that never existed or was removed.
     pub fn of_lookup(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound => Self::unknown(error.one_line()),
@@ -116,7 +117,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal of a load, whose model did not take the place of the one that is served.
+    /// Converts the error of a load that did not replace the served model.
     pub fn of_load(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::Unsupported => Self::new(StatusCode::CONFLICT, error.one_line()),
@@ -127,7 +128,7 @@ impl Refusal {
         }
     }
 
-    /// What a client is told of updates that were not taken.
+    /// Converts the error of updates that were not applied.
     pub fn of_update(error: &Error) -> Self {
         let text = error.one_line();
         match error.kind() {

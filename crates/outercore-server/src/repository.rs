@@ -1,4 +1,4 @@
-//! Routes of the protocol's model repository: which model there is, and its newer weights.
+//! Routes of the protocol's model repository: list the model and load its newer weights.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::json::{Parameters, check_sizes};
 use crate::refusal::{Refusal, cut};
 use crate::shared::Shared;
 
-/// What the protocol calls this.
+/// Name of this extension in the protocol.
 pub const EXTENSION: &str = "model_repository";
 
-/// Longest body.
+/// Longest body of these requests.
 const MOST_BODY: usize = 64 << 10;
 
 /// A model of the repository.
@@ -30,15 +30,15 @@ pub struct Indexed {
     pub version: String,
     /// `READY`, or `UNAVAILABLE` while the server stops.
     pub state: &'static str,
-    /// Why it is unavailable.
+    /// Why the model is unavailable.
     pub reason: &'static str,
 }
 
-/// What a load is asked to do.
+/// Body of a load request.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub struct LoadRequest {
-    /// None is taken: the model comes from the server's own directory.
+    /// Must be absent or empty: the model always comes from the server's own directory.
     parameters: Option<Map<String, Value>>,
 }
 
@@ -59,7 +59,7 @@ pub fn indexed(shared: &Shared) -> Indexed {
     Indexed { name: shared.name.clone(), version, state, reason }
 }
 
-/// The models that there are.
+/// Lists the models.
 #[utoipa::path(
     post,
     path = "/v2/repository/index",
@@ -70,7 +70,7 @@ pub async fn index(State(shared): State<Arc<Shared>>) -> Json<Vec<Indexed>> {
     Json(vec![indexed(&shared)])
 }
 
-/// Reads a model again, and answers with its newer weights from then on.
+/// Reads the model again and answers with its newer weights from then on.
 #[utoipa::path(
     post,
     path = "/v2/repository/models/{model}/load",
@@ -109,10 +109,10 @@ pub async fn load(
     Ok(Json(json!({})))
 }
 
-/// Refuses a parameter.
+/// Refuses any parameter.
 ///
 /// # Errors
-/// There is one.
+/// A parameter is given.
 pub fn require_none(parameter: Option<&str>) -> Result<(), Refusal> {
     let Some(name) = parameter else { return Ok(()) };
     Err(Refusal::wrong(format!(

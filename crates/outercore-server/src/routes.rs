@@ -1,4 +1,4 @@
-//! All routes of the server, and what is done for each request.
+//! All routes of the server, and the steps common to all requests.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/graph/analyses", post(analyses_http::start))
         .route("/graph/analyses/{id}", delete(analyses_http::remove))
         .route_layer(needs(Access::Update));
-    // Whoever watches over a service asks these two without a token.
+    // Health checks of service monitors send no token.
     Router::new()
         .route("/v2/health/live", get(live))
         .route("/v2/health/ready", get(ready))
@@ -57,18 +57,19 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Counts a request by its outcome.
+/// Counts requests by outcome.
 async fn count(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let mut counted = Counted::new(&shared.metrics, measured::HTTP, path);
-    // A client may send many requests at once: other connections have their turn between two of them.
+    // A client may send many requests at once. Yield, so that other connections get a turn between
+    // two of them.
     tokio::task::yield_now().await;
     let answer = next.run(request).await;
     counted.ended(answer.status().as_str());
     answer
 }
 
-/// Refuses requests without a token for this, where there are tokens.
+/// Refuses requests without a token for the route, if the server has tokens.
 async fn require_access(
     State((shared, access)): State<(Arc<Shared>, Access)>,
     request: Request,

@@ -1,5 +1,5 @@
-//! What two precisions of a model are both asked: some nodes, edges or graphs with what is known of
-//! them.
+//! The sample on which two precisions of a model are compared: nodes, edges or graphs, with their
+//! known labels.
 
 use outercore_core::{NodeId, Permutation, Result, Stream};
 use outercore_format::keys::Group;
@@ -12,56 +12,56 @@ use crate::asked::{Asked, Subject};
 use crate::graph::View;
 use crate::question::Question;
 
-/// Nodes, pairs or graphs.
+/// Most nodes, pairs or graphs of a sample.
 const MOST: u64 = 1000;
-/// Nodes of all graphs together, but for the first one.
+/// Most nodes of all sampled graphs together; the first graph may exceed it.
 const MOST_NODES: u64 = 1 << 20;
-/// Every server compares the same ones.
+/// A fixed seed, so that every server compares the same sample.
 const SEED: u64 = 0;
-/// What the name of a split ends with that the training has not seen.
+/// Suffix of the names of splits that the training has not seen.
 const TEST: &str = "test";
 
-/// Questions, and what is known of their answers.
+/// Questions with their known answers.
 #[derive(Debug)]
 pub struct Sample {
-    /// The nodes that have to be computed, and what is made of them.
+    /// The nodes to compute, and the predictions to make for them.
     pub questions: Vec<(Vec<NodeId>, Asked)>,
-    /// One entry each node, pair or graph, row-major.
+    /// One entry per node, pair or graph, row-major.
     pub truth: Truth,
 }
 
-/// What is known.
+/// The known answers.
 #[derive(Debug, PartialEq)]
 pub enum Truth {
-    /// Nothing.
+    /// Unknown.
     Unknown,
-    /// Classes; negative: none.
+    /// Classes; negative if unknown.
     Classes(Vec<i64>),
-    /// Labels, `[n, outputs]`: above 0 where there is one, negative or NaN where that is unknown.
+    /// Labels, `[n, outputs]`: positive if the label applies, negative or NaN if unknown.
     Labels(Vec<f64>),
-    /// Numbers, `[n, outputs]`; NaN: none.
+    /// Values, `[n, outputs]`; NaN if unknown.
     Values(Vec<f64>),
-    /// Whether there is an edge.
+    /// Whether each pair is an edge.
     Edges(Vec<bool>),
 }
 
-/// What a sample is drawn from.
+/// The source that a sample is drawn from.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// The graph as it is now.
+    /// The graph at this moment.
     pub view: &'a View<'a>,
-    /// What the model predicts, and of how many outputs.
+    /// Task and number of outputs of the model.
     pub manifest: &'a Manifest,
-    /// What it predicts that of.
+    /// The kind of object that the model predicts.
     pub subject: Subject,
     /// Most nodes of a question.
     pub most_nodes: u64,
 }
 
 impl Source<'_> {
-    /// Draws it: from a test split where there is one, else from everything.
+    /// Draws a sample: from a test split if one exists, otherwise from all nodes or graphs.
     ///
-    /// **Cost** a blocking read or two each node, pair or graph.
+    /// **Cost** one or two blocking reads per node, pair or graph.
     ///
     /// # Errors
     /// Failed reads.
@@ -96,7 +96,7 @@ impl Source<'_> {
         for graph in drawn(dataset, test_split(splits), count)? {
             let asked = Asked::Graphs { graphs: vec![graph], sizes: Vec::new() };
             let mut question = Question { asked, ..Question::default() };
-            // Some may have been unregistered.
+            // The graph may have been unregistered.
             if self.view.settle(&mut question, self.most_nodes).is_err() {
                 continue;
             }
@@ -112,7 +112,7 @@ impl Source<'_> {
         Ok(Sample { questions, truth })
     }
 
-    /// Edges, and as many random pairs.
+    /// Draws edges, and as many random pairs.
     fn pairs(&self) -> Result<Sample> {
         let dataset = self.view.data_set();
         let nodes = dataset.num_nodes();
@@ -136,13 +136,13 @@ impl Source<'_> {
         Ok(Sample { questions, truth: Truth::Edges(truth) })
     }
 
-    /// The labels of `rows`, where an array has such as the model predicts.
+    /// The labels of `rows`, if the array `key` has the kind of labels that the model predicts.
     fn truth(&self, key: Option<&str>, rows: &[u64]) -> Result<Truth> {
         let (Some(key), dataset) = (key, self.view.data_set()) else { return Ok(Truth::Unknown) };
         let array = dataset.array(key)?;
         let columns = self.manifest.outputs() as u64;
         let (task, dtype, found) = (self.manifest.task.kind, array.dtype, array.row_elements());
-        // Nodes that were added later lie in the log.
+        // Nodes that were added later are still in the log, so the array has no rows for them.
         if rows.iter().any(|&row| row >= array.rows()) {
             return Ok(Truth::Unknown);
         }
@@ -169,13 +169,13 @@ fn floats(bytes: &[u8], dtype: DType) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&one| f64::from_le_bytes(one)).collect()
 }
 
-/// The key of `test`, or of another split whose name ends so, such as `0-test`.
+/// The key of the split `test`, or of another split whose name ends with it, such as `0-test`.
 fn test_split<'a>(splits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
     let tests = splits.filter(|(name, _)| name.ends_with(TEST));
     tests.min_by_key(|(name, _)| name.len()).map(|(_, key)| key)
 }
 
-/// Some ids of a split, or of all; in ascending order, each once.
+/// Draws ids from a split, or from all ids; ascending and without duplicates.
 fn drawn(dataset: &DataSet, split: Option<&str>, all: u64) -> Result<Vec<u64>> {
     let rows = split.map_or(Ok(all), |key| dataset.array(key).map(|array| array.rows()))?;
     let order = Permutation::new(rows, SEED, 0);
@@ -190,7 +190,8 @@ fn drawn(dataset: &DataSet, split: Option<&str>, all: u64) -> Result<Vec<u64>> {
     Ok(ids)
 }
 
-/// One in-neighbour of a node in the arrays, by a draw below their number; `None` without any.
+/// One in-neighbour of a node in the arrays. `draw` returns a number below its argument. `None` if
+/// the node has no in-neighbour.
 fn neighbour(
     dataset: &DataSet,
     node: NodeId,
@@ -208,7 +209,7 @@ fn neighbour(
     Ok(Some(u64::from_le_bytes(id)))
 }
 
-/// A question about pairs, each node of which is computed once.
+/// A question about pairs that computes each node once.
 fn question_of_pairs(pairs: &[(NodeId, NodeId)]) -> (Vec<NodeId>, Asked) {
     let mut nodes: Vec<NodeId> = pairs.iter().flat_map(|&(one, other)| [one, other]).collect();
     nodes.sort_unstable();

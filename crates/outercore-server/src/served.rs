@@ -1,4 +1,4 @@
-//! The model that is served, which newer weights may replace.
+//! The served model, which newer weights may replace.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,8 +9,8 @@ use outercore_infer::{Manifest, Model, Precision};
 /// Digits of a version.
 const VERSION_DIGITS: usize = 12;
 
-/// The first digits of the model's digest, enough to tell two models apart, and the precision if it
-/// is not the one of the training: answers of one version are equal to the bit.
+/// The first digits of the model's digest, enough to tell two models apart. The precision is added
+/// if it differs from the one of the training, because answers of one version are equal to the bit.
 fn version_of(model: &Model) -> Arc<str> {
     let digits = model.version().rsplit(':').next().unwrap_or_default();
     let digits: String = digits.chars().take(VERSION_DIGITS).collect();
@@ -30,14 +30,14 @@ pub struct Versioned {
 }
 
 impl Versioned {
-    /// That of a model.
+    /// Adds the version to a model.
     pub fn of(model: Arc<Model>) -> Self {
         let version = version_of(&model);
         Self { model, version }
     }
 }
 
-/// The model that is served: where it comes from, and which version of it answers.
+/// The served model: its directory, and the version that answers.
 pub struct Served {
     directory: PathBuf,
     manifest: Manifest,
@@ -46,7 +46,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// A model that was opened in `directory`.
+    /// The model that was opened from `directory`.
     pub fn new(directory: &Path, served: &Versioned) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -56,21 +56,22 @@ impl Served {
         }
     }
 
-    /// The version that answers.
+    /// The version that answers now.
     pub fn version(&self) -> Arc<str> {
         Arc::clone(&self.version.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Another version answers from now on.
+    /// Sets the version that answers from now on.
     pub fn set_version(&self, version: &Arc<str>) {
         *self.version.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(version);
     }
 
-    /// The model as the directory has it now, which can take the place of the one that is served.
+    /// Reads the current model from the directory and checks that it can replace the served model.
     ///
     /// # Errors
-    /// As [`Model::open`]; `Unsupported` for another network, other inputs or outputs, which need a
-    /// server that was planned for them, and for int8, which is compared at the start alone.
+    /// As [`Model::open`]. `Unsupported` if the network, the inputs or the outputs differ: they
+    /// need a newly planned server. `Unsupported` also for int8, because it is compared with
+    /// float32 only at the start.
     pub fn read(&self) -> Result<Versioned> {
         if self.precision == Precision::Int8 {
             return Err(needs_restart("int8 is compared with float32 when a server starts"));

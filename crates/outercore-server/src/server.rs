@@ -1,4 +1,4 @@
-//! A server from the opened data set to the last answer.
+//! A server, from opening the data set to its end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -39,23 +39,24 @@ use crate::shared::Shared;
 use crate::tls::Protocol;
 use crate::tls::Tls;
 
-/// New connections that may wait to be accepted: many clients that come at once are not refused.
+/// Most new connections that wait to be accepted. With fewer, many simultaneous clients would be
+/// refused.
 const MOST_UNACCEPTED: u32 = 4096;
 
-/// Threads that read and write connections; the others compute.
+/// Threads that read and write connections; the other threads compute.
 const CONNECTION_THREADS: usize = 1;
 
 /// Name that stands for the array with the role of features.
 const FEATURES: &str = "x";
 
-/// The weights of a model, beside its manifest.
+/// File with the weights of a model, next to its manifest.
 const WEIGHTS: &str = "model.safetensors";
 
-/// Ends a server, from any thread, or when it is dropped.
+/// Stops a server, from any thread or when it is dropped.
 struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// No new requests are taken; those that wait are answered.
+    /// Takes no new requests; the waiting ones are still answered.
     fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -67,7 +68,7 @@ impl Drop for Stop {
     }
 }
 
-/// A server that answers until it is stopped, or dropped.
+/// A server that runs until it is stopped or dropped.
 pub struct Server {
     listening: Listening,
     is_encrypted: bool,
@@ -77,20 +78,20 @@ pub struct Server {
     stop: Stop,
     predictor: Predictor,
     analyst: Option<Analyst>,
-    /// The data set, where it takes updates.
+    /// The directory of the data set, if it takes updates.
     changing: Option<PathBuf>,
 }
 
 impl Server {
-    /// Opens the data set in the directory `data_set` and the exported model in `model`, and begins to
-    /// listen.
+    /// Opens the data set in the directory `data_set` and the exported model in the directory
+    /// `model`, and starts to listen.
     ///
-    /// `name` is what the model is called in paths.
+    /// `name` is the name of the model in paths.
     ///
     /// # Errors
-    /// `Invalid` for a configuration out of range, tokens or certificates that are none, a model that does not fit the data set, or int8
-    /// that loses more than it may;
-    /// `Budget` with the least that would do; `Io` where the port is taken.
+    /// `Invalid`: a configuration out of range, unreadable tokens or certificates, a model that
+    /// does not fit the data set, or int8 with too large a loss. `Budget`, with the smallest
+    /// sufficient budget. `Io`: the port is taken.
     pub fn start(data_set: &Path, model: &Path, name: &str, config: &ServerConfig) -> Result<Self> {
         config.validate()?;
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?;
@@ -151,7 +152,7 @@ impl Server {
         let listening = match Listening::start(shared, config, tls) {
             Ok(listening) => listening,
             Err(error) => {
-                // Its thread holds the data set until it has ended.
+                // The predicting thread holds the data set until it has ended.
                 predictor.join()?;
                 return Err(error);
             }
@@ -161,51 +162,51 @@ impl Server {
         Ok(Self { listening, is_encrypted, plan, loss, notice, stop, predictor, analyst, changing })
     }
 
-    /// Where it listens.
+    /// Address of HTTP.
     pub fn address(&self) -> SocketAddr {
         self.listening.address
     }
 
-    /// Where it listens for gRPC.
+    /// Address of gRPC.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.listening.grpc_address
     }
 
-    /// Whether clients speak TLS.
+    /// Whether connections use TLS.
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// How the budget is divided.
+    /// Division of the budget.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
     }
 
-    /// What int8 loses beside float32 on a sample; `None` for float32.
+    /// Loss of int8 against float32 on a sample; `None` for float32.
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
-    /// Why a layout of the features that is there is not used; for the operator.
+    /// Why an existing layout of the features is not used; for the operator.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
     }
 
-    /// What went wrong since the last call, for the operator; clients are told no more than that.
+    /// Errors since the last call, for the operator. Clients are only told that the server failed.
     pub fn take_failures(&self) -> Vec<String> {
         self.predictor.failures().take()
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the server has ended without being stopped.
     pub fn has_ended(&self) -> bool {
         let analyst = self.analyst.as_ref().is_some_and(Analyst::has_ended);
         self.listening.connections.is_finished() || self.predictor.has_ended() || analyst
     }
 
-    /// Stops taking requests, answers those that wait, and ends.
+    /// Stops taking requests, answers the waiting ones, and ends.
     ///
     /// # Errors
-    /// The error by which it ended before.
+    /// The error that ended the server earlier.
     pub fn close(self) -> Result<()> {
         self.stop.stop();
         self.analyst.map_or(Ok(()), Analyst::join)?;
@@ -213,8 +214,8 @@ impl Server {
         connections.map_err(|_| Error::internal("the listening thread panicked"))?;
         self.predictor.join()?;
         if let Some(root) = &self.changing {
-            // Its own threads were the last readers of old arrays. What stays is unused, and the next
-            // writer tries again.
+            // The threads of this server were the last readers of old arrays. Files that cannot be
+            // removed are unused, and the next writer tries again.
             let _ = generations::tidy(root);
         }
         Ok(())
@@ -229,13 +230,13 @@ struct Ready {
     most_nodes: u64,
     model: Arc<Model>,
     opened: Opened,
-    /// What int8 loses.
+    /// Loss of int8 against float32.
     loss: Option<Loss>,
 }
 
 impl Ready {
-    /// Opens what `model`, which is in `directory` with float32, reads of the data set, and the model
-    /// with the wanted precision.
+    /// Opens the arrays that `model` reads, and the model in the wanted precision. `model` was read
+    /// from `directory` in float32.
     fn open(
         view: &View<'_>,
         model: Model,
@@ -293,7 +294,7 @@ impl Ready {
     }
 }
 
-/// The ports, and the thread that answers there.
+/// The ports, and the thread that serves them.
 struct Listening {
     address: SocketAddr,
     grpc_address: Option<SocketAddr>,
@@ -301,7 +302,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// Answers on both ports until `shared` says that the server stops.
+    /// Serves both ports until `shared` signals the stop.
     fn start(shared: Shared, config: &ServerConfig, tls: Option<Tls>) -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(CONNECTION_THREADS)
@@ -321,10 +322,10 @@ impl Listening {
     }
 }
 
-/// Most nodes of a request: any one graph that there is now can be asked for.
+/// Most nodes of a request: raised so that a request for any one current graph is allowed.
 ///
 /// # Errors
-/// `Invalid`: a model of whole graphs, and a data set of one graph.
+/// `Invalid`: the model predicts whole graphs, but the data set is one graph.
 fn most_nodes(view: &View<'_>, subject: Subject, config: &ServerConfig) -> Result<u64> {
     match (subject, view.graphs()) {
         (Subject::Graphs, Some(graphs)) => Ok(config.most_nodes.max(graphs.largest())),
@@ -337,10 +338,10 @@ fn most_nodes(view: &View<'_>, subject: Subject, config: &ServerConfig) -> Resul
     }
 }
 
-/// The key of the array that the model reads; `None` for one that reads none.
+/// The key of the array that the model reads; `None` if it reads none.
 ///
 /// # Errors
-/// `NotFound`; `Invalid` for another number of columns.
+/// `NotFound`; `Invalid` if the number of columns differs.
 fn features_of(dataset: &DataSet, model: &Model) -> Result<Option<String>> {
     let columns = model.features();
     if columns == 0 {
@@ -360,7 +361,7 @@ fn features_of(dataset: &DataSet, model: &Model) -> Result<Option<String>> {
     Ok(Some(key))
 }
 
-/// How the features of a model of this precision lie on disk.
+/// Precision of the features on disk for a model of this precision.
 fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
     match precision {
         Precision::Float32 => outercore_pipeline::Precision::Exact,
@@ -368,7 +369,7 @@ fn storage_of(precision: Precision) -> outercore_pipeline::Precision {
     }
 }
 
-/// Listens for HTTP, and for gRPC where that is wanted.
+/// Listens for HTTP, and for gRPC if it is configured.
 ///
 /// # Errors
 /// As [`bind`].
@@ -381,10 +382,10 @@ fn listeners(
     Ok((http, grpc.transpose()?))
 }
 
-/// Listens on a port, which `option` has chosen.
+/// Listens on a port; `option` is the option that sets it.
 ///
 /// # Errors
-/// `Io`: it is taken.
+/// `Io`: the port is taken.
 fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<TcpListener> {
     let wanted = SocketAddr::new(host, port);
     let bound = runtime.block_on(async {
@@ -399,7 +400,7 @@ fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<
         .map_err(|error| error.hint(format!("choose another port by {option}, or 0 for any")))
 }
 
-/// Answers on both ports until the server stops.
+/// Serves both ports until the server stops.
 fn listen(
     runtime: &Runtime,
     (http, grpc): (&TcpListener, Option<&TcpListener>),

@@ -1,4 +1,4 @@
-//! What the server is, for the handlers of every protocol.
+//! The state of the server that the handlers of all protocols share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,33 +32,33 @@ use crate::turns::Client;
 /// Longest body without its ids and numbers.
 const WITHOUT_IDS: u64 = 64 << 10;
 
-/// Bytes of an id in a body, with room for lists and blanks; and of the two ids of an edge.
+/// Bytes of an id in a body, including commas, brackets and blanks. An edge takes two ids.
 const ID_BYTES: u64 = 32;
 
 /// Bytes of a number in a body.
 const NUMBER_BYTES: u64 = 24;
 
-/// What all handlers share.
+/// The state that all handlers share.
 pub struct Shared {
-    /// Name of the model, as paths have it.
+    /// Name of the model in paths.
     pub name: String,
-    /// Where it comes from, and which version of it answers.
+    /// The served model: its directory, and the version that answers.
     pub served: Arc<Served>,
     /// Held while a newer version is loaded.
     pub loading: Arc<Mutex<()>>,
     /// Held while updates are written into the arrays for a client.
     pub compacting: Arc<Mutex<()>>,
-    /// The numbers in which it is computed.
+    /// Number format in which the model is computed.
     pub precision: Precision,
-    /// What it loses by that; `None` for float32.
+    /// Loss of int8 against float32; `None` for float32.
     pub loss: Option<Loss>,
     /// Columns of the outputs.
     pub outputs: usize,
-    /// What the model predicts; for classes the prediction has one column.
+    /// Task of the model; for classes the output `prediction` has one column.
     pub task: TaskKind,
-    /// What it predicts that of.
+    /// The kind of object that the model predicts.
     pub subject: Subject,
-    /// Rows of the features that it reads; `None` where it reads none.
+    /// Shape of the feature rows that the model reads; `None` if it reads none.
     pub features: Option<ArrayShape>,
     /// The graph.
     pub graph: Arc<Graph>,
@@ -66,21 +66,21 @@ pub struct Shared {
     pub most_nodes: u64,
     /// Longest time for a request.
     pub deadline: Duration,
-    /// Algorithms over the graph, where any are taken.
+    /// Analyses of the graph, if the server takes any.
     pub analyses: Option<Analyses>,
-    /// Where questions go.
+    /// Queue of questions.
     pub queue: Queue,
-    /// What the operator is told.
+    /// Errors for the operator.
     pub failures: Failures,
     /// Bodies of requests.
     pub bodies: Bodies,
-    /// Whether the server is going away.
+    /// Whether the server is stopping.
     pub stopping: watch::Receiver<bool>,
-    /// Counts and times.
+    /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// How patient it is.
+    /// Limits of connections and time.
     pub limits: Limits,
-    /// Who may do what; `None`: everybody who reaches it everything.
+    /// Tokens and their scopes; `None` allows every client everything.
     pub tokens: Option<Tokens>,
 }
 
@@ -102,7 +102,7 @@ impl Shared {
         MOST_BODY.min(needed as usize)
     }
 
-    /// Checks that a request with these headers may do what `needed` says.
+    /// Checks that the token of a request allows `needed`.
     ///
     /// # Errors
     /// As [`Tokens::require`].
@@ -110,10 +110,10 @@ impl Shared {
         self.tokens.as_ref().map_or(Ok(()), |tokens| tokens.require(headers, needed))
     }
 
-    /// Checks what a request calls the model.
+    /// Checks the name and version of the model in a request.
     ///
     /// # Errors
-    /// There is no such model, or version of it.
+    /// No such model, or no such version of it.
     pub fn require(&self, name: &str, version: Option<&str>) -> Result<(), Refusal> {
         if name != self.name {
             return Err(Refusal::unknown(format!("no model `{name}`; there is `{}`", self.name)));
@@ -133,7 +133,7 @@ impl Shared {
         Err(Refusal::unknown(text))
     }
 
-    /// What the model is called, takes and gives.
+    /// Describes the model: its name, inputs and outputs.
     pub fn described(&self) -> Value {
         let columns = self.outputs;
         let prediction = match self.task {
@@ -173,7 +173,7 @@ impl Shared {
         })
     }
 
-    /// The tensors of inline requests.
+    /// Describes the tensors of inline requests.
     fn inline(&self) -> Value {
         let mut tensors = Vec::new();
         if let Some(features) = self.features {
@@ -192,7 +192,7 @@ impl Shared {
         Value::Array(tensors)
     }
 
-    /// Whether requests are taken. Predictions are made while updates fail, too.
+    /// Whether the server takes requests. It still predicts while updates fail.
     pub fn is_ready(&self) -> bool {
         !*self.stopping.borrow() && !self.queue.is_closed()
     }
@@ -205,11 +205,12 @@ impl Shared {
     /// Reads the model again, and answers with its newer weights from then on.
     ///
     /// # Errors
-    /// It is damaged, or does not fit; the server is stopping.
+    /// The model is damaged or cannot replace the served one; the server is stopping.
     pub async fn load(&self) -> Result<(), Refusal> {
         let one = Arc::clone(&self.loading).lock_owned().await;
         let served = Arc::clone(&self.served);
-        // The thread that reads goes on if the client leaves; the next load waits for it.
+        // The reading thread continues if the client leaves. It holds the lock, so the next load
+        // waits for it.
         let read = tokio::task::spawn_blocking(move || (served.read(), one)).await;
         let (read, _one) = read.map_err(|_| Refusal::failed())?;
         let newer = read.map_err(|error| {
@@ -219,10 +220,10 @@ impl Shared {
         self.queue.exchange(newer).await
     }
 
-    /// What a request asks, whatever protocol it came by.
+    /// Converts a request of any protocol to a question.
     ///
     /// # Errors
-    /// The request is wrong or too early; there is no memory for it.
+    /// The request is wrong or comes too early; no memory is free for it.
     pub fn question(
         &self,
         request: &InferRequest<'_>,
@@ -246,10 +247,11 @@ impl Shared {
         Ok(question)
     }
 
-    /// Answers a question of `client`, which takes `memory`, of a request that `began` then.
+    /// Answers a question of `client`. `memory` belongs to the question, and the request `began` at
+    /// that time.
     ///
     /// # Errors
-    /// It is too late, or about a version that no longer answers; the server is busy, stopping or
+    /// It is too late, or the named version no longer answers. The server is busy, stopping, or
     /// failed.
     pub async fn infer(
         &self,
@@ -263,7 +265,7 @@ impl Shared {
         let (id, seed, wanted) = (question.id.take(), question.seed, question.outputs.clone());
         let prediction = self.queue.ask(client, (question, memory), until).await?;
         self.metrics.stage(Stage::Total, began.elapsed());
-        // A newer one may have come while it waited.
+        // A newer version may have been loaded while the question waited.
         version.map_or(Ok(()), |version| self.require_version(version, &prediction.version))?;
         let (asked, age) = ((seed, &wanted[..]), self.graph.age());
         Ok(protocol::answer(&self.name, id.as_deref(), asked, age, prediction))

@@ -1,7 +1,7 @@
-//! Requests that web pages of other sites send.
+//! Defence against requests that web pages of other sites send.
 //!
-//! A browser sends requests to any address, this machine's own included, and says in headers that no
-//! page can change where they come from. One layer looks at them before every route.
+//! A browser sends requests to any address, including addresses of its own machine. Headers that no
+//! page can change say where a request comes from. One layer checks them before every route.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,22 +18,24 @@ use crate::refusal::Refusal;
 use crate::shared::Shared;
 use crate::tls::Protocol;
 
-/// Where a browser says a request comes from, and what for.
+/// Headers in which a browser says from which site a request comes, and in which mode.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Types of bodies.
+/// Content types of bodies.
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const GRPC: &str = "application/grpc";
 
-/// Paths of the Open Inference Protocol, and of its requests with bytes.
+/// Path prefix of the Open Inference Protocol, and path suffix of its requests that may carry
+/// bytes.
 const OF_PROTOCOL: &str = "/v2/";
 const INFER: &str = "/infer";
 
-/// Refuses requests that another site sends through a browser: by the header `Host`, by DNS rebinding;
-/// by `Origin` and `Sec-Fetch-Site`; and bodies of types that a page may send without asking. A
-/// browser sends no token by itself, so where there are tokens only the type counts.
+/// Refuses requests that another site sends through a browser. `Host` reveals DNS rebinding;
+/// `Origin` and `Sec-Fetch-Site` reveal other pages. Bodies of types that a page may send without
+/// asking are refused, too. A browser never adds a token, so a server with tokens checks only the
+/// type.
 pub async fn require_own_site(
     State((shared, protocol)): State<(Arc<Shared>, Protocol)>,
     request: Request,
@@ -54,7 +56,7 @@ fn check<B: HttpBody>(
     if !has_tokens {
         let host = match headers.get(HOST) {
             Some(_) => Some(text(headers, &HOST).and_then(|host| host.parse::<Authority>().ok())),
-            // HTTP/2 has it in the address.
+            // HTTP/2 has the host in the address.
             None => request.uri().authority().map(|host| Some(host.clone())),
         };
         require_loopback(host.as_ref().map(Option::as_ref))?;
@@ -67,7 +69,8 @@ fn check<B: HttpBody>(
     Ok(())
 }
 
-/// Refuses another host, as DNS rebinding sends it; `Some(None)` is none that can be read.
+/// Refuses another host, which is a sign of DNS rebinding. `Some(None)` is a host that cannot be
+/// read.
 fn require_loopback(host: Option<Option<&Authority>>) -> Result<(), Refusal> {
     let is_loopback = |authority: &Authority| {
         let name = authority.host().trim_matches(['[', ']']);
@@ -83,7 +86,7 @@ fn require_loopback(host: Option<Option<&Authority>>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses what a page of another origin sends. A link to a page of the server may be followed.
+/// Refuses requests from a page of another origin. Following a link to the server is allowed.
 fn require_same_origin(
     method: &Method,
     headers: &HeaderMap,
@@ -107,8 +110,9 @@ fn require_same_origin(
     Err(Refusal::new(StatusCode::FORBIDDEN, text))
 }
 
-/// Refuses bodies of other types than the route takes. Pages of other sites may send some of these
-/// types without the server's consent. Clients of the protocol name no type, and no body needs one.
+/// Refuses bodies of types that the route does not take. Pages of other sites may send some of
+/// these types without the server's consent. Clients of the protocol name no type, and no body
+/// needs one.
 fn require_type(
     headers: &HeaderMap,
     path: &str,
@@ -150,7 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether a request with a body passes; `line` is its method and path, each header `name: value`.
+    /// Whether a request with a body passes. `line` is its method and path; each header is
+    /// `name: value`.
     fn passes(line: &str, headers: &[&str], protocol: Protocol, has_tokens: bool) -> bool {
         checked(line, headers, "{}", protocol, has_tokens).is_ok()
     }
@@ -270,7 +275,7 @@ mod tests {
         let sent = |line: &str, kind: Option<&str>, protocol| {
             let kind = kind.map(|kind| format!("content-type: {kind}"));
             let headers: Vec<&str> = kind.as_deref().into_iter().collect();
-            // Tokens do not make a difference.
+            // The result must not depend on tokens.
             let (with, without) =
                 (passes(line, &headers, protocol, true), passes(line, &headers, protocol, false));
             assert_eq!(with, without);

@@ -1,9 +1,9 @@
-//! States after the first layer that are kept for later requests (the embedding cache of GLIST 4.2).
+//! Cache of node states after the first layer (the embedding cache of GLIST 4.2).
 //!
-//! The state of a node is a function of its sampled in-edges and of the features and degrees at
-//! their ends. The sampler draws the same edges for a node in every request of one seed. So a state
-//! that is kept has the bits of one that is computed again, and the last hop, which has most of a
-//! request's rows, is left out for it.
+//! The state of a node depends only on its sampled in-edges and on the features and degrees at
+//! their ends. The sampler draws the same edges for a node in all requests with the same seed. So a
+//! cached state is equal to the bit to a recomputed one. With it, the node is left out of the last
+//! hop, which reads most rows of a request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,34 +11,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use outercore_core::{Bytes, NodeId};
 use outercore_store::delta::Delta;
 
-/// Sources of a node whose state is kept, where the graph changes: each is looked at before use.
+/// Most sources of a cached node, if the graph changes: each source is checked for changes before
+/// use.
 const MOST_SOURCES: usize = 32;
 
-/// Bytes of an entry besides its state and its sources: the index with its empty places, the entry.
+/// Bytes of an entry in addition to its state and its sources: the entry, and the index with its
+/// empty places.
 const ENTRY_BYTES: usize = 128;
 
-/// A state that was computed.
+/// A newly computed state.
 pub struct NewState {
     /// The node.
     pub node: NodeId,
-    /// Ids of the sources of its sampled edges.
+    /// Ids of the sources of the node's sampled edges.
     pub sources: Vec<NodeId>,
-    /// Its state.
+    /// The state of the node.
     pub state: Vec<f32>,
 }
 
-/// States of nodes, by the seed of the sampler. Where there is no room the entry goes that was not
-/// used since the hand passed it (CLOCK).
+/// Cache of states by seed and node. When it is full, the CLOCK algorithm evicts an entry that was
+/// not used since the hand last passed it.
 pub struct States {
     width: usize,
     capacity: usize,
-    /// Sources of a node whose state is kept, at least.
+    /// Fewest sources of a node whose state is cached.
     least_sources: usize,
-    /// Key of the features that states depend on.
+    /// Key of the feature array that the states depend on.
     features: Option<String>,
     places: HashMap<(u64, NodeId), usize>,
     entries: Vec<Entry>,
-    /// `[entries, width]`.
+    /// The states, `[entries, width]`.
     numbers: Vec<f32>,
     hand: usize,
 }
@@ -46,16 +48,16 @@ pub struct States {
 struct Entry {
     key: (u64, NodeId),
     sources: Box<[u32]>,
-    /// The update up to which nothing of it has changed.
+    /// LSN up to which none of the node's inputs has changed.
     lsn: AtomicU64,
     is_used: AtomicBool,
 }
 
 impl States {
-    /// Room for states of `width` numbers within `memory`.
+    /// Room for states of `width` values within `memory`.
     ///
-    /// A state is kept where the rows of its sources would take more memory, at `row` each: the same
-    /// memory then spares more reads.
+    /// A state is cached only if the feature rows of its sources, of `row` bytes each, take more
+    /// memory than the state: then the state saves more reads than cached rows would.
     pub fn new(width: usize, memory: Bytes, row: Bytes, features: Option<String>) -> Self {
         let bytes = width * size_of::<f32>() + MOST_SOURCES / 2 * size_of::<u32>() + ENTRY_BYTES;
         let capacity = memory.as_usize() / bytes;
@@ -65,8 +67,8 @@ impl States {
             capacity,
             least_sources,
             features,
-            // All at once: a copy to a larger place would take both for a moment. Pages are taken
-            // from the system when they are used.
+            // Allocate everything at once. Growing would copy, and for a moment take both sizes.
+            // The system provides the pages only when they are used.
             places: HashMap::with_capacity(capacity),
             entries: Vec::with_capacity(capacity),
             numbers: Vec::with_capacity(capacity * width),
@@ -74,7 +76,7 @@ impl States {
         }
     }
 
-    /// Forgets all of them.
+    /// Removes all states.
     pub fn clear(&mut self) {
         self.places.clear();
         self.entries.clear();
@@ -82,17 +84,17 @@ impl States {
         self.hand = 0;
     }
 
-    /// Whether the state of a node with so many sampled sources is worth its memory.
+    /// Whether the state of a node with `sources` sampled sources is worth its memory.
     pub fn wants(&self, sources: usize) -> bool {
         sources >= self.least_sources
     }
 
-    /// Whether it holds nothing at all.
+    /// Whether the cache has no room at all.
     pub fn is_off(&self) -> bool {
         self.capacity == 0
     }
 
-    /// The state of a node, unless it may have changed since it was computed.
+    /// The state of a node; `None` if it may have changed since it was computed.
     pub fn get(&self, seed: u64, node: NodeId, delta: Option<&Delta>) -> Option<&[f32]> {
         let &place = self.places.get(&(seed, node))?;
         let entry = &self.entries[place];
@@ -109,7 +111,7 @@ impl States {
         if seen == delta.lsn() {
             return true;
         }
-        // Updates before those of the arrays are known no more.
+        // The delta does not know updates older than the arrays.
         if seen < delta.base_lsn() || seen > delta.lsn() {
             return false;
         }
@@ -123,7 +125,7 @@ impl States {
         is_current
     }
 
-    /// Keeps states that were computed of the graph as it was at `delta`.
+    /// Stores states that were computed on the graph at `delta`.
     pub fn keep(&mut self, seed: u64, delta: Option<&Delta>, new: Vec<NewState>) {
         for NewState { node, sources, state } in new {
             let sources: Option<Box<[u32]>> = match delta {
@@ -141,7 +143,7 @@ impl States {
         }
     }
 
-    /// A place for an entry: its own, a new one, or that of another one, which is dropped.
+    /// Finds a place for an entry: its old place, a new place, or the place of an evicted entry.
     fn place(&mut self, key: (u64, NodeId)) -> Option<usize> {
         if let Some(&place) = self.places.get(&key) {
             return Some(place);
@@ -163,7 +165,7 @@ impl States {
         Some(place)
     }
 
-    /// The next entry that was not used since the hand passed it.
+    /// The next entry that was not used since the hand last passed it.
     fn unused(&mut self) -> usize {
         loop {
             let place = self.hand;
@@ -213,7 +215,8 @@ mod tests {
     #[test]
     fn a_state_is_worth_more_rows_than_its_own_memory() {
         let states = States::new(4, room_for(3), ROW, None);
-        // 16 bytes of numbers, 64 for sources and 128 more, beside rows of 64.
+        // An entry takes 16 bytes for values, 64 for sources and 128 more; a feature row takes 64
+        // bytes.
         assert_eq!([3, 4].map(|sources| states.wants(sources)), [false, true]);
         assert!(States::new(4, room_for(3), Bytes(0), None).wants(1));
     }

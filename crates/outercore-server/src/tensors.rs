@@ -1,4 +1,4 @@
-//! Values of tensors as bytes, as gRPC and the binary extension of HTTP have them: row-major,
+//! Tensor values as bytes, in the format of gRPC and of the binary extension of HTTP: row-major,
 //! little-endian.
 
 use serde_json::Value;
@@ -7,7 +7,8 @@ use crate::element::Element;
 use crate::messages::InferTensorContents;
 use crate::refusal::{Refusal, cut};
 
-/// Calls `$each!` with the type of a datatype's elements; evaluates to `$other` for another one.
+/// Calls `$each!` with the element type of a datatype; evaluates to `$other` for an unknown
+/// datatype.
 macro_rules! by_datatype {
     ($datatype:expr, $each:ident, $other:expr) => {
         match $datatype {
@@ -26,7 +27,7 @@ macro_rules! by_datatype {
     };
 }
 
-/// Whether a value is one of a datatype: whole numbers within its range, any number for floats.
+/// Whether a value fits a datatype: integers within its range, any number for floats.
 pub fn is_of(datatype: &str, value: Element<'_>) -> bool {
     macro_rules! whole {
         ($type:ty) => {{
@@ -52,8 +53,8 @@ pub fn is_of(datatype: &str, value: Element<'_>) -> bool {
 /// Calls `take` with each value in the bytes of the tensor `name`.
 ///
 /// # Errors
-/// Those of `take`. Bytes that are no whole number of elements; a datatype that has none of a fixed
-/// size here; a value that is not finite, which JSON does not have.
+/// Errors of `take`. Bytes that are not a multiple of the element size; a datatype without a fixed
+/// size; a value that is not finite, because JSON has no such value.
 pub fn each(
     name: &str,
     datatype: &str,
@@ -86,11 +87,11 @@ pub fn each(
     })
 }
 
-/// Calls `take` with each value of a message, in the field that is for the datatype.
+/// Calls `take` with each value of a message, read from the field of the datatype.
 ///
 /// # Errors
-/// Those of `take`; values in another field, since those of two fields have no order; values that
-/// are not finite.
+/// Errors of `take`; values in another field, because values in two fields have no order; values
+/// that are not finite.
 pub fn each_of_message(
     name: &str,
     datatype: &str,
@@ -141,10 +142,10 @@ fn finite<'a>(element: Element<'a>, name: &str) -> Result<Element<'a>, Refusal> 
     }
 }
 
-/// The bytes of values, of which each fits the datatype.
+/// Encodes values as bytes. Each value must fit the datatype.
 ///
 /// # Errors
-/// Others.
+/// A value does not fit.
 pub fn encode(datatype: &str, values: &[Value]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     for value in values {
@@ -165,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// The values in bytes, as JSON.
+    /// Decodes bytes to JSON values.
     fn decode(datatype: &str, bytes: &[u8]) -> Result<Vec<String>, Refusal> {
         let mut found = Vec::new();
         each("x", datatype, bytes, |element| {

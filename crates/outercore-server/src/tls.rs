@@ -1,4 +1,4 @@
-//! Connections that are encrypted.
+//! Encrypted connections.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-/// Longest file of certificates, or of a key.
+/// Longest file of certificates or of a key.
 const MOST_BYTES: Bytes = Bytes::mib(1);
 
-/// What is spoken on a port.
+/// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -32,7 +32,7 @@ impl Protocol {
     }
 }
 
-/// The certificate of a server, and its private key. TLS 1.2 and 1.3 are spoken.
+/// The certificate of a server and its private key, for TLS 1.2 and 1.3.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -42,13 +42,14 @@ impl Tls {
     /// Reads a chain of certificates and a key from PEM files.
     ///
     /// # Errors
-    /// `NotFound` and `Io` of the files; `Invalid` where they hold none, or do not belong together.
+    /// `NotFound` and `Io` of the files; `Invalid` if a file holds no certificate or key, or if
+    /// they do not match.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self> {
         let wrong = |path: &Path, what: &str, error: &dyn std::fmt::Display| {
             Error::invalid(format!("{what} `{}`: {error}", path.display()))
                 .hint("expected PEM text, as Let's Encrypt or openssl write it")
         };
-        // Read here, so that a file that is not there is one of ours.
+        // Read the files here, so that a missing file gives our own error.
         let read = |path: &Path, what: &str| {
             read_small_file(path, MOST_BYTES)
                 .with_context(|| format!("{what} `{}`", path.display()))
@@ -71,7 +72,7 @@ impl Tls {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Shakes hands with clients that speak `protocol`.
+    /// An acceptor of TLS handshakes for `protocol`.
     pub fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = vec![protocol.name().to_vec()];

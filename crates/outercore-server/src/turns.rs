@@ -1,26 +1,27 @@
-//! Items of clients, taken in turns: a client with many items does not delay the others.
+//! A queue in which clients take turns: a client with many items does not delay the others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who asks: a connection.
+/// A client: one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(u64);
 
 impl Client {
-    /// Another one than all before.
+    /// A client that differs from all earlier ones.
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Items that wait, up to a number. Clients take turns: each has one item taken, then the next client.
+/// A queue of limited length. Clients take turns: one item of each client is taken, then the next
+/// client follows.
 #[derive(Debug)]
 pub struct Turns<T> {
-    /// The items of each client that has some.
+    /// The items of each client that has any.
     of: BTreeMap<Client, VecDeque<T>>,
-    /// Those clients, in the order of their turns.
+    /// These clients, in the order of their turns.
     order: VecDeque<Client>,
     count: usize,
     most: usize,
@@ -32,14 +33,14 @@ impl<T> Turns<T> {
         Self { of: BTreeMap::new(), order: VecDeque::new(), count: 0, most }
     }
 
-    /// Items that wait.
+    /// Number of items in the queue.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Adds an item of `client`. A full queue drops the last item of the client with the most items,
-    /// if that client has more than `client` would have. Otherwise it drops `item`. Returns the
-    /// dropped item.
+    /// Adds an item of `client`. A full queue drops the last item of the client with the most
+    /// items, if that client has more than `client` would have. Otherwise it drops `item`. Returns
+    /// the dropped item.
     #[must_use]
     pub fn push(&mut self, client: Client, item: T) -> Option<T> {
         let mut displaced = None;
@@ -61,7 +62,7 @@ impl<T> Turns<T> {
         displaced
     }
 
-    /// Takes the next item out.
+    /// Removes and returns the next item.
     pub fn pop(&mut self) -> Option<T> {
         let client = self.order.pop_front()?;
         let items = self.of.get_mut(&client)?;
@@ -94,8 +95,9 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a list of the waiting items. A client with the fewest items is refused only where all have
-        /// as many as it would have, so as many clients as there are places always find one.
+        /// Compares the queue with a list of the waiting items. A client with the fewest items is
+        /// refused only if all clients have as many items as it would have. So the queue always
+        /// serves as many clients as it has places.
         #[test]
         fn nothing_is_lost_and_places_are_shared(
             most in 1usize..8,
@@ -117,7 +119,7 @@ mod tests {
                         let longest = others.map(|other| count(&waiting, other)).max().unwrap_or(0);
                         prop_assert_eq!(of == client, longest <= own + 1);
                         let place = waiting.iter().position(|one| *one == (of, at)).unwrap();
-                        // The last of its client.
+                        // The dropped item must be the last one of its client.
                         prop_assert!(waiting[place + 1..].iter().all(|(client, _)| *client != of));
                         waiting.remove(place);
                     }

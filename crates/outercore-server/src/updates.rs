@@ -1,4 +1,4 @@
-//! Updates of the graph, from JSON to the rows that the arrays store.
+//! Converts updates of the graph from JSON to the rows that the arrays store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,11 +22,11 @@ use crate::refusal::{Refusal, cut};
 /// Most updates of a request.
 const MOST_UPDATES: usize = 1 << 16;
 
-/// How a body is called that cannot be read.
+/// Beginning of the message about a body that cannot be read.
 const NO_LIST: &str = "the body is no list of updates";
 
-/// Memory of an update or of a part of one, and of the map of its rows and each of its rows, besides
-/// the bytes of the row.
+/// Bytes in addition to the bytes of rows: for an update or a part of one, for the map of its rows,
+/// and for each row.
 const A_CHANGE: usize = 128;
 const ROWS: usize = 576;
 const A_ROW: usize = 96;
@@ -37,12 +37,12 @@ const A_ROW: usize = 96;
 struct Request<'a> {
     #[serde(borrow)]
     updates: &'a RawValue,
-    /// A name of the request: with the same one again the first answer comes again, and nothing
-    /// changes.
+    /// Idempotency key: a second request with the same key gets the first answer again and changes
+    /// nothing.
     key: Option<String>,
 }
 
-/// What an update does.
+/// Kind of an update.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Op {
@@ -55,7 +55,7 @@ enum Op {
     UnregisterGraph,
 }
 
-/// The members of an update, of which each `op` has some.
+/// The members of an update; each `op` has some of them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change<'a> {
@@ -72,7 +72,7 @@ struct Change<'a> {
     edges: Option<&'a RawValue>,
 }
 
-/// An edge of a graph that is registered.
+/// An edge of a graph to register.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EdgeWithin<'a> {
@@ -82,20 +82,22 @@ struct EdgeWithin<'a> {
     values: Option<&'a RawValue>,
 }
 
-/// A node by its id, or one that the same request adds.
+/// An existing node by its id, or a node that the same request adds.
 #[derive(Clone, Copy, Debug, PartialEq, ToSchema)]
 #[serde(untagged)]
 pub enum Place {
-    /// A node that there is.
+    /// An existing node.
     Id(u64),
-    /// One that the request adds.
+    /// A node that the request adds.
     New {
-        /// Counts the nodes that the request adds, those of registered graphs included, from 0.
+        /// Number of the node among the nodes that the request adds, including nodes of registered
+        /// graphs, from 0.
         new: u64,
     },
 }
 
-/// By hand: what serde derives for untagged enums keeps a tree of the whole value first.
+/// Written by hand, because the derived code for untagged enums first stores a tree of the whole
+/// value.
 impl<'de> Deserialize<'de> for Place {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -127,37 +129,37 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// What a request has done.
+/// Results of the updates of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UpdateAnswer {
     lsn: u64,
     results: Vec<Outcome>,
 }
 
-/// What an update has done.
+/// Result of one update.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 enum Outcome {
     Edge {
-        /// The id of a new edge.
+        /// Id of the new edge.
         edge: u64,
     },
     Node {
-        /// The id of a new node.
+        /// Id of the new node.
         node: u64,
     },
     Removed {
-        /// Edges that were removed.
+        /// Number of removed edges.
         removed: u64,
     },
     Updated {
-        /// A node whose values were replaced.
+        /// Whether the values of the node were replaced.
         updated: bool,
     },
     Graph {
-        /// The id of a new graph.
+        /// Id of the new graph.
         graph: u64,
-        /// The id of its first node; the others follow.
+        /// Id of its first node; the ids of the others follow.
         first_node: u64,
     },
 }
@@ -175,11 +177,11 @@ impl From<Ack> for UpdateAnswer {
     }
 }
 
-/// The updates in a body, as the log has them.
+/// Parses the updates in a body into the form of the log.
 ///
 /// # Errors
-/// A sentence for the client that names the update and the array: no or too many updates, an array
-/// that there is not, a value that it cannot hold, one that is missing. More than there is memory for.
+/// A sentence for the client that names the update and the array: no or too many updates, an
+/// unknown array, a wrong value, a missing value. Also if no memory is free.
 pub fn read(
     body: &[u8],
     manifest: &Manifest,
@@ -223,7 +225,7 @@ impl Place {
 }
 
 impl Op {
-    /// The members of such an update.
+    /// The members that this kind of update may have.
     fn members(self) -> &'static [&'static str] {
         match self {
             Self::AddEdge => &["source", "target", "values"],
@@ -238,7 +240,7 @@ impl Op {
 }
 
 impl Change<'_> {
-    /// Refuses a member that its `op` does not have.
+    /// Refuses members that the `op` of the update does not have.
     fn check_members(&self) -> Result<(), Refusal> {
         let given = [
             ("source", self.source.is_some()),
@@ -260,7 +262,7 @@ impl Change<'_> {
     }
 }
 
-/// The member `name`, which has to be there.
+/// The required member `name`.
 fn needed<T>(member: Option<T>, name: &str) -> Result<T, Refusal> {
     member.ok_or_else(|| Refusal::wrong(format!("missing field `{name}`")))
 }
@@ -269,12 +271,12 @@ fn node(place: Option<Place>, name: &str) -> Result<u64, Refusal> {
     needed(place, name)?.node()
 }
 
-/// What a client is told of values that the arrays do not take.
+/// Converts the error for values that the arrays cannot hold.
 fn wrong(error: Error) -> Refusal {
     Refusal::wrong(error.one_line())
 }
 
-/// Makes updates of what clients write.
+/// Converts the updates of clients.
 struct Reader<'a> {
     manifest: &'a Manifest,
     schema: &'a Schema,
@@ -371,7 +373,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Takes the memory of one more row.
+    /// Reserves the memory of one more row.
     fn take(&mut self, rows: &Rows, bytes: usize) -> Result<(), Refusal> {
         self.memory.take(A_ROW + bytes + if rows.is_empty() { ROWS } else { 0 })
     }
@@ -402,7 +404,7 @@ impl Reader<'_> {
         Ok(rows)
     }
 
-    /// The row of the array `key`, as it stores it.
+    /// The row of the array `key`, in the format that it stores.
     fn row(
         &self,
         name: &str,
@@ -417,7 +419,7 @@ impl Reader<'_> {
         let mut columns = 0;
         json::each(&name, value.get(), &extents, |number| {
             columns += 1;
-            // Too many are counted and not kept.
+            // Values beyond the limit are counted but not stored.
             match columns <= shape.columns {
                 true => encode(number, shape.dtype, &mut row).map_err(|e| wrong(e.context(&name))),
                 false => Ok(()),
@@ -430,8 +432,8 @@ impl Reader<'_> {
     }
 }
 
-/// The row of a node or graph for which no value is given: no label, or no number. Features have
-/// none.
+/// The default row of a node or graph for which no value is given: no label, or NaN for numbers.
+/// Features have no default.
 fn missing(manifest: &Manifest, key: &str, shape: ArrayShape) -> Option<Vec<u8>> {
     let is = |role: &Option<String>| role.as_deref() == Some(key);
     if is(&manifest.roles.features) {

@@ -1,4 +1,4 @@
-//! Bodies and messages of clients, from any bytes.
+//! Fuzz tests of client bodies and messages with arbitrary bytes.
 
 use outercore_server::fuzz;
 use outercore_testkit::fuzz::{keep, run};
@@ -92,12 +92,12 @@ fn write_the_first_inputs() {
     }
 }
 
-/// A field of a message: bytes, with less than 128 of them.
+/// A field of a message that holds fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8][..], bytes].concat()
 }
 
-/// Messages with ids of nodes, as bytes and as numbers; with a parameter; with inline nodes.
+/// Messages with node ids as bytes, node ids as numbers, a parameter, and inline nodes.
 fn calls() -> [(&'static str, Vec<u8>); 4] {
     let tensor = |name: &str, datatype: &str, shape: &[u8], contents: &[u8]| {
         let parts = [field(1, name.as_bytes()), field(2, datatype.as_bytes()), field(3, shape)];

@@ -1,10 +1,10 @@
-//! How fast the generators are.
+//! Measures the speed of the graph generators.
 //!
 //! ```text
 //! cargo run --release -p outercore-store --example generate_bench -- DIRECTORY [NODES]
 //! ```
-//! Makes a planted graph of NODES nodes (128 features, degree 20) and an R-MAT graph of scale 20
-//! in DIRECTORY, prints the seconds of each phase, and removes both.
+//! Generates a planted graph of NODES nodes (128 features, degree 20) and an R-MAT graph of scale
+//! 20 in DIRECTORY. Prints the seconds of each phase, and removes both graphs.
 
 use std::path::Path;
 use std::sync::Arc;

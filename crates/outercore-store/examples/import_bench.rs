@@ -1,11 +1,11 @@
-//! Edges per second of an import, from a `.npy` file and from text.
+//! Measures the edges per second of an import, from a `.npy` file and from text.
 //!
 //! ```text
 //! cargo run --release -p outercore-store --example import_bench -- DIRECTORY [EDGES] [MEMORY] [undirected]
 //! ```
-//! Writes an R-MAT-like edge list (16 edges a node, scrambled ids) into DIRECTORY, imports it, and
-//! removes everything again. Prints one line a kind: seconds, edges per second, peak resident
-//! memory so far.
+//! Writes an R-MAT-like edge list (16 edges per node, scrambled ids) into DIRECTORY, imports it,
+//! and removes all files. Prints one line per input format: seconds, edges per second, and peak
+//! resident memory so far.
 
 use std::io::Write;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The same edges as int64 `[E, 2]` and as lines.
+/// Writes the same edges as int64 `[E, 2]` and as lines of text.
 fn write_edges(npy: &Path, text: &Path, edges: u64) -> Result<()> {
     let nodes = (edges / 16).max(1);
     let scramble = Permutation::new(nodes, 1, 0);
@@ -47,7 +47,7 @@ fn write_edges(npy: &Path, text: &Path, edges: u64) -> Result<()> {
     arrays.write_all(&NpyHeader::encode(DType::I64, &[edges, 2]))?;
     for edge in 0..edges {
         let mut draws = Stream::new(1, 0).uniform(0, 0, edge);
-        // The square of a uniform number makes few nodes frequent, as in a power law.
+        // The square of a uniform number makes a few nodes frequent, as in a power law.
         let mut node = || scramble.at((draws.unit().powi(2) * nodes as f64) as u64);
         let (source, target) = (node(), node());
         arrays.write_all(&source.to_le_bytes())?;
@@ -92,7 +92,7 @@ fn measure(root: &Path, source: &Path, edges: u64, options: &EdgeImportOptions) 
     Ok(())
 }
 
-/// The high-water mark of this process's resident memory.
+/// Peak resident memory of this process.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

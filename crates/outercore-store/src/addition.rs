@@ -1,4 +1,5 @@
-//! Arrays added to a data set that is there: checked like those of an import, entered at once.
+//! Adds arrays to an existing data set: checks them as an import does, and commits all of them at
+//! once.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,10 @@ use crate::arrays::{
 use crate::editor::ManifestEditor;
 use crate::npy::OnBytes;
 
-/// Arrays on their way into a data set; none of them is part of it before [`Addition::commit`].
+/// Arrays to add to a data set; none of them belongs to it before [`Addition::commit`].
 ///
-/// Dropped without a commit it removes what it wrote; after a crash the next writer does.
+/// An addition that is dropped without a commit removes its files. After a crash the next writer
+/// removes them.
 ///
 /// # Example
 /// ```
@@ -51,10 +53,11 @@ pub struct Addition<'a> {
 }
 
 impl<'a> Addition<'a> {
-    /// Begins to add to the data set in `root`; `overwrite` lets arrays replace those of their name.
+    /// Begins to add arrays to the data set in `root`. With `overwrite`, they may replace arrays of
+    /// the same name.
     ///
     /// # Errors
-    /// As [`ManifestEditor::wait`]. `Unsupported`: a data set that has taken updates.
+    /// As [`ManifestEditor::wait`]. `Unsupported`: the data set has taken updates.
     pub fn begin(
         disk: &'a dyn Disk,
         root: &Path,
@@ -71,11 +74,12 @@ impl<'a> Addition<'a> {
         Ok(Self { disk, root: root.to_owned(), editor, overwrite, arrays: Vec::new() })
     }
 
-    /// Rows that an array for `target` must have: nodes, or of an edge array edges of the input;
-    /// `of_type` names the node type or edge type in a graph of several. Names have any length: 0.
+    /// Number of rows that an array for `target` must have: the nodes, or the input edges for an
+    /// edge array. `of_type` is the node type or edge type, in a graph with several types. 0 for
+    /// names, which may have any length.
     ///
     /// # Errors
-    /// `NotFound`: no such type. `Invalid`: nothing says how many edges were imported.
+    /// `NotFound`: no such type. `Invalid`: the number of imported edges is unknown.
     pub fn rows(&self, target: &Target, of_type: Option<&str>) -> Result<u64> {
         let manifest = self.editor.manifest();
         let missing = |kind: &str, name: &str, known: Vec<&String>| {
@@ -108,10 +112,10 @@ impl<'a> Addition<'a> {
         })
     }
 
-    /// A builder for an array; hand it to [`Addition::add`] when it is full.
+    /// A builder for an array; pass it to [`Addition::add`] when it has all rows.
     ///
     /// # Errors
-    /// `Invalid`: there is an array of this key. As [`ArrayBuilder::create`].
+    /// `Invalid`: the key is already in use. As [`ArrayBuilder::create`].
     pub fn builder(
         &mut self,
         spec: &ArraySpec,
@@ -134,7 +138,7 @@ impl<'a> Addition<'a> {
     /// Copies a `.npy` file into the data set.
     ///
     /// # Errors
-    /// `Invalid`: there is an array of this key. As [`import_npy`].
+    /// `Invalid`: the key is already in use. As [`import_npy`].
     pub fn array_from_npy(
         &mut self,
         spec: &ArraySpec,
@@ -146,10 +150,10 @@ impl<'a> Addition<'a> {
         Ok(self.enter(array))
     }
 
-    /// Registers a `.npy` file where it is.
+    /// Registers a `.npy` file in place.
     ///
     /// # Errors
-    /// `Invalid`: there is an array of this key. As [`register_npy`].
+    /// `Invalid`: the key is already in use. As [`register_npy`].
     pub fn array_in_place(
         &mut self,
         spec: &ArraySpec,
@@ -161,20 +165,22 @@ impl<'a> Addition<'a> {
         Ok(self.enter(array))
     }
 
-    /// Makes all arrays part of the data set at once; the provenance names the `inputs`.
+    /// Adds all arrays to the data set at once, and the `inputs` to its provenance.
     ///
     /// # Errors
     /// As [`ManifestEditor::commit`].
     pub fn commit(mut self, inputs: &[String]) -> Result<()> {
         let manifest = self.editor.manifest_mut();
         if self.arrays.iter().any(|array| array.target == Target::Labels) {
-            // The classes of the labels before; those of these, if they have names, come with them.
+            // Remove the class names of the old labels. New labels bring class names, if they have
+            // any.
             let names = format!("names/{}.", keys::CLASS);
             manifest.arrays.retain(|key, _| !key.starts_with(&names));
         }
         for array in &self.arrays {
             array.add_to(manifest);
-            // What has an origin there is a result of an algorithm, which batches leave out.
+            // Remove the origin of an older array of this name: batches leave out arrays with an
+            // origin, because these are results of algorithms.
             manifest.provenance.options.remove(&array.key);
         }
         let new = inputs.iter().filter(|input| !manifest.provenance.inputs.contains(input));
@@ -195,7 +201,7 @@ impl<'a> Addition<'a> {
     }
 
     /// # Errors
-    /// `Invalid`: the key is taken, or that of the topology.
+    /// `Invalid`: the key is in use or belongs to the topology.
     fn require_free(&self, key: &str) -> Result<()> {
         if keys::is_topology(key) {
             return Err(Error::invalid(format!("array `{key}` is the topology"))

@@ -1,4 +1,4 @@
-//! The arrays of a data set, as files.
+//! Arrays of a data set as files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use outercore_format::{ArrayEntry, Checksum, DType, keys};
 
 use crate::npy::check_len;
 
-/// An array of a data set: where its bytes are and what they mean.
+/// An array of a data set: the place and the meaning of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayRef {
     /// Its key in the manifest.
@@ -18,11 +18,11 @@ pub struct ArrayRef {
     pub path: PathBuf,
     /// Type of the elements.
     pub dtype: DType,
-    /// Extent of each dimension, rows first; at least one.
+    /// Size of each dimension, rows first; at least one dimension.
     pub shape: Vec<u64>,
     /// Offset of the first data byte; a multiple of 4096 only inside the data set.
     pub data_offset: u64,
-    /// Checksum of the data bytes, as the manifest has it.
+    /// Checksum of the data bytes, from the manifest.
     pub checksum: String,
 }
 
@@ -30,7 +30,7 @@ impl ArrayRef {
     pub(crate) fn new(root: &Path, key: &str, entry: &ArrayEntry) -> Self {
         Self {
             key: key.to_owned(),
-            // Joining an absolute path, that of an external file, gives that path.
+            // `join` returns an absolute path unchanged, so this also works for external files.
             path: root.join(&entry.file),
             dtype: entry.dtype,
             shape: entry.shape.clone(),
@@ -39,7 +39,7 @@ impl ArrayRef {
         }
     }
 
-    /// A name for the content of the file: equal names, equal bytes, on any machine.
+    /// A name for the content of the file: on any machine, equal names mean equal bytes.
     ///
     /// # Example
     /// `xxh3:5f1c…/float32/1000x128/4096`
@@ -53,7 +53,7 @@ impl ArrayRef {
         self.shape[0]
     }
 
-    /// Elements of a row.
+    /// Number of elements in a row.
     pub fn row_elements(&self) -> u64 {
         self.shape[1..].iter().product()
     }
@@ -68,7 +68,7 @@ impl ArrayRef {
         self.rows() * self.row_bytes()
     }
 
-    /// Compares the checksum of all bytes of the array with the manifest's.
+    /// Compares a checksum of all bytes of the array with the manifest.
     ///
     /// # Errors
     /// `Corrupt`, naming the array.
@@ -81,7 +81,7 @@ impl ArrayRef {
             "array `{}`: checksum {found}, expected {}: damaged on disk; nothing was changed",
             self.key, self.checksum
         ));
-        // What is made of other arrays is made again by a command that the caller names.
+        // A derived array can be rebuilt by a command, which the caller names.
         Err(match keys::is_derived(&self.key) {
             true => error,
             false => {
@@ -90,7 +90,7 @@ impl ArrayRef {
         })
     }
 
-    /// Compares the file's length with the shape.
+    /// Compares the length of the file with the shape.
     pub(crate) fn check_len(&self, external: bool) -> Result<()> {
         let meta = std::fs::metadata(&self.path).map_err(|error| {
             let error = Error::from(error).context(format!("file `{}`", self.path.display()));
@@ -109,7 +109,7 @@ impl ArrayRef {
     }
 }
 
-/// An array and its open file, read in parts by blocking calls.
+/// An array and its open file. Parts are read with blocking calls.
 #[derive(Debug)]
 pub struct ArrayFile {
     array: ArrayRef,
@@ -120,7 +120,7 @@ impl ArrayFile {
     /// Opens the file of `array`.
     ///
     /// # Errors
-    /// `NotFound`: the file has gone. `Io`.
+    /// `NotFound`: the file is missing. `Io`.
     pub fn open(array: ArrayRef) -> Result<Self> {
         let file = File::open(&array.path).with_context(|| format!("array `{}`", array.key))?;
         Ok(Self { array, file })
@@ -131,10 +131,10 @@ impl ArrayFile {
         &self.array
     }
 
-    /// Fills `bytes` with elements from number `first` on, in row-major order.
+    /// Fills `bytes` with the elements from index `first` on, in row-major order.
     ///
     /// # Errors
-    /// A failed read, or `Corrupt` for a short one, with the byte where it began.
+    /// A failed read; `Corrupt` for a short read, with the byte at which it began.
     pub fn read(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
         let offset = self.array.data_offset + first * self.array.dtype.size() as u64;
         self.file

@@ -1,4 +1,4 @@
-//! Which files a change of a data set has made, so that only those are removed after a crash.
+//! Records the files of a change, so that after a crash exactly these files are removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::generations;
 
-/// The file in a data set that names them while it is changed.
+/// The file with the list, while the data set is being changed.
 const CHANGES: &str = ".change.json";
 const VERSION: u32 = 1;
 
-/// Files that a change makes, and those that it replaces, noted before either happens.
+/// Files that a change creates or replaces, recorded before it does so.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Changes {
@@ -27,7 +27,7 @@ impl Changes {
         Self { version: VERSION, files: BTreeSet::new() }
     }
 
-    /// What a change that was stopped in `root` noted; `None` where there is nothing to read.
+    /// The list that an interrupted change left in `root`; `None` if it is absent or unreadable.
     fn load(root: &Path) -> Option<Self> {
         let text = std::fs::read(root.join(CHANGES)).ok()?;
         let changes: Self = serde_json::from_slice(&text).ok()?;
@@ -35,30 +35,30 @@ impl Changes {
         (changes.version == VERSION && is_sound).then_some(changes)
     }
 
-    /// Replaces what is on disk.
+    /// Replaces the list on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::internal(format!("files of a change: {error}")))?;
         disk.replace(&root.join(CHANGES), &text)
     }
 
-    /// Removes the files that neither `manifest`, which counts, nor a reader needs, and then the note.
+    /// Removes the files that neither the current `manifest` nor a reader needs, then the list.
     pub fn clean(&self, disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
         generations::remove_unused(disk, root, manifest, self.files.iter())?;
         disk.remove_file(&root.join(CHANGES))
     }
 }
 
-/// Ends the clean-up of a change that was stopped in `root`, which must be held.
+/// Completes the clean-up after an interrupted change in `root`. The caller must hold the lock.
 pub(crate) fn recover(disk: &dyn Disk, root: &Path, manifest: &Manifest) {
     for file in [CHANGES, MANIFEST_FILE] {
-        // What a stopped `Disk::replace` leaves.
+        // An interrupted `Disk::replace` leaves this file.
         let temporary = root.join(file).with_extension("tmp");
         if temporary.exists() {
             let _ = disk.remove_file(&temporary);
         }
     }
-    // What stays is unused, and the next writer tries again.
+    // Files that cannot be removed are unused, and the next writer tries again.
     let _ = match Changes::load(root) {
         Some(changes) => changes.clean(disk, root, manifest),
         None if generations::are_left(root) => {

@@ -1,4 +1,4 @@
-//! Which files of a data set an unfinished import has claimed.
+//! Records the files that an unfinished import has claimed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,26 +12,27 @@ use crate::files::{inside, remove_files};
 use crate::generations;
 use crate::hold::JOURNAL;
 
-/// The file in `.import` that names them.
+/// The file in `.import` with the claims.
 const CLAIMS: &str = "files.json";
-/// The claims on their way to be.
+/// Temporary name of the file, before it is renamed.
 const NEW_CLAIMS: &str = "files.tmp";
 const VERSION: u32 = 1;
 
-/// The files of an unfinished import, noted in `.import/files.json` before they are made.
+/// The files of an unfinished import, recorded in `.import/files.json` before they are created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
     version: u32,
-    /// The command that began it.
+    /// The command that began the import.
     pub command: String,
-    /// Whether it was to replace a data set.
+    /// Whether the import may replace a data set.
     pub overwrite: bool,
-    /// By key.
+    /// Claimed files by key.
     pub files: BTreeMap<String, String>,
-    /// Files of the data set that the import replaces, to be removed once it is committed.
+    /// Files of the replaced data set, to be removed after the commit.
     pub replaced: BTreeSet<String>,
-    /// Whether the last run ended because of its input, so that another input has to follow.
+    /// Whether the last run ended because its input was refused, so that only another input can
+    /// finish the import.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
@@ -48,7 +49,7 @@ impl Claims {
         }
     }
 
-    /// What the import that was stopped in `root` noted; `None` where there is nothing to read.
+    /// The claims of an interrupted import in `root`; `None` if they are absent or unreadable.
     pub fn load(root: &Path) -> Option<Self> {
         let text = std::fs::read(root.join(IMPORT_DIRECTORY).join(CLAIMS)).ok()?;
         let claims: Self = serde_json::from_slice(&text).ok()?;
@@ -57,20 +58,20 @@ impl Claims {
         (claims.version == VERSION && files_are_inside).then_some(claims)
     }
 
-    /// Whether the import has become the data set.
+    /// Whether `manifest` is the one that the import committed.
     pub fn is_committed(&self, manifest: &Manifest) -> bool {
         let named = inside(manifest);
         self.files.values().any(|file| named.contains(file))
     }
 
-    /// Replaces what is on disk.
+    /// Replaces the claims on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::internal(format!("files of an import: {error}")))?;
         disk.replace(&root.join(IMPORT_DIRECTORY).join(CLAIMS), &text)
     }
 
-    /// Removes what the import has replaced and what it left over, now that `manifest` is there.
+    /// After the commit of `manifest`, removes the replaced files and the leftovers of the import.
     pub fn clean(&self, disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
         if !root.join(IMPORT_DIRECTORY).exists() {
             return Ok(());
@@ -82,18 +83,19 @@ impl Claims {
     }
 }
 
-/// Files that an unfinished import in `root` has claimed, which another change must not take.
+/// Files that an unfinished import in `root` has claimed. Other changes must not use them.
 pub(crate) fn claimed(root: &Path) -> BTreeSet<String> {
     Claims::load(root).map_or_else(BTreeSet::new, |claims| claims.files.into_values().collect())
 }
 
-/// Whether `.import` in `root` is an import's that was stopped, or committed and not cleaned up.
+/// Whether `.import` in `root` belongs to an import that was interrupted, or that was committed but
+/// not cleaned up.
 pub(crate) fn is_unfinished(root: &Path) -> bool {
     let state = root.join(IMPORT_DIRECTORY);
     state.join(CLAIMS).is_file() || state.join(JOURNAL).is_file()
 }
 
-/// What is in `.import` although no import of ours has left it there.
+/// Files in `.import` that no import of this library has created.
 pub(crate) fn foreign_state(root: &Path) -> Vec<String> {
     if is_unfinished(root) {
         return Vec::new();
@@ -103,10 +105,11 @@ pub(crate) fn foreign_state(root: &Path) -> Vec<String> {
     names.map(|name| format!("{IMPORT_DIRECTORY}/{}", name.to_string_lossy())).collect()
 }
 
-/// Removes `files` below `root`, and then the state of the import that made them.
+/// Removes `files` below `root`, and then the state of the import that created them.
 ///
-/// The journal goes first, so that nothing goes on with files that are going, and what says whose
-/// the files are goes last, so that a crash in between leaves none that nobody knows.
+/// The journal is removed first, so that no import resumes with files that are being removed. The
+/// claims are removed last, so that after a crash in between all remaining files are still
+/// recorded.
 pub(crate) fn remove_all<'a>(
     disk: &dyn Disk,
     root: &Path,
@@ -137,7 +140,7 @@ fn remove_journal(disk: &dyn Disk, root: &Path) -> Result<()> {
     disk.sync_dir(&state)
 }
 
-/// The names that the file of the array under `key` may have, the usual one first.
+/// Possible file names of the array under `key`, the usual name first.
 pub(crate) fn numbered(key: &str) -> impl Iterator<Item = String> {
     let more = (1..).map(move |number: u64| format!("{key}.{number}.npy"));
     std::iter::once(format!("{key}.npy")).chain(more)

@@ -1,4 +1,4 @@
-//! Features in a smaller type, in place.
+//! Converts features to a smaller type, in place.
 
 use std::path::Path;
 
@@ -14,43 +14,44 @@ use crate::editor::ManifestEditor;
 use crate::npy::ArrayWriter;
 use crate::verified::for_each_rows;
 
-/// Bytes of rows that are read at a time.
+/// Bytes of rows that are read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// Called as `(phase, done, total, unit)`; an error of its ends the work.
+/// Progress callback with `(phase, done, total, unit)`; an error stops the conversion.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 
-/// What became of an array.
+/// Result of converting an array.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Converted {
-    /// Its key.
+    /// Key of the array.
     pub array: String,
-    /// The type that it had.
+    /// Previous element type.
     pub from: DType,
-    /// The type that it has.
+    /// New element type.
     pub to: DType,
-    /// Bytes of its rows before.
+    /// Bytes of all rows before.
     pub before: Bytes,
-    /// Bytes of its rows now.
+    /// Bytes of all rows after.
     pub after: Bytes,
-    /// The most that a value has changed by rounding.
+    /// Largest change of a value by rounding.
     pub largest_change: f64,
-    /// Whether a layout of the array was removed, which would be stale now.
+    /// Whether a layout of the array was removed because it became stale.
     pub layout_removed: bool,
 }
 
-/// Converts arrays of numbers to `to`, a smaller type; each value becomes the nearest one.
+/// Converts arrays of numbers to the smaller type `to`; each value is rounded to the nearest one.
 ///
-/// The manifest is changed last and at once; until then the data set is as it was. An array that has
-/// the type already stays as it is, so that a command that was stopped can be repeated. Layouts of a
-/// converted array are removed with the same change.
+/// The manifest is replaced last and atomically; until then the data set is unchanged. Arrays that
+/// already have the type are skipped, so an interrupted command can be repeated. Layouts of a
+/// converted array are removed in the same commit.
 ///
 /// **Cost** reads and writes each array once; a few MiB of memory.
 ///
 /// # Errors
-/// `NotFound`: no such array. `Invalid`: a type that is not smaller, a value that would become
-/// infinite, with its row and column; labels, splits or topology. `Unsupported`: a data set that
-/// takes updates. `Corrupt`: other bytes than were written. Those of the disk and of `on_progress`.
+/// `NotFound`: no such array. `Invalid`: the type is not smaller, a value would become infinite
+/// (with its row and column), or the array holds labels, splits or topology. `Unsupported`: the
+/// data set takes updates. `Corrupt`: the checksum does not match. Errors of the disk and of
+/// `on_progress`.
 pub fn convert(
     disk: &dyn Disk,
     root: &Path,
@@ -96,7 +97,7 @@ pub fn convert(
         let after = Bytes(entry.data_len());
         let text = format!("converted from {} to {to}", array.dtype);
         editor.manifest_mut().provenance.options.insert(array.key.clone(), text.into());
-        // A float type does not hold every microsecond.
+        // A float type cannot represent every microsecond.
         editor.manifest_mut().roles.times.remove(&array.key);
         let removed = editor.replace(&array.key, entry);
         found.push(Converted {
@@ -115,7 +116,7 @@ pub fn convert(
     Ok(found)
 }
 
-/// Only further arrays of nodes and features may have any type.
+/// Checks that the array may have any type: only features and further node arrays may.
 fn require_free(array: &ArrayRef, roles: &Roles) -> Result<()> {
     let is_fixed = roles.labels.as_ref() == Some(&array.key);
     if matches!(Group::of(&array.key), Group::Node { .. }) && !is_fixed {
@@ -163,7 +164,7 @@ fn write(
     Ok(largest)
 }
 
-/// The values of a row as `float64`; whole numbers beyond 2^53 are rounded.
+/// Reads the values of a row as `float64`; integers beyond 2^53 are rounded.
 fn values(dtype: DType, row: &[u8], columns: usize, out: &mut Vec<f64>) -> Result<()> {
     out.clear();
     match dtype {
@@ -190,7 +191,7 @@ fn values(dtype: DType, row: &[u8], columns: usize, out: &mut Vec<f64>) -> Resul
     Ok(())
 }
 
-/// Appends the bytes of the nearest value of a type; returns that value.
+/// Appends the bytes of the nearest value of type `to`; returns that value.
 fn push(value: f64, to: DType, out: &mut Vec<u8>) -> f64 {
     match to {
         DType::F16 => {

@@ -1,4 +1,4 @@
-//! An opened data set: its manifest, and its arrays as files.
+//! An open data set: its manifest and its array files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::npy::grouped;
 
 pub use crate::array_file::{ArrayFile, ArrayRef};
 
-/// A data set whose manifest has been parsed and whose files have the lengths it asks for.
+/// A data set with a parsed manifest, whose files have the lengths that the manifest requires.
 ///
 /// # Example
 /// ```
@@ -30,28 +30,28 @@ pub use crate::array_file::{ArrayFile, ArrayRef};
 /// # }
 /// ```
 ///
-/// While it is open, or a copy of it, the files that its manifest names stay where they are,
-/// whatever is committed meanwhile ([`crate::generations`]).
+/// While this or a clone is open, the files that its manifest names stay on disk, even if newer
+/// generations are committed ([`crate::generations`]).
 #[derive(Clone, Debug)]
 pub struct DataSet {
     root: PathBuf,
     manifest: Arc<Manifest>,
     schema: Arc<Schema>,
     generation: Arc<str>,
-    /// `None` where the file system has no locks.
+    /// `None` if the file system has no locks.
     _pin: Option<Pin>,
-    /// Of a private copy: its directory.
+    /// The directory of a private copy.
     linked: Option<Arc<LinkedDirectory>>,
 }
 
 impl DataSet {
     /// Opens the data set in the directory `path`.
     ///
-    /// **Cost**: reads the manifest and asks for each file's length; reads no array.
+    /// **Cost**: reads the manifest and the length of each file; reads no array.
     ///
     /// # Errors
-    /// `NotFound`: no such directory, no data set in it, an import that did not finish, or a missing
-    /// file. `Corrupt`: a bad manifest, or a file of another length. `Version`: a newer format.
+    /// `NotFound`: no such directory, no data set in it, an unfinished import, or a missing file.
+    /// `Corrupt`: a bad manifest, or a file of another length. `Version`: a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root =
@@ -59,15 +59,16 @@ impl DataSet {
         loop {
             let before = read_manifest_bytes(&root);
             match Self::open_once(&root) {
-                // Somebody replaced the data set between a look at the manifest and one at a file.
+                // Another process replaced the data set after the manifest was read: try again.
                 Err(_) if before.is_ok() && read_manifest_bytes(&root).ok() != before.ok() => {}
                 opened => return opened,
             }
         }
     }
 
-    /// As [`DataSet::open`], for a copy of an opened data set in another process: the data set as it
-    /// was in `generation`. `None` where nobody has that open any more and a newer one is there.
+    /// As [`DataSet::open`], but opens `generation`, so that another process can open the same
+    /// state. `None` if that generation is gone: a newer one exists, and no process holds the old
+    /// one open.
     ///
     /// # Errors
     /// As [`DataSet::open`].
@@ -79,14 +80,14 @@ impl DataSet {
         match generations::pin_old(&current.root, generation)
             .map(|old| Self::of(&current.root, old))
         {
-            // Its files were being removed.
+            // The files of that generation were being removed.
             Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
             old => old.transpose(),
         }
     }
 
-    /// Whether `newer` is this data set with arrays added at most: the same updates, nodes and edges,
-    /// and every array but those of grids and layouts.
+    /// Whether `newer` equals this data set except for added arrays: the same updates, nodes, edges
+    /// and arrays. Grids and layouts are not compared.
     pub fn is_extended_by(&self, newer: &Self) -> bool {
         let (old, new) = (self.manifest(), newer.manifest());
         let is_there = |(key, entry): (&String, &ArrayEntry)| {
@@ -98,25 +99,25 @@ impl DataSet {
             && old.arrays.iter().all(is_there)
     }
 
-    /// The current data set in `root`, for a writer that has locked the directory: it holds nothing,
-    /// so that the writer's own commit can remove what it replaces.
+    /// Opens the current data set in `root`, for a writer that has locked the directory. It does
+    /// not hold the generation, so that the writer's commit can remove the files that it replaces.
     pub(crate) fn open_for_change(root: &Path) -> Result<Self> {
         Ok(Self { _pin: None, ..Self::open(root)? })
     }
 
-    /// A private copy within its directory, of hard links. What is committed to the copy, such as a
-    /// grid, changes nothing of the original. The copy takes no space for arrays, and is removed with
-    /// the last `DataSet` opened on it.
+    /// Makes a private copy of hard links inside the directory. Commits to the copy, such as a
+    /// grid, do not change the original. The arrays of the copy take no space. The copy is removed
+    /// with the last `DataSet` opened on it.
     ///
     /// # Errors
-    /// `Io`, also where the file system has no hard links or the directory may not be written to.
+    /// `Io`, also if the file system has no hard links or the directory is not writable.
     pub fn linked(&self) -> Result<Self> {
         let directory = LinkedDirectory::make(&self.root, &self.manifest)?;
         let opened = Self::open(directory.path())?;
         Ok(Self { linked: Some(Arc::new(directory)), ..opened })
     }
 
-    /// Opens it again, as it is now.
+    /// Opens the current generation of the data set.
     ///
     /// # Errors
     /// As [`DataSet::open`].
@@ -148,7 +149,7 @@ impl DataSet {
         })
     }
 
-    /// Reads and validates the manifest in `root`, without a look at the arrays.
+    /// Reads and validates the manifest in `root`, but does not check the arrays.
     ///
     /// # Errors
     /// As [`DataSet::open`].
@@ -157,13 +158,13 @@ impl DataSet {
         parse(root, &read_manifest_bytes(root).with_context(context)?)
     }
 
-    /// The directory, absolute.
+    /// The directory, as an absolute path.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A name for what the data set held when it was opened, by which another process can open the
-    /// same ([`DataSet::open_generation`]).
+    /// Name of the opened generation. Another process can open the same generation by it
+    /// ([`DataSet::open_generation`]).
     pub fn generation(&self) -> &str {
         &self.generation
     }
@@ -178,10 +179,11 @@ impl DataSet {
         &self.schema
     }
 
-    /// Checks that all nodes and all edges are of one type, for `what`, which knows no others.
+    /// Checks that the graph has one node type and one edge type. `what` names the feature that
+    /// needs this.
     ///
     /// # Errors
-    /// `Invalid`, naming `what` and the types there are.
+    /// `Invalid`, naming `what` and the types of the graph.
     pub fn require_one_type(&self, what: &str) -> Result<()> {
         if !self.schema.is_typed() {
             return Ok(());
@@ -198,42 +200,41 @@ impl DataSet {
         ))
     }
 
-    /// Nodes of all types.
+    /// Number of nodes of all types.
     pub fn num_nodes(&self) -> u64 {
         self.schema.num_nodes()
     }
 
-    /// Columns of the CSC: one for each node, with several edge types one for each pair of edge type
-    /// and target.
+    /// Number of columns of the CSC: one per node; with several edge types, one per pair of edge
+    /// type and target.
     pub fn num_columns(&self) -> u64 {
         self.schema.num_columns()
     }
 
-    /// Arcs of all types.
+    /// Number of arcs of all types.
     pub fn num_edges(&self) -> u64 {
         self.manifest.edge_types.values().map(|edges| edges.count).sum()
     }
 
-    /// Columns of the features; 0 without features.
+    /// Number of feature columns; 0 without features.
     pub fn num_features(&self) -> u64 {
         self.features().map_or(0, |features| features.row_elements())
     }
 
-    /// Classes of the labels; 0 without labels.
+    /// Number of classes of the labels; 0 without labels.
     pub fn num_classes(&self) -> u64 {
         self.manifest.roles.classes.unwrap_or(0)
     }
 
-    /// Whether there is an array under `key` (see [`DataSet::array`]).
+    /// Whether an array exists under `key` (see [`DataSet::array`]).
     pub fn has_array(&self, key: &str) -> bool {
         self.manifest.arrays.contains_key(&full_key(key))
     }
 
-    /// The array under `key`; a key without a slash names a node array, so that `x` is
-    /// `nodes/node/x`.
+    /// The array under `key`. A key without a slash names a node array: `x` is `nodes/node/x`.
     ///
     /// # Errors
-    /// `NotFound`, with the keys there are.
+    /// `NotFound`, listing the existing keys.
     pub fn array(&self, key: &str) -> Result<ArrayRef> {
         let key = full_key(key);
         let Some(entry) = self.manifest.arrays.get(&key) else {
@@ -246,7 +247,7 @@ impl DataSet {
         Ok(ArrayRef::new(&self.root, &key, entry))
     }
 
-    /// The error for a data set without edges: a knowledge graph has triples instead.
+    /// The error for a data set without edges; it mentions triples for a knowledge graph.
     pub fn no_edges(&self) -> Error {
         let root = self.root.display();
         if !self.has_array(keys::TRIPLES) {
@@ -263,7 +264,7 @@ impl DataSet {
     /// The node features.
     ///
     /// # Errors
-    /// `NotFound` if the data set has none.
+    /// `NotFound` if the data set has no features.
     pub fn features(&self) -> Result<ArrayRef> {
         let key = self.manifest.roles.features.as_deref();
         self.array(key.ok_or_else(|| {
@@ -276,7 +277,7 @@ impl DataSet {
     /// `float64 [N]` or `[N, C]` with NaN for none.
     ///
     /// # Errors
-    /// `NotFound` if the data set has none.
+    /// `NotFound` if the data set has no labels.
     pub fn labels(&self) -> Result<ArrayRef> {
         let key = self.manifest.roles.labels.as_deref();
         self.array(key.ok_or_else(|| {
@@ -292,7 +293,7 @@ impl DataSet {
     /// The node ids of a split, as an array on disk.
     ///
     /// # Errors
-    /// `NotFound`, with the splits there are.
+    /// `NotFound`, listing the existing splits.
     pub fn split(&self, name: &str) -> Result<ArrayRef> {
         let key = self.manifest.roles.splits.get(name).ok_or_else(|| {
             self.not_found(&format!("split `{name}`"), self.splits().map(str::to_owned).collect())
@@ -300,7 +301,7 @@ impl DataSet {
         self.array(key)
     }
 
-    /// The node ids of a split, in the order in which they were imported.
+    /// The node ids of a split, in the imported order.
     ///
     /// # Errors
     /// As [`DataSet::split`] and [`DataSet::read_i64`].
@@ -321,13 +322,13 @@ impl DataSet {
             .collect()
     }
 
-    /// The data bytes of a whole array.
+    /// All data bytes of an array.
     ///
-    /// **Cost**: holds and reads all of it.
+    /// **Cost**: reads the whole array into memory.
     ///
     /// # Errors
-    /// `NotFound`; `Budget` if there is no memory for it; a failed or short read; `Corrupt`: other
-    /// bytes than were written.
+    /// `NotFound`; `Budget` if memory is short; a failed or short read; `Corrupt`: the checksum
+    /// does not match.
     pub fn read_array(&self, key: &str) -> Result<Vec<u8>> {
         let array = self.array(key)?;
         let mut bytes = zeroed(&array, array.data_len())?;
@@ -341,7 +342,7 @@ impl DataSet {
     /// A whole array of `int64`.
     ///
     /// # Errors
-    /// As [`DataSet::read_array`]; `Invalid` if the array is of another type.
+    /// As [`DataSet::read_array`]; `Invalid` if the array has another type.
     pub fn read_i64(&self, key: &str) -> Result<Vec<i64>> {
         let array = self.array(key)?;
         if array.dtype != DType::I64 {
@@ -354,13 +355,13 @@ impl DataSet {
         Ok(bytes.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("8"))).collect())
     }
 
-    /// The rows `ids` of an array, in that order, one after the other.
+    /// The rows `ids` of an array, in this order.
     ///
-    /// **Cost**: one blocking read for each run of successive ids. For a handful of rows; the
-    /// pipeline has its own way.
+    /// **Cost**: one blocking read for each run of consecutive ids. Meant for a few rows; the
+    /// pipeline reads differently.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid`: an id that is no row; `Budget`; a failed or short read.
+    /// `NotFound`; `Invalid`: an id beyond the rows; `Budget`; a failed or short read.
     pub fn read_rows(&self, key: &str, ids: &[u64]) -> Result<Vec<u8>> {
         let array = self.array(key)?;
         if let Some((place, id)) = ids.iter().enumerate().find(|(_, id)| **id >= array.rows()) {

@@ -1,4 +1,4 @@
-//! The directory that an import writes to: whose it is, and which files in it are the import's.
+//! The output directory of an import: who owns it, and which files in it belong to the import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,8 +18,8 @@ use crate::hold::{Hold, journal_path};
 use crate::manifest_file::read_manifest_bytes;
 use crate::recovery::recover;
 
-/// What lies in a data set beside the arrays and does not belong to it, and what a new file system
-/// begins with.
+/// Entries of a directory that do not count as foreign: files of a data set other than its arrays,
+/// and the directory that a new file system contains.
 const OWN: [&str; 8] = [
     IMPORT_DIRECTORY,
     GENERATIONS_DIRECTORY,
@@ -31,60 +31,61 @@ const OWN: [&str; 8] = [
     "lost+found",
 ];
 
-/// The way out of an unfinished import.
+/// Hint: how to abandon an unfinished import.
 pub(crate) const DROP: &str = "pass `--overwrite` to drop the unfinished import and start again";
 
-/// How an import was asked for.
+/// Options with which an import was started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request<'a> {
-    /// Whether to replace a data set that is there.
+    /// Whether to replace an existing data set.
     pub overwrite: bool,
-    /// The command, which the refusal of another import names.
+    /// The command, which the error for another import mentions.
     pub command: &'a str,
     /// The names of the inputs.
     pub inputs: &'a [String],
 }
 
-/// The directory that an import writes to, held.
+/// The output directory of an import, locked.
 ///
-/// An import writes its arrays under names that nothing has, so that a data set in the same
-/// directory stays whole. The manifest that names them makes them the data set; the files of the
-/// old one go last.
+/// An import writes its arrays under unused names, so that a data set in the same directory stays
+/// intact. The commit of the new manifest makes these arrays the data set. The files of the old
+/// data set are removed last.
 ///
-/// Dropped before anything of the import is durable, it leaves nothing behind.
+/// If it is dropped before anything of the import is durable, it leaves nothing behind.
 pub(crate) struct Destination {
     disk: Shared<dyn Disk>,
     root: PathBuf,
     hold: Hold,
     overwrite: bool,
     command: String,
-    /// As on disk once `made`.
+    /// The claims; on disk if `made`.
     claims: Claims,
     made: bool,
-    /// Whether the directory is held, so that what an import has left in it is this one's.
+    /// Whether the directory is locked. Only then may this import remove the state in it.
     is_held: bool,
-    /// Whether an earlier run has left its state.
+    /// Whether an earlier run left its state.
     has_state: bool,
-    /// Whether it says which files are its own.
+    /// Whether that state includes the claims, which list its files.
     has_claims: bool,
-    /// The manifest that was there at the beginning, and the files that it names.
+    /// The manifest at the beginning, and the files that it names.
     before: Option<Vec<u8>>,
     old: BTreeSet<String>,
-    /// Directories that were not there before, outermost first.
+    /// Directories that this import created, outermost first.
     created: Vec<PathBuf>,
     is_hopeless: bool,
-    /// Whether this is another import than the one that was stopped here.
+    /// Whether this import differs from the one that was interrupted here.
     is_other: bool,
-    /// The process that writes; one forked from it only forgets.
+    /// The id of the writing process. A forked process must not remove anything.
     owner: u32,
 }
 
 impl Destination {
-    /// Holds the directory `root`, whether it is there yet or not.
+    /// Locks the directory `root`, as soon as it exists.
     ///
     /// # Errors
-    /// `Invalid`: it holds a data set and is not to be replaced, or something that is no data set;
-    /// an input lies in it; or somebody else writes to it. Nothing is changed then.
+    /// `Invalid`, without any change: `root` holds a data set that may not be replaced, or
+    /// something that is not a data set; an input is inside `root`; or another process writes to
+    /// it.
     pub fn begin(disk: Shared<dyn Disk>, root: &Path, request: Request<'_>) -> Result<Self> {
         let hold = Hold::begin(root)?;
         if root.is_dir() {
@@ -124,11 +125,12 @@ impl Destination {
         })
     }
 
-    /// What `load` finds of the import that was stopped here, if this one goes on with it.
+    /// Returns the state that `load` finds of the interrupted import, if this import may continue
+    /// it.
     ///
-    /// With `--overwrite` an import goes on only with one that was begun with it too, whose inputs
-    /// are still the same; any other is dropped. So is one that cannot be finished, because its
-    /// input was refused or the same command now finds other input.
+    /// With `--overwrite`, an import continues only an import that was also started with
+    /// `--overwrite` and whose inputs are unchanged; any other is dropped. An import that cannot be
+    /// finished is dropped, too: its input was refused, or the same command finds other input.
     pub fn resume<J>(
         &mut self,
         load: impl FnOnce(&Path) -> Result<Option<J>>,
@@ -170,7 +172,7 @@ impl Destination {
             .hint(DROP)
     }
 
-    /// Adds to the error for sources that are not those of the unfinished import what to do then.
+    /// Adds a hint to the error for sources that differ from the sources of the unfinished import.
     pub fn mismatch(&mut self, error: Error) -> Error {
         if !self.overwrite {
             self.is_other = true;
@@ -180,14 +182,14 @@ impl Destination {
         error.hint("the unfinished import was dropped: run the command again to start anew")
     }
 
-    /// Nothing that was taken is of use: all of it goes when the import has failed.
+    /// Marks everything imported so far as useless: it is removed when the import fails.
     pub fn give_up(&mut self) {
         self.is_hopeless = true;
     }
 
-    /// The import ended with `error`. One that the same input and options would meet again leaves
-    /// nothing behind, unless so much was taken that it is worth keeping. It is kept for an import
-    /// of the same edges; any other one replaces it.
+    /// The import ended with `error`. If the same input and options would fail again, its state is
+    /// removed, unless `is_worth_keeping`. State that is kept helps an import of the same edges; an
+    /// import of other edges replaces it.
     pub fn failed(&mut self, error: &Error, is_worth_keeping: bool) {
         use ErrorKind::{Corrupt, Invalid, NotFound, Unsupported, Version};
         let is_refusal =
@@ -196,12 +198,12 @@ impl Destination {
             self.discard();
         } else if is_refusal && !self.is_other && (self.made || self.has_state) {
             self.claims.refused = true;
-            // Unless this is noted, the next import asks for `--overwrite`.
+            // Without this note the next import would ask for `--overwrite`.
             let _ = self.save();
         }
     }
 
-    /// Makes the directory and notes in it that an import has begun.
+    /// Creates the directory and records in it that an import has begun.
     pub fn make(&mut self) -> Result<()> {
         if self.made {
             return Ok(());
@@ -220,10 +222,10 @@ impl Destination {
         self.save()
     }
 
-    /// Chooses a file for the array under each of `keys`, and notes it before it is made.
+    /// Chooses a file for the array under each of `keys`, and records it before it is created.
     ///
-    /// A file that the data set in the directory names, or that anybody has put there, is not
-    /// taken. An import that goes on keeps its own.
+    /// Skips names of files that exist or that the current data set uses. A resumed import keeps
+    /// its own files.
     pub fn claim(&mut self, keys: &[&str]) -> Result<()> {
         self.make()?;
         let before = self.claims.files.len();
@@ -251,15 +253,15 @@ impl Destination {
         &self.claims.files
     }
 
-    /// Refuses an input that lies in the directory.
+    /// Refuses an input that is inside the directory.
     pub fn refuse_inside(&self, input: &Path) -> Result<()> {
         refuse_inside(&self.root, input)
     }
 
-    /// Makes `manifest` the data set, and removes what it replaces.
+    /// Commits `manifest` as the data set, and removes the replaced files.
     ///
     /// # Errors
-    /// As [`editor::commit`]. `Invalid`: somebody has changed the data set meanwhile.
+    /// As [`editor::commit`]. `Invalid`: another process has changed the data set meanwhile.
     pub fn commit(&mut self, manifest: &Manifest) -> Result<()> {
         self.make()?;
         self.require_unchanged()?;
@@ -269,7 +271,7 @@ impl Destination {
             self.save()?;
         }
         editor::commit(&*self.disk, &self.root, manifest)?;
-        // The commit stands, whether or not the room is given back; the next writer tries again.
+        // The commit is done, even if old files cannot be removed; the next writer tries again.
         let _ = self.claims.clean(&*self.disk, &self.root, manifest);
         Ok(())
     }
@@ -287,7 +289,7 @@ impl Destination {
         .hint("run the command again"))
     }
 
-    /// Removes all that the import has made, as far as the disk allows.
+    /// Removes everything that the import has created, as far as the disk allows.
     fn discard(&mut self) {
         if !self.is_held {
             return;
@@ -295,13 +297,13 @@ impl Destination {
         let dropped = self.drop_state();
         if dropped.is_ok() {
             for directory in self.created.drain(..).rev() {
-                // One that has something in it stays.
+                // A directory that is not empty stays.
                 let _ = self.disk.remove_empty_dir(&directory);
             }
         }
     }
 
-    /// Removes the files and the state of the import, which begins anew afterwards.
+    /// Removes the files and the state of the import, which then starts again.
     fn drop_state(&mut self) -> Result<()> {
         let files = self.claims.files.values().filter(|file| !self.old.contains(*file));
         remove_all(&*self.disk, &self.root, files)?;
@@ -311,7 +313,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Whether the import could go on, or is the data set already.
+    /// Whether the import can be resumed, or is already committed.
     fn is_durable(&self) -> bool {
         let manifest = DataSet::read_manifest(&self.root);
         journal_path(&self.root).exists()
@@ -332,7 +334,7 @@ impl Drop for Destination {
     }
 }
 
-/// The hint for whoever begins another import where one was stopped.
+/// The hint for starting another import where one was interrupted.
 pub(crate) fn way_on(root: &Path) -> String {
     let command = Claims::load(root).map_or_else(String::new, |claims| claims.command);
     let finish = if command.is_empty() {
@@ -343,11 +345,11 @@ pub(crate) fn way_on(root: &Path) -> String {
     format!("{finish}, or {DROP}")
 }
 
-/// The manifest of the data set in `root`, if there is one.
+/// Reads the manifest of the data set in `root`, if there is one.
 ///
 /// # Errors
-/// `Invalid`: a directory with something in it that is neither a data set nor an unfinished import,
-/// or no directory. `Corrupt`, `Version`: a manifest that cannot be read.
+/// `Invalid`: `root` is not a directory, or is a directory with other content than a data set or an
+/// unfinished import. `Corrupt`, `Version`: the manifest cannot be read.
 fn judge(root: &Path) -> Result<Option<Manifest>> {
     let name = root.display();
     let entries = match std::fs::read_dir(root) {
@@ -375,9 +377,10 @@ fn judge(root: &Path) -> Result<Option<Manifest>> {
     if foreign.is_empty() { Ok(None) } else { Err(not_ours(root, foreign)) }
 }
 
-/// The error for a manifest that cannot be read, so that nobody knows which files are the data set's.
+/// The error for an unreadable manifest: without it, the files of the data set are unknown.
 ///
-/// One of the device says nothing about whose they are, and stays as it is.
+/// Errors of the device are returned unchanged, because they say nothing about the owner of the
+/// files.
 fn not_replaced(error: Error) -> Error {
     if matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted) {
         return error;
@@ -405,7 +408,7 @@ fn not_ours(root: &Path, mut foreign: Vec<String>) -> Error {
 }
 
 /// # Errors
-/// `Invalid`: `input` is a file that lies in `root`.
+/// `Invalid`: `input` is a file inside `root`.
 fn refuse_inside(root: &Path, input: &Path) -> Result<()> {
     let (Ok(directory), Ok(file)) = (std::fs::canonicalize(root), std::fs::canonicalize(input))
     else {

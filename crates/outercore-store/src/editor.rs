@@ -1,4 +1,4 @@
-//! Changing what a data set holds: one atomic replacement of the manifest.
+//! Changes of a data set, each committed by one atomic replacement of the manifest.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,14 +18,14 @@ use crate::hold::{held, lock};
 use crate::manifest_file::read_manifest_bytes;
 use crate::recovery::recover;
 
-/// Makes `manifest` the truth about the data set in `root`.
+/// Makes `manifest` the current manifest of the data set in `root`.
 ///
-/// The arrays must have been written and synced ([`crate::npy::ArrayWriter::finish`] does); this
-/// makes their names durable, then replaces `graph.json` atomically: after a crash at any point a
-/// reader finds the previous manifest or this one, whole.
+/// The arrays must have been written and synced, as [`crate::npy::ArrayWriter::finish`] does. This
+/// function makes their names durable and then replaces `graph.json` atomically. After a crash at
+/// any point, a reader finds either the previous manifest or this one, complete.
 ///
 /// # Errors
-/// `Corrupt`: the manifest contradicts itself or a file's length. The disk's own.
+/// `Corrupt`: the manifest contradicts itself or the length of a file. Errors of the disk.
 pub fn commit(disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
     let context = || format!("new manifest of `{}`", root.display());
     manifest.validate().with_context(context)?;
@@ -50,7 +50,7 @@ pub fn commit(disk: &dyn Disk, root: &Path, manifest: &Manifest) -> Result<()> {
     if is_new { sync_parent(disk, root) } else { Ok(()) }
 }
 
-/// Makes the name of a new data set durable, as far as the user may.
+/// Makes the name of a new data set durable, as far as the permissions allow.
 fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
     let parent = match root.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -62,36 +62,38 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
         kind == Some(io::ErrorKind::PermissionDenied)
     };
     match disk.sync_dir(parent) {
-        // A directory may allow its entries to be used without allowing itself to be opened.
+        // Some directories allow access to their entries but cannot be opened themselves.
         Err(error) if forbidden(&error) => Ok(()),
         other => other,
     }
 }
 
-/// The error for a data set that a server with updates has locked.
+/// The error for a data set that is locked by a server with updates.
 fn served(root: &Path) -> Error {
     let text = format!("data set `{}`: a server takes updates for it", root.display());
     Error::invalid(text).hint("stop the server first, or write the result to a file by `--out`")
 }
 
-/// Whether a server takes updates for `data_set` now, so that nobody else may change it.
+/// Whether a server takes updates for `data_set` now, so that other processes may not change it.
 ///
 /// # Errors
-/// Those of opening its directory.
+/// Errors of opening its directory.
 pub fn is_served(data_set: &DataSet) -> Result<bool> {
     let root = data_set.root();
-    // It may take updates only since it was opened.
+    // The current manifest is read, because a server may have started to take updates after
+    // `data_set` was opened.
     Ok(lock(root)?.is_none() && DataSet::read_manifest(root)?.live.is_some())
 }
 
-/// Between two looks whether a data set is free.
+/// Pause between two attempts to lock a data set.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A change of an existing data set: open, write new arrays under [`ManifestEditor::claim_file`],
-/// enter them, commit. Dropped without a commit, it removes the files that it claimed.
+/// A change of an existing data set. Open the editor, write new arrays to files from
+/// [`ManifestEditor::claim_file`], insert them, and commit. If it is dropped without a commit, it
+/// removes the claimed files.
 ///
-/// There is one editor of a data set at a time, in whatever process, since two would write to the
-/// same free files. The system lets go of the data set when the process ends, however it ends.
+/// A data set has at most one editor at a time, in all processes, because two editors would choose
+/// the same file names. The system releases the lock when the process ends, for any reason.
 ///
 /// # Example
 /// ```
@@ -120,32 +122,32 @@ const WAIT: Duration = Duration::from_millis(50);
 pub struct ManifestEditor<'a> {
     disk: &'a dyn Disk,
     root: PathBuf,
-    /// The manifest's bytes when the change began.
+    /// Bytes of the manifest when the change began.
     before: Vec<u8>,
-    /// Files of the manifest as it was, which a reader may be using until the commit.
+    /// Files of the previous manifest, which readers may use until the commit.
     files: BTreeSet<String>,
-    /// Files of an import that was stopped while it replaced the data set.
+    /// Files of an interrupted import that was replacing the data set.
     claimed: BTreeSet<String>,
-    /// Files of this change, as on disk.
+    /// Files of this change, as recorded on disk.
     changes: Changes,
     is_committed: bool,
-    /// The process that writes; one forked from it only forgets.
+    /// The id of the writing process. A forked process must not remove anything.
     owner: u32,
     manifest: Manifest,
-    /// The directory, locked; `None` where the caller has locked it.
+    /// The lock of the directory; `None` if the caller holds it.
     _held: Option<FileLock>,
 }
 
 impl<'a> ManifestEditor<'a> {
-    /// Reads the manifest in `root`.
+    /// Opens an editor for the data set in `root`.
     ///
     /// # Errors
-    /// `Invalid` while there is another editor, or an import. As [`DataSet::read_manifest`].
+    /// `Invalid` while another editor or an import is active. As [`DataSet::read_manifest`].
     pub fn open(disk: &'a dyn Disk, root: &Path) -> Result<Self> {
         Self::try_open(disk, root)?.ok_or_else(|| held(root))
     }
 
-    /// As [`ManifestEditor::open`], for a caller that holds the directory already and keeps it so.
+    /// As [`ManifestEditor::open`], for a caller that already holds the lock and keeps it.
     ///
     /// # Errors
     /// As [`DataSet::read_manifest`].
@@ -153,11 +155,11 @@ impl<'a> ManifestEditor<'a> {
         Self::begin(disk, root, None)
     }
 
-    /// As [`ManifestEditor::open`], but waits until there is no other editor. Calls `on_wait` again
-    /// and again meanwhile; an error of its ends the wait.
+    /// As [`ManifestEditor::open`], but waits while another editor is active. Calls `on_wait`
+    /// repeatedly meanwhile; an error of it ends the wait.
     ///
     /// # Errors
-    /// Those of `on_wait`. As [`DataSet::read_manifest`].
+    /// Errors of `on_wait`. As [`DataSet::read_manifest`].
     pub fn wait(
         disk: &'a dyn Disk,
         root: &Path,
@@ -173,10 +175,10 @@ impl<'a> ManifestEditor<'a> {
     }
 
     fn try_open(disk: &'a dyn Disk, root: &Path) -> Result<Option<Self>> {
-        // Says what is wrong with a place that is no data set.
+        // Gives a clear error if `root` is not a data set.
         let manifest = DataSet::read_manifest(root)?;
         let Some(held) = lock(root)? else {
-            // A server keeps what takes updates until it ends.
+            // Do not wait for a server: it holds a data set with updates until it ends.
             return if manifest.live.is_some() { Err(served(root)) } else { Ok(None) };
         };
         Self::begin(disk, root, Some(held)).map(Some)
@@ -200,7 +202,7 @@ impl<'a> ManifestEditor<'a> {
         })
     }
 
-    /// The data set as it is until the commit, which removes the files that it replaces.
+    /// The data set before this change. Its files may be removed by the commit.
     ///
     /// # Errors
     /// As [`DataSet::open`].
@@ -208,30 +210,30 @@ impl<'a> ManifestEditor<'a> {
         DataSet::open_for_change(&self.root)
     }
 
-    /// The manifest as it will be.
+    /// The new manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The manifest as it will be, to change roles or provenance.
+    /// The new manifest, to change roles or provenance.
     pub fn manifest_mut(&mut self) -> &mut Manifest {
         &mut self.manifest
     }
 
-    /// A name for the file of a new array under `key` that nothing in the directory has, whoever
-    /// made it. It is noted as this change's before the caller makes it.
+    /// Chooses an unused file name for a new array under `key`. The name is recorded for this
+    /// change before the caller creates the file.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn claim_file(&mut self, key: &str) -> Result<String> {
         self.claim(numbered(key))
     }
 
-    /// As [`ManifestEditor::claim_file`], for an array that may need a second file, whose name
-    /// `second` says.
+    /// As [`ManifestEditor::claim_file`], for an array that may need a second file; `second` gives
+    /// its name.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub(crate) fn claim_two(&mut self, key: &str, second: fn(&str) -> String) -> Result<String> {
         let free = |file: &String| self.is_free(file) && self.is_free(&second(file));
         let file = numbered(key).find(free).expect("there are more numbers than files");
@@ -239,12 +241,12 @@ impl<'a> ManifestEditor<'a> {
         self.note(file)
     }
 
-    /// As [`ManifestEditor::claim_file`], with a number of at least `least` in the name. With larger
-    /// numbers each time no name comes twice: a reader with an old manifest finds no file, and
-    /// not a newer one.
+    /// As [`ManifestEditor::claim_file`], with a number of at least `least` in the name. If `least`
+    /// increases each time, names are never reused. Then a reader with an old manifest finds a
+    /// missing file instead of a newer one.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn claim_file_from(&mut self, key: &str, least: u64) -> Result<String> {
         self.claim((least..).map(|number| format!("{key}.{number}.npy")))
     }
@@ -266,22 +268,22 @@ impl<'a> ManifestEditor<'a> {
         Ok(file)
     }
 
-    /// Enters an array; one that is there under the same key is replaced.
+    /// Inserts an array; it replaces an array under the same key.
     pub fn insert(&mut self, key: &str, entry: ArrayEntry) {
         self.manifest.arrays.insert(key.to_owned(), entry);
     }
 
-    /// As [`ManifestEditor::insert`]; what was made of an array that is replaced is removed, see
-    /// [`Manifest::replace`]. Returns how many arrays that were.
+    /// As [`ManifestEditor::insert`], and removes arrays that were derived from a replaced array,
+    /// see [`Manifest::replace`]. Returns the number of removed arrays.
     pub fn replace(&mut self, key: &str, entry: ArrayEntry) -> usize {
         self.manifest.replace(key, entry)
     }
 
     /// Commits, then removes the files that neither the new manifest nor a reader of an older one
-    /// needs. One that cannot be removed stays behind unused.
+    /// needs. Files that cannot be removed stay unused.
     ///
     /// # Errors
-    /// As [`commit`]; `Invalid` if somebody else has changed the data set meanwhile.
+    /// As [`commit`]; `Invalid` if another process has changed the data set meanwhile.
     pub fn commit(mut self) -> Result<()> {
         if read_manifest_bytes(&self.root)? != self.before {
             return Err(Error::invalid(format!(
@@ -298,7 +300,7 @@ impl<'a> ManifestEditor<'a> {
         }
         commit(self.disk, &self.root, &self.manifest)?;
         self.is_committed = true;
-        // The commit stands whether or not the room is given back; the next writer tries again.
+        // The commit is done, even if old files cannot be removed; the next writer tries again.
         let _ = self.changes.clean(self.disk, &self.root, &self.manifest);
         Ok(())
     }
@@ -310,7 +312,7 @@ impl Drop for ManifestEditor<'_> {
         if self.is_committed || self.changes.files.is_empty() || !is_ours {
             return;
         }
-        // A commit that failed may have replaced the manifest before.
+        // A failed commit may already have replaced the manifest, so read it again.
         if let Ok(manifest) = DataSet::read_manifest(&self.root) {
             let _ = self.changes.clean(self.disk, &self.root, &manifest);
         }

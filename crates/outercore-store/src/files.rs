@@ -1,4 +1,4 @@
-//! Files of a data set: which a manifest names, and removing those that it does not.
+//! Files of a data set: lists the files of a manifest, and removes unused files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,8 +7,8 @@ use outercore_core::Result;
 use outercore_format::Manifest;
 use outercore_io::Disk;
 
-/// Removes `files` below `root`, and the directories that are empty then. That is durable, so that
-/// none comes back after a crash once nobody knows of it any more.
+/// Removes `files` below `root`, and the directories that become empty. The removal is durable, so
+/// that no file reappears after a crash when its record is gone.
 pub(crate) fn remove_files<'a>(
     disk: &dyn Disk,
     root: &Path,
@@ -36,7 +36,7 @@ pub(crate) fn remove_files<'a>(
     }
 }
 
-/// The files of a manifest that lie in the data set.
+/// The files of a manifest inside the data set.
 pub(crate) fn inside(manifest: &Manifest) -> BTreeSet<String> {
     let entries = manifest.arrays.values().filter(|entry| !entry.external);
     entries.map(|entry| entry.file.clone()).collect()

@@ -1,10 +1,10 @@
-//! Generations: what a data set held between two commits stays on disk as long as a reader needs it.
+//! Generations: the files of an old commit stay on disk as long as a reader needs them.
 //!
-//! A generation is a manifest with the files that it names. Each commit replaces `graph.json` by a
-//! new file. A reader holds a shared lock on the manifest file that it has read; the system lets go
-//! of it when the reader ends, however that happens. Before a commit the writer gives the old
-//! manifest a second name in `.generations`. After it, the writer removes the files that only
-//! unlocked old manifests name. `docs/design/0050-generations.md` has the reasons.
+//! A generation is a manifest and the files that it names. Each commit replaces `graph.json` by a
+//! new file. A reader holds a shared lock on the manifest that it has read. The system releases the
+//! lock when the reader ends, for any reason. Before a commit, the writer gives the old manifest a
+//! second name in `.generations`. After the commit, it removes the files that only unlocked old
+//! manifests name. `docs/design/0050-generations.md` has the reasons.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -19,41 +19,43 @@ use outercore_io::{Disk, FileLock, RealDisk};
 
 use crate::files::{inside, remove_files};
 
-/// A manifest of more than this is none of ours.
+/// Largest manifest to read. A larger file was not written by this library.
 pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
-/// Holds a generation: its files stay until the last copy of this is dropped.
+/// A hold on a generation: its files stay until the last clone of this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Pin {
-    /// The manifest, with a shared lock. Closing it ends the lock, unless a forked process has a copy.
+    /// The manifest with a shared lock. Closing it releases the lock, unless a forked process has a
+    /// copy.
     _manifest: Arc<File>,
 }
 
-/// Bytes of a manifest, and the hold on its generation.
+/// Bytes of a manifest and a hold on its generation.
 pub(crate) struct Pinned {
     pub bytes: Vec<u8>,
-    /// `None` where the file system has no locks.
+    /// `None` if the file system has no locks.
     pub pin: Option<Pin>,
 }
 
 /// Reads the manifest at `path` and holds its generation.
 ///
 /// # Errors
-/// Those of opening and reading it.
+/// Errors of opening and reading the manifest.
 pub(crate) fn pin(path: &Path) -> std::io::Result<Pinned> {
     loop {
         let file = File::open(path)?;
         let is_locked = match file.try_lock_shared() {
             Ok(()) => true,
-            // A writer is removing the files of this generation, or another program has the file.
+            // A writer is removing the files of this generation, or another program has locked the
+            // manifest.
             Err(TryLockError::WouldBlock) if is_at(&file, path)? => {
                 return Err(std::io::ErrorKind::WouldBlock.into());
             }
-            // Only manifests that were replaced are locked so: the next look finds another one.
+            // Writers lock only replaced manifests: the next attempt finds a newer manifest.
             Err(TryLockError::WouldBlock) => continue,
             Err(TryLockError::Error(_)) => false,
         };
-        // A manifest that was replaced before it was locked may lose its files.
+        // If the manifest was replaced before it was locked, its files may already be gone.
         if is_locked && !is_at(&file, path)? {
             continue;
         }
@@ -64,7 +66,7 @@ pub(crate) fn pin(path: &Path) -> std::io::Result<Pinned> {
     }
 }
 
-/// Whether `path` still names `file`.
+/// Whether `path` still refers to `file`.
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
@@ -75,46 +77,46 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// The name of the generation whose manifest has these bytes.
+/// Name of the generation with this manifest.
 pub(crate) fn name_of(manifest: &[u8]) -> String {
     Checksum::of(manifest).replace(':', "-")
 }
 
-/// Reads the manifest of the old generation `name` and holds it; `None` where it is gone.
+/// Reads the manifest of the old generation `name` and holds it; `None` if it is gone.
 pub(crate) fn pin_old(root: &Path, name: &str) -> Option<Pinned> {
     let is_it = |pinned: &Pinned| name_of(&pinned.bytes) == name;
     old_manifests(root).iter().filter_map(|path| pin(path).ok()).find(is_it)
 }
 
-/// Gives the manifest in `root`, which a commit is about to replace, a second name.
+/// Gives the current manifest in `root` a second name, before a commit replaces it.
 ///
-/// Where the file system has no second names, readers of this generation may lose its files.
+/// On a file system without hard links, readers of this generation may lose its files.
 ///
 /// # Errors
-/// The disk's own.
+/// Errors of the disk.
 pub(crate) fn retain(disk: &dyn Disk, root: &Path) -> Result<()> {
     let manifest = root.join(MANIFEST_FILE);
     let Ok(bytes) = std::fs::read(&manifest) else { return Ok(()) };
     let directory = root.join(GENERATIONS_DIRECTORY);
     disk.create_dir_all(&directory)?;
-    // Two generations may be alike, where what was added is removed again.
+    // Two generations may have equal manifests, if an addition was removed again.
     let names = (0..).map(|number| directory.join(format!("{}.{number}.json", name_of(&bytes))));
     let free = names.into_iter().find(|path| !path.exists()).expect("numbers do not end");
     match disk.link(&manifest, &free) {
         Err(error) if error.kind() == ErrorKind::Unsupported => disk.remove_empty_dir(&directory),
         Err(error) => Err(error),
-        // After a crash nothing else says which files are left of this generation.
+        // After a crash, only this name tells which files belong to this generation.
         Ok(()) => disk.sync_dir(&directory),
     }
 }
 
-/// Removes what no reader needs any more: `files`, and those of old generations that nobody holds,
-/// except for files that `manifest`, the current one, or a generation in use names.
+/// Removes files that no reader needs: `files`, and the files of unheld old generations. Files of
+/// the current `manifest` or of a generation in use stay.
 ///
-/// The caller holds the directory.
+/// The caller must hold the lock of the directory.
 ///
 /// # Errors
-/// The disk's own; what is left is removed by the next writer.
+/// Errors of the disk. The next writer removes the remaining files.
 pub(crate) fn remove_unused<'a>(
     disk: &dyn Disk,
     root: &Path,
@@ -123,15 +125,15 @@ pub(crate) fn remove_unused<'a>(
 ) -> Result<()> {
     let mut unused: BTreeSet<String> = files.cloned().collect();
     let mut needed = inside(manifest);
-    // Locked until their files are gone.
+    // Old manifests stay locked until their files are removed.
     let mut free = Vec::new();
     for path in old_manifests(root) {
-        // Network file systems lock only files that are open for writing.
+        // Network file systems only lock files that are open for writing.
         let writable = File::options().read(true).write(true).open(&path);
         let Ok(file) = writable.or_else(|_| File::open(&path)) else { continue };
-        // A commit that failed has left a second name of the current manifest: no lock is needed, and
-        // none may keep readers out.
-        // Where there are no locks nobody can say that they read it.
+        // After a failed commit, this may be a second name of the current manifest. It needs no
+        // lock, and a lock would keep readers out. On a file system without locks, no reader can be
+        // detected.
         let is_free = is_at(&file, &root.join(MANIFEST_FILE))?
             || !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
         let mut bytes = Vec::new();
@@ -148,7 +150,8 @@ pub(crate) fn remove_unused<'a>(
     }
     unused.retain(|file| !needed.contains(file));
     if !unused.is_empty() {
-        // The manifest must not be undone by a crash once the files of the one before are gone.
+        // Make the new manifest durable first: a crash must not bring back the old manifest after
+        // its files are removed.
         disk.sync_dir(root)?;
         remove_files(disk, root, unused.iter())?;
     }
@@ -163,16 +166,16 @@ fn old_manifests(root: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// Whether files of old generations may be left in `root`.
+/// Whether `root` may still have files of old generations.
 pub fn are_left(root: &Path) -> bool {
     root.join(GENERATIONS_DIRECTORY).exists()
 }
 
-/// Removes the files of old generations of the data set in `root` that no reader needs any more.
-/// `lock` holds the directory.
+/// Removes the files of old generations of the data set in `root` that no reader needs. `lock` is
+/// the lock of the directory.
 ///
 /// # Errors
-/// Those of reading the manifest; the disk's own.
+/// Errors of reading the manifest, and of the disk.
 pub fn tidy_held(disk: &dyn Disk, root: &Path, _lock: &FileLock) -> Result<()> {
     match are_left(root) {
         true => {
@@ -183,8 +186,8 @@ pub fn tidy_held(disk: &dyn Disk, root: &Path, _lock: &FileLock) -> Result<()> {
     }
 }
 
-/// As [`tidy_held`], for a process that has ended its own change; does nothing while somebody else
-/// writes, who will do it.
+/// As [`tidy_held`], for a process that has finished its own change. Does nothing while another
+/// process writes, because that process will tidy up.
 ///
 /// # Errors
 /// As [`tidy_held`].

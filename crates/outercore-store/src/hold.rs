@@ -1,4 +1,4 @@
-//! One writer of a data set at a time.
+//! The lock that allows one writer of a data set at a time.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,38 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE};
 use outercore_io::FileLock;
 
-/// The journal in the directory of an unfinished import.
+/// Name of the journal of an unfinished import.
 pub(crate) const JOURNAL: &str = "journal.json";
 
-/// Where the journal of an import into `root` lies, of edges or of triples.
+/// Path of the journal of an import into `root`, of edges or of triples.
 pub(crate) fn journal_path(root: &Path) -> PathBuf {
     root.join(IMPORT_DIRECTORY).join(JOURNAL)
 }
 
-/// The directory, held; `None` where somebody else holds it. Where the file system has no locks, a
-/// commit still notices another one.
+/// Locks the directory; `None` if another process holds the lock. On a file system without locks, a
+/// commit still detects a concurrent change.
 pub(crate) fn lock(root: &Path) -> Result<Option<FileLock>> {
     FileLock::try_directory(root).with_context(|| format!("data set `{}`", root.display()))
 }
 
-/// The error for a data set that somebody else has locked.
+/// The error for a data set that another process has locked.
 pub(crate) fn held(root: &Path) -> Error {
     Error::invalid(format!("data set `{}`: somebody else writes to it", root.display()))
         .hint("wait until they have ended, and run the command again")
 }
 
-/// A data set that is being made, held against other imports and changes.
+/// The lock of a data set under construction, against other imports and changes.
 pub(crate) struct Hold {
     root: PathBuf,
-    /// `None` while there is no directory.
+    /// `None` while the directory does not exist.
     lock: Option<FileLock>,
 }
 
 impl Hold {
-    /// Holds the directory `root`, if it is there.
+    /// Locks the directory `root`, if it exists.
     ///
     /// # Errors
-    /// `Invalid`: somebody else writes to it.
+    /// `Invalid`: another process writes to it.
     pub fn begin(root: &Path) -> Result<Self> {
         let mut hold = Self { root: root.to_owned(), lock: None };
         if root.is_dir() {
@@ -46,10 +46,10 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Holds the directory now that it is there, if it was not before.
+    /// Locks the directory after it was created, if it did not exist before.
     ///
     /// # Errors
-    /// `Invalid`: somebody else writes to it, or has meanwhile.
+    /// `Invalid`: another process writes to it, or has written meanwhile.
     pub fn made(&mut self) -> Result<()> {
         if self.lock.is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Ids and offsets in memory, at the width in which they are stored, and what is wrong with others.
+//! Ids and offsets in memory, at their stored width, and checks of their values.
 
 use bytemuck::Pod;
 use outercore_core::{Bytes, Context, EdgeId, Error, ErrorKind, NodeId, Result};
@@ -8,7 +8,7 @@ use outercore_io::Engine;
 
 use crate::dataset::ArrayRef;
 
-/// Node or edge ids, or offsets of edges, at the width in which they are stored.
+/// Node ids, edge ids or offsets, at their stored width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// 32-bit ids.
@@ -36,7 +36,7 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// The ids in their order.
+    /// Iterates over the ids in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let (narrow, wide): (&[u32], &[u64]) = match self {
             Self::Narrow(ids) => (ids, &[]),
@@ -53,12 +53,12 @@ impl Ids {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Leaves none, and keeps their memory.
+    /// Removes all ids but keeps the memory.
     pub fn clear(&mut self) {
         match self {
             Self::Narrow(ids) => ids.clear(),
@@ -66,7 +66,7 @@ impl Ids {
         }
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of heap memory.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Narrow(ids) => ids.capacity() * size_of::<u32>(),
@@ -74,7 +74,7 @@ impl Ids {
         }
     }
 
-    /// Reads all of an array.
+    /// Reads a whole array.
     pub(crate) fn load(array: &ArrayRef, engine: &mut Engine) -> Result<Self> {
         match array.dtype {
             DType::U32 => load(array, engine).map(Self::Narrow),
@@ -92,8 +92,8 @@ impl Ids {
     }
 }
 
-/// Nothing but loads and stores in the loop, so that the processor overlaps the cache misses of
-/// many positions.
+/// The loop holds only loads and stores, so that the processor overlaps the cache misses of many
+/// positions.
 fn gather<I: Copy + Into<u64>>(ids: &[I], positions: &[u64], out: &mut [u64]) -> Result<()> {
     assert_eq!(positions.len(), out.len(), "one place in the answer for each position");
     for (&position, out) in positions.iter().zip(out) {
@@ -105,9 +105,9 @@ fn gather<I: Copy + Into<u64>>(ids: &[I], positions: &[u64], out: &mut [u64]) ->
     Ok(())
 }
 
-/// Reads all of an array whose elements have the size of `I`.
+/// Reads a whole array whose elements have the size of `I`.
 pub(crate) fn load<I: Pod>(array: &ArrayRef, engine: &mut Engine) -> Result<Vec<I>> {
-    // The format is little-endian, and elements are read as they stand.
+    // The format is little-endian, and elements are read without conversion.
     const { assert!(cfg!(target_endian = "little")) };
     assert_eq!(array.row_bytes(), size_of::<I>() as u64, "array `{}`", array.key);
     let count = array.rows() as usize;
@@ -120,7 +120,7 @@ pub(crate) fn load<I: Pod>(array: &ArrayRef, engine: &mut Engine) -> Result<Vec<
     Ok(values)
 }
 
-/// Memory for `count` elements of an array.
+/// Reserves memory for `count` elements of an array.
 pub(crate) fn reserve<I>(array: &ArrayRef, count: usize) -> Result<Vec<I>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).map_err(|_| {
@@ -132,7 +132,7 @@ pub(crate) fn reserve<I>(array: &ArrayRef, count: usize) -> Result<Vec<I>> {
     Ok(values)
 }
 
-/// Edge ids where none are stored: the positions themselves.
+/// Edge ids for an array without stored ids: the positions themselves.
 pub(crate) fn identity(positions: &[u64], edges: u64, ids: &mut [EdgeId]) -> Result<()> {
     match positions.iter().find(|&&position| position >= edges) {
         Some(&position) => Err(no_such_position(position, edges)),
@@ -143,13 +143,13 @@ pub(crate) fn identity(positions: &[u64], edges: u64, ids: &mut [EdgeId]) -> Res
     }
 }
 
-/// Every source is below `nodes`; `sources` starts at position `first` of the array.
+/// Checks that every source is below `nodes`. `sources` starts at position `first` of the array.
 pub(crate) fn check_sources<I: Copy + Into<u64>>(
     sources: &[I],
     first: u64,
     nodes: u64,
 ) -> Result<()> {
-    // The maximum needs no branch per element; the culprit is looked for once it is known to exist.
+    // The maximum needs no branch per element. The wrong element is searched only if there is one.
     let greatest = sources.iter().map(|&source| source.into()).max();
     if greatest.is_none_or(|greatest| greatest < nodes) {
         return Ok(());

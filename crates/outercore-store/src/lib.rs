@@ -1,4 +1,4 @@
-//! An opened data set: topology and feature views, import, generators, check.
+//! Data sets on disk: topology, features, import, generators, check.
 //!
 //! Layer 3.
 #![forbid(unsafe_code)]

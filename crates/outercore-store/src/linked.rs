@@ -1,4 +1,4 @@
-//! A copy of a data set by hard links, to which more arrays can be added.
+//! Copies of a data set by hard links, to which arrays can be added.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,13 +10,13 @@ use outercore_core::{Context, Error, Result};
 use outercore_format::{MANIFEST_FILE, Manifest};
 use outercore_io::FileLock;
 
-/// Prefix of the directories, in the data set that they are of.
+/// Prefix of the directories of copies inside the data set.
 const PREFIX: &str = ".linked-";
 
-/// The file in such a directory that its process holds.
+/// The file in such a directory that its process locks.
 const IN_USE: &str = "in-use";
 
-/// Time from making the directory to holding it, with much to spare.
+/// Upper bound of the time between creating the directory and locking it.
 const BEING_MADE: Duration = Duration::from_secs(60);
 
 /// A temporary directory with hard links to arrays of a data set; removed when dropped.
@@ -28,10 +28,10 @@ pub(crate) struct LinkedDirectory {
 }
 
 impl LinkedDirectory {
-    /// Links the arrays of the data set in `root` that `manifest` names.
+    /// Creates hard links to the arrays that `manifest` names in the data set in `root`.
     ///
     /// # Errors
-    /// `Io`, also where the file system has no hard links or the directory may not be written to.
+    /// `Io`, also if the file system has no hard links or the directory is not writable.
     pub fn make(root: &Path, manifest: &Manifest) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         remove_left(root)?;
@@ -51,14 +51,14 @@ impl LinkedDirectory {
 
 impl Drop for LinkedDirectory {
     fn drop(&mut self) {
-        // A forked process only forgets. What is left is removed when the next copy is made.
+        // A forked process must not remove the directory. The next copy removes leftovers.
         if self.owner == std::process::id() {
             let _ = remove(&self.path);
         }
     }
 }
 
-/// Removes the copies that killed processes have left in the data set in `root`.
+/// Removes the copies that killed processes left in the data set in `root`.
 ///
 /// # Errors
 /// `Io`.
@@ -71,7 +71,7 @@ pub fn remove_left(root: &Path) -> Result<()> {
         let in_use = entry.path().join(IN_USE);
         let is_left = match in_use.exists() {
             true => FileLock::acquire(&in_use).is_ok(),
-            // It is being made, unless it is older than that takes.
+            // The copy may still be under construction, unless it is older than that can take.
             false => age(&entry.path()).is_some_and(|age| age > BEING_MADE),
         };
         if !is_left {
@@ -99,7 +99,7 @@ fn link(root: &Path, manifest: &Manifest, directory: &Path) -> Result<()> {
             .map_err(Error::from)
             .with_context(|| format!("hard link of `{file}`"))?;
     }
-    // It is thrown away by a crash, so that nothing of it is synced.
+    // A crash makes the copy useless, so nothing in it is synced.
     fs::write(directory.join(MANIFEST_FILE), manifest.to_file())?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The file `graph.json` of a data set, and what is there in its place.
+//! The file `graph.json` of a data set, and errors if it is missing.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::claims::Claims;
 use crate::generations::{self, MAX_MANIFEST, Pinned};
 use crate::npy::grouped;
 
-/// Reads `manifest`, the bytes of `graph.json` in `root`.
+/// Parses `manifest`, the bytes of `graph.json` in `root`.
 pub fn parse(root: &Path, manifest: &[u8]) -> Result<Manifest> {
     Manifest::from_json(manifest)
         .with_context(|| format!("`{MANIFEST_FILE}`"))
@@ -23,7 +23,7 @@ pub fn read_manifest_bytes(root: &Path) -> Result<Vec<u8>> {
     pin_manifest(root).map(|pinned| pinned.bytes)
 }
 
-/// The bytes of `graph.json`, and the hold on what it names.
+/// The bytes of `graph.json`, and a hold on its generation.
 pub fn pin_manifest(root: &Path) -> Result<Pinned> {
     let pinned = match generations::pin(&root.join(MANIFEST_FILE)) {
         Ok(pinned) => pinned,
@@ -61,7 +61,7 @@ fn no_manifest(root: &Path) -> Error {
         .hint("make one with `outercore import` or `outercore generate`")
 }
 
-/// The error for a file, which is not imported yet.
+/// The error for a path to a file, which has to be imported first.
 fn not_imported(root: &Path) -> Error {
     let mut start = Vec::new();
     let read = File::open(root).and_then(|file| file.take(4096).read_to_end(&mut start));

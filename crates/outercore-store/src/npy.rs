@@ -1,4 +1,4 @@
-//! Array files: written row by row with a padded header and a running checksum, read in chunks of
+//! Array files: written by rows with a padded header and a running checksum, and read in chunks of
 //! bounded size.
 
 use std::fs::File;
@@ -10,13 +10,13 @@ use outercore_core::{Bytes, Context, Error, Result};
 use outercore_format::{ArrayEntry, Checksum, DATA_OFFSET, DType, NpyHeader};
 use outercore_io::{Disk, WriteFile};
 
-// Arrays are written from memory as it is.
+// Arrays are written from memory without conversion.
 const _: () = assert!(cfg!(target_endian = "little"), "the format is little endian");
 
-/// Told how far a pass over an array has come: bytes done, bytes in all. An error stops the pass.
+/// Progress of a pass over an array: bytes done, total bytes. An error stops the pass.
 pub type OnBytes<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// A Rust type whose memory is the file's.
+/// A Rust type whose memory layout equals the file's.
 pub trait Element: NoUninit {
     /// The element type in the manifest.
     const DTYPE: DType;
@@ -38,10 +38,10 @@ elements! {
 
 /// Writes an array of the data set from its first row to its last.
 ///
-/// The header is written with no rows first and corrected by [`ArrayWriter::finish`], so that a file
-/// left behind by a crash cannot pass for a whole one: its length contradicts its header.
+/// The first header says that the array has no rows, and [`ArrayWriter::finish`] corrects it. So a
+/// file left by a crash cannot be mistaken for a complete one: its length contradicts its header.
 ///
-/// **Cost**: holds 1 MiB; larger writes pass through.
+/// **Cost**: a buffer of 1 MiB; larger writes bypass it.
 ///
 /// # Example
 /// ```
@@ -66,18 +66,18 @@ pub struct ArrayWriter {
     row_bytes: u64,
     buffer: Vec<u8>,
     checksum: Checksum,
-    /// Data bytes taken in, those in the buffer included.
+    /// Data bytes so far, including the buffer.
     written: u64,
 }
 
 impl ArrayWriter {
     const BUFFER: usize = 1 << 20;
 
-    /// Creates `root/file` (and its directory) for rows of `row_shape`; an empty shape means one
-    /// element a row. An existing file is emptied.
+    /// Creates `root/file` and its directory, for rows of `row_shape`. An empty shape means one
+    /// element per row. An existing file is truncated.
     ///
     /// # Errors
-    /// `Invalid`: rows of no bytes, or of more than a file can hold. The disk's own.
+    /// `Invalid`: rows without bytes, or with more bytes than a file can hold. Errors of the disk.
     pub fn create(
         disk: &dyn Disk,
         root: &Path,
@@ -112,10 +112,10 @@ impl ArrayWriter {
         Ok(writer)
     }
 
-    /// Appends bytes of rows; a row may be spread over several calls.
+    /// Appends bytes of rows; a row may span several calls.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.checksum.update(bytes);
         self.written += bytes.len() as u64;
@@ -129,10 +129,10 @@ impl ArrayWriter {
         Ok(())
     }
 
-    /// Appends elements of the array's own type.
+    /// Appends elements of the array's type.
     ///
     /// # Errors
-    /// `Internal` if the type is not the array's; the disk's own.
+    /// `Internal` if the type differs from the array's; errors of the disk.
     pub fn write_slice<T: Element>(&mut self, elements: &[T]) -> Result<()> {
         if T::DTYPE != self.dtype {
             return Err(Error::internal(format!(
@@ -145,16 +145,16 @@ impl ArrayWriter {
         self.write(bytemuck::cast_slice(elements))
     }
 
-    /// Whole rows taken in so far.
+    /// Number of complete rows so far.
     pub fn rows(&self) -> u64 {
         self.written / self.row_bytes
     }
 
-    /// Writes what is buffered, corrects the header and makes the content durable. The file's name
+    /// Writes the buffer, corrects the header and makes the content durable. The name of the file
     /// becomes durable with the commit of the manifest.
     ///
     /// # Errors
-    /// `Internal` if the last row is not whole; the disk's own.
+    /// `Internal` if the last row is incomplete; errors of the disk.
     pub fn finish(mut self) -> Result<ArrayEntry> {
         self.flush()?;
         let rows = self.rows();
@@ -191,27 +191,26 @@ impl ArrayWriter {
     }
 }
 
-/// Reads a `.npy` file, ours or a foreign one, from its first row to its last.
+/// Reads a `.npy` file of this library or another program, from the first row to the last.
 #[derive(Debug)]
 pub struct ArrayReader {
     file: File,
     path: PathBuf,
-    /// As the header says it, but for a `uint16` known to be `bfloat16`.
+    /// The header; its type is corrected if `uint16` stands for `bfloat16`.
     header: NpyHeader,
 }
 
 impl ArrayReader {
-    /// Opens `path`, parses its header and compares the file's length with it.
+    /// Opens `path`, parses its header and checks the length of the file.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid`: not a `.npy` file, or one of a kind that is refused (see
-    /// [`NpyHeader::parse`]), or a scalar; `Corrupt`: the file is longer or shorter than its header
-    /// says.
+    /// `NotFound`. `Invalid`: not a `.npy` file, a kind that is refused (see [`NpyHeader::parse`]),
+    /// or a scalar. `Corrupt`: the file is longer or shorter than its header says.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_unnamed(path).with_context(|| named(&path.display().to_string()))
     }
 
-    /// [`ArrayReader::open`] for a caller that names the file itself.
+    /// [`ArrayReader::open`] for a caller that adds the file name to errors.
     pub(crate) fn open_unnamed(path: &Path) -> Result<Self> {
         let mut file = File::open(path)?;
         let header = read_header(&mut file)?;
@@ -222,11 +221,10 @@ impl ArrayReader {
         Ok(Self { file, path: path.to_owned(), header })
     }
 
-    /// Takes the elements for `dtype`: `bfloat16` where the header says `uint16`, since NumPy
-    /// cannot.
+    /// Interprets the elements as `dtype`. Needed for `bfloat16`, which NumPy stores as `uint16`.
     ///
     /// # Errors
-    /// `Invalid` if the header says anything else.
+    /// `Invalid` if the header has any other type.
     pub fn with_dtype(mut self, dtype: DType) -> Result<Self> {
         if dtype.stored() != self.header.dtype.stored() {
             return Err(Error::invalid(format!(
@@ -250,18 +248,18 @@ impl ArrayReader {
         self.header.shape[0]
     }
 
-    /// Shape of a row; empty for one element.
+    /// Shape of a row; empty for a single element.
     pub fn row_shape(&self) -> &[u64] {
         &self.header.shape[1..]
     }
 
-    /// Calls `take` with the offset of each chunk within the data and its bytes, in order. Chunks
-    /// are whole rows where a row fits `chunk`, whole elements otherwise.
+    /// Calls `take` with the offset and the bytes of each chunk of data, in order. Chunks hold
+    /// whole rows if a row fits `chunk`, otherwise whole elements.
     ///
-    /// **Cost**: one buffer of at most `chunk`; one read a chunk.
+    /// **Cost**: one buffer of at most `chunk`; one read per chunk.
     ///
     /// # Errors
-    /// Those of `take`; `Corrupt` if the file has become shorter.
+    /// Errors of `take`; `Corrupt` if the file has become shorter.
     pub fn for_each_chunk(
         &mut self,
         chunk: Bytes,
@@ -333,7 +331,7 @@ pub(crate) fn read_header(file: &mut File) -> Result<NpyHeader> {
     NpyHeader::parse(&bytes)
 }
 
-/// Compares the length of an array's file with what its dtype and shape ask for.
+/// Compares the length of an array's file with its dtype and shape.
 pub(crate) fn check_len(found: u64, dtype: DType, shape: &[u64], data_offset: u64) -> Result<()> {
     let expected = shape.iter().product::<u64>() * dtype.size() as u64 + data_offset;
     if found == expected {
@@ -354,7 +352,7 @@ pub(crate) fn check_len(found: u64, dtype: DType, shape: &[u64], data_offset: u6
     })
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

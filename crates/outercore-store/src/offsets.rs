@@ -1,4 +1,4 @@
-//! Where the in-edges of each node lie, in memory.
+//! Offsets of each node's in-edges, in memory.
 
 use outercore_core::{Bytes, Context, NodeId, Result};
 use outercore_format::keys::OFFSETS;
@@ -8,18 +8,19 @@ use crate::dataset::ArrayRef;
 use crate::ids::{Ids, corrupt, decreasing, load, no_such_node, reserve};
 use crate::topology::Extent;
 
-/// Offsets read at once on their way to 4 bytes: 1 MiB.
+/// Offsets that are read at once before they are narrowed to 4 bytes: 1 MiB.
 const AT_ONCE: usize = 128 << 10;
 
-/// The offsets of a topology, checked: 4 bytes each where it has fewer than 2^32 edges, else 8.
+/// The checked offsets of a topology: 4 bytes each if it has fewer than 2^32 edges, otherwise 8.
 #[derive(Debug)]
 pub(crate) struct Offsets(Ids);
 
 impl Offsets {
-    /// Checks offsets into `edges` edges.
+    /// Checks offsets of `edges` edges.
     ///
     /// # Errors
-    /// `Corrupt`, naming the position: they do not start at 0, decrease, or do not end at `edges`.
+    /// `Corrupt`, with the position: the offsets do not start at 0, decrease, or do not end at
+    /// `edges`.
     pub fn new(offsets: Vec<u64>, edges: u64) -> Result<Self> {
         let mut check = Check::new(edges);
         check.next(&offsets)?;
@@ -31,10 +32,10 @@ impl Offsets {
         }))
     }
 
-    /// Reads all offsets of a data set, never more than 1 MiB beside those that are kept.
+    /// Reads all offsets of a data set. Needs at most 1 MiB in addition to the result.
     ///
     /// # Errors
-    /// As [`new`](Self::new); a failed read; `Budget` if there is no memory.
+    /// As [`new`](Self::new); a failed read; `Budget` if memory is short.
     pub fn load(array: &ArrayRef, engine: &mut Engine, edges: u64) -> Result<Self> {
         if !are_narrow(edges) {
             return Self::new(load(array, engine)?, edges);
@@ -57,7 +58,7 @@ impl Offsets {
         Ok(Self(Ids::Narrow(offsets)))
     }
 
-    /// Bytes of memory that those of a topology take.
+    /// Bytes of memory for the offsets of a topology.
     pub fn memory_of(columns: u64, edges: u64) -> Bytes {
         let width = if are_narrow(edges) { size_of::<u32>() } else { size_of::<u64>() };
         Bytes((columns + 1) * width as u64)
@@ -72,15 +73,15 @@ impl Offsets {
         self.0.len() as u64 - 1
     }
 
-    /// One more than there are columns.
+    /// The offsets, one more than there are columns.
     pub fn numbers(&self) -> &Ids {
         &self.0
     }
 
-    /// Where the in-edges of `nodes` lie, one answer for each.
+    /// Returns the extent of each of `nodes`.
     ///
     /// # Errors
-    /// `Invalid` for what is no node.
+    /// `Invalid` for an id beyond the nodes.
     pub fn extents(&self, nodes: &[NodeId], extents: &mut [Extent]) -> Result<()> {
         match &self.0 {
             Ids::Narrow(offsets) => extents_of(offsets, nodes, extents),
@@ -89,7 +90,7 @@ impl Offsets {
     }
 }
 
-/// Whether offsets into so many edges fit into 32 bits.
+/// Whether offsets of `edges` edges fit 32 bits.
 fn are_narrow(edges: u64) -> bool {
     edges <= u32::MAX.into()
 }
@@ -111,7 +112,7 @@ fn extents_of<O: Copy + Into<u64>>(
     Ok(())
 }
 
-/// Looks at offsets piece by piece: they start at 0, never decrease and end at `edges`.
+/// Checks offsets in pieces: they start at 0, never decrease and end at `edges`.
 struct Check {
     edges: u64,
     seen: u64,

@@ -1,4 +1,4 @@
-//! The topology on disk, looked up by planned reads.
+//! A topology on disk, accessed by planned reads.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,18 +15,18 @@ use crate::ids::{
 use crate::offsets::Offsets;
 use crate::topology::{Extent, Topology};
 
-/// Bytes of scratch for each row of an array that a piece of a request touches: its number, its
-/// value, and at worst a planned read of its own, in lists that grow by doubling.
+/// Scratch bytes for each row that a piece of a request needs: its number, its value, and in the
+/// worst case a separate planned read. The reads are in lists that grow by doubling.
 const BYTES_A_ROW: usize = 8 + 8 + 2 * (size_of::<PlannedRead>() + 8);
 
-/// Bytes of scratch for each place of a piece of a request.
+/// Scratch bytes for each place in a piece of a request.
 const BYTES_A_PLACE: usize = 8;
 
-/// A [`Topology`] that stays on disk: every call sorts what it is asked for, leaves out repetitions
-/// and reads the pages that hold the rest, merged where that is cheaper.
+/// A [`Topology`] that stays on disk. Every call sorts the requested rows, removes duplicates and
+/// reads the pages with the remaining rows; nearby reads are merged if that is cheaper.
 ///
-/// The larger a request the fewer reads a position takes, so that it pays to ask for a whole group
-/// of batches at once. Calls from several threads take turns.
+/// Larger requests need fewer reads per position, so request a whole group of batches at once.
+/// Calls from several threads run one after the other.
 #[derive(Debug)]
 pub struct PagedTopology {
     nodes: u64,
@@ -34,7 +34,7 @@ pub struct PagedTopology {
     edges: u64,
     offsets: PagedOffsets,
     sources: PagedIds,
-    /// Absent when edge ids are positions.
+    /// `None` if edge ids equal positions.
     ids: Option<PagedIds>,
     cost: CostModel,
     staging: Bytes,
@@ -48,7 +48,7 @@ enum PagedOffsets {
     Paged(PagedIds),
 }
 
-/// An array of ids in a file.
+/// A file with an array of ids.
 #[derive(Clone, Copy, Debug)]
 struct PagedIds {
     key: &'static str,
@@ -57,7 +57,7 @@ struct PagedIds {
     layout: RowLayout,
 }
 
-/// What calls take turns at.
+/// State that only one call at a time may use.
 #[derive(Debug)]
 struct Reading {
     engine: Engine,
@@ -65,29 +65,30 @@ struct Reading {
     scratch: Scratch,
 }
 
-/// One piece of a request; kept to spare its allocation.
+/// Buffers for one piece of a request, reused between calls.
 #[derive(Debug, Default)]
 struct Scratch {
-    /// The row that a place of the request asks for, and the place: `row << shift | place`, sorted.
+    /// The requested row for each place of the request, with the place: `row << shift | place`,
+    /// sorted.
     keys: Vec<u64>,
-    /// The rows to read, ascending, each once.
+    /// The rows to read, ascending and distinct.
     rows: Vec<u64>,
     /// Their values.
     values: Vec<u64>,
 }
 
 impl PagedTopology {
-    /// Working memory unless [`with_working_memory`](Self::with_working_memory) says otherwise.
+    /// Default working memory; see [`with_working_memory`](Self::with_working_memory).
     pub const WORKING_MEMORY: Bytes = Bytes::mib(16);
 
-    /// Opens the topology of a data set, with an engine of its own.
+    /// Opens the topology of a data set, with a separate I/O engine.
     ///
-    /// With `offsets_resident` the offsets are read into memory, 4 bytes a column, 8 from
-    /// 2^32 edges on, and each hop needs one round of reads less.
+    /// With `offsets_resident`, the offsets are read into memory: 4 bytes per column, or 8 from
+    /// 2^32 edges. Each hop then needs one round of reads less.
     ///
     /// # Errors
-    /// A missing file, one that is shorter than the manifest says, resident offsets that are
-    /// damaged, or no memory for them.
+    /// A missing file, or a file that is shorter than the manifest says. For resident offsets also
+    /// damaged offsets, or too little memory.
     pub fn open(
         data_set: &DataSet,
         config: EngineConfig,
@@ -124,15 +125,15 @@ impl PagedTopology {
         })
     }
 
-    /// Sets how much memory lookups may take beside staging. A request that needs more is cut into
-    /// pieces, one after the other.
+    /// Sets the memory for lookups, in addition to staging. A larger request is split into pieces,
+    /// which run one after the other.
     #[must_use]
     pub fn with_working_memory(mut self, working: Bytes) -> Self {
         self.working = working;
         self
     }
 
-    /// The most memory that the topology takes: staging, working memory, resident offsets.
+    /// The maximum memory of the topology: staging, working memory and resident offsets.
     pub fn memory(&self) -> Bytes {
         let offsets = match &self.offsets {
             PagedOffsets::Resident(offsets) => offsets.memory(),
@@ -141,19 +142,20 @@ impl PagedTopology {
         Bytes(self.staging.0 + self.working.0 + offsets.0)
     }
 
-    /// Calls `answer(place, values)` once for each place of `wanted`, in any order, with the rows
-    /// `wanted[place] .. wanted[place] + SPAN` of `array`.
+    /// Calls `answer(place, values)` once for each place of `wanted`, in any order. `values` are
+    /// the rows `wanted[place] .. wanted[place] + SPAN` of `array`.
     fn look_up<const SPAN: usize>(
         &self,
         array: &PagedIds,
         wanted: &[u64],
         mut answer: impl FnMut(usize, [u64; SPAN]) -> Result<()>,
     ) -> Result<()> {
-        // As many low bits of a key as row numbers leave free hold the place.
+        // The place is stored in the low bits of a key, as many as row numbers leave free.
         let shift = array.rows.leading_zeros().min(32);
         let affordable = self.working.as_usize() / (BYTES_A_PLACE + SPAN * BYTES_A_ROW);
         let piece = affordable.clamp(1, 1 << shift);
-        // The scratch is filled anew by every call, so one that panicked leaves nothing behind.
+        // Every call refills the scratch buffers, so they are valid even if an earlier call
+        // panicked.
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let Reading { engine, counters, scratch } = &mut *reading;
         for (piece_index, wanted) in wanted.chunks(piece).enumerate() {
@@ -267,7 +269,7 @@ impl PagedIds {
 }
 
 impl Scratch {
-    /// Sorts a request: `span` rows from each of `wanted` on.
+    /// Sorts a request for `span` rows, starting at each of `wanted`.
     fn ask(&mut self, wanted: &[u64], span: u64, shift: u32) {
         self.keys.clear();
         self.keys
@@ -282,7 +284,7 @@ impl Scratch {
         }
     }
 
-    /// Reads the values of the rows asked for.
+    /// Reads the values of the requested rows.
     fn fetch(
         &mut self,
         array: &PagedIds,
@@ -305,7 +307,7 @@ impl Scratch {
         };
         let done = engine.read(array.file, &plan.reads, on_data);
         let done = done.with_context(|| format!("array `{}`", array.key))?;
-        // The gaps that merging brings along are not useful, though they were planned.
+        // Gaps between merged reads are not useful bytes, although they were planned.
         Ok(ReadCounters { useful_bytes: plan.useful_bytes, ..done })
     }
 }

@@ -1,4 +1,4 @@
-//! The names of relations, one at a time.
+//! Names of relations, read one at a time.
 
 use outercore_core::{Error, Result};
 
@@ -8,7 +8,8 @@ impl DataSet {
     /// The name of a relation of a knowledge graph.
     ///
     /// # Errors
-    /// `NotFound`: no names. `Invalid`: no such relation. `Corrupt`: names that are none.
+    /// `NotFound`: the data set has no names. `Invalid`: no such relation. `Corrupt`: damaged
+    /// names.
     pub fn relation_name(&self, relation: u64) -> Result<String> {
         let (offsets, bytes) = ("names/relation.offsets", "names/relation.bytes");
         let ends = self.read_rows(offsets, &[relation, relation.saturating_add(1)])?;

@@ -1,4 +1,4 @@
-//! One number for each row of an array: weights and times, in memory or on disk.
+//! Arrays with one number per row, such as weights and times, in memory or on disk.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,12 +8,12 @@ use outercore_io::{CostModel, Engine, EngineConfig, FileId, RowLayout, plan_rows
 
 use crate::dataset::ArrayRef;
 
-/// Rows that are looked up on disk together.
+/// Rows that are looked up on disk at once.
 const PIECE: usize = 1 << 16;
 
-/// An array with one number a row, looked up by row.
+/// An array with one number per row, accessed by row.
 ///
-/// Several threads may ask at once; those that read from disk take turns.
+/// Several threads may use it; reads from disk run one after the other.
 ///
 /// # Example
 /// ```
@@ -38,9 +38,9 @@ enum Home {
     Disk { file: FileId, layout: RowLayout, cost: CostModel, engine: Mutex<Engine> },
 }
 
-/// A type of numbers that an array in memory may have.
+/// A number type for arrays in memory.
 pub trait Number: bytemuck::NoUninit {
-    /// Its type on disk.
+    /// The type on disk.
     const DTYPE: DType;
 }
 
@@ -63,10 +63,10 @@ impl RowValues {
         }
     }
 
-    /// Opens an array `[rows]` or `[rows, 1]`; reads it into memory if it shall be `resident`.
+    /// Opens an array `[rows]` or `[rows, 1]`; reads it into memory if `resident`.
     ///
     /// # Errors
-    /// `Invalid`: several columns. A missing or short file; `Budget` if there is no memory.
+    /// `Invalid`: several columns. A missing or short file; `Budget` if memory is short.
     pub fn open(
         array: &ArrayRef,
         resident: bool,
@@ -103,7 +103,7 @@ impl RowValues {
         Ok(Self { name, rows: array.rows(), dtype: array.dtype, home })
     }
 
-    /// Memory taken, read buffers aside.
+    /// Memory without read buffers.
     pub fn memory(&self) -> Bytes {
         match &self.home {
             Home::Memory(bytes) => Bytes(bytes.len() as u64),
@@ -114,7 +114,8 @@ impl RowValues {
     /// The numbers of `rows` as `float64`.
     ///
     /// # Errors
-    /// `Corrupt`: no such row. `Invalid`: a whole number that `float64` does not hold. A failed read.
+    /// `Corrupt`: no such row. `Invalid`: an integer that `float64` cannot represent. A failed
+    /// read.
     pub fn floats(&self, rows: &[u64], out: &mut [f64]) -> Result<()> {
         self.each(rows, |place, bytes| {
             out[place] = float(self.dtype, bytes).ok_or_else(|| {
@@ -140,7 +141,7 @@ impl RowValues {
         })
     }
 
-    /// Reads done so far; zero where all is in memory.
+    /// Counters of reads so far; zero for an array in memory.
     pub fn read_counters(&self) -> ReadCounters {
         match &self.home {
             Home::Memory(_) => ReadCounters::default(),
@@ -204,7 +205,7 @@ impl RowValues {
     }
 }
 
-/// An element as `float64`; `None` where it does not hold it.
+/// An element as `float64`; `None` if `float64` cannot represent it.
 fn float(dtype: DType, bytes: &[u8]) -> Option<f64> {
     let exact = |value: i128| {
         let float = value as f64;
@@ -219,7 +220,7 @@ fn float(dtype: DType, bytes: &[u8]) -> Option<f64> {
     })
 }
 
-/// An element as `int64`; `None` for fractions and what is beyond.
+/// An element as `int64`; `None` for fractions and numbers beyond the range.
 fn integer(dtype: DType, bytes: &[u8]) -> Option<i64> {
     match dtype {
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => {

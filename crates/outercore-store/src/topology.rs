@@ -1,4 +1,4 @@
-//! The topology seam: what a sampler or an engine may ask of a graph's edges.
+//! The trait for access to a graph's edges.
 
 use std::ops::Range;
 
@@ -26,50 +26,50 @@ impl Extent {
 
 /// In-neighbours by position in CSC order.
 ///
-/// A column is a node; in a graph of several edge types it is a pair of edge type and target, as
-/// [`Schema`](outercore_format::Schema) numbers them.
+/// A column is a node; in a graph with several edge types it is a pair of edge type and target,
+/// numbered as in [`Schema`](outercore_format::Schema).
 ///
-/// Where to look is decided by the caller (a sampler picks positions from a degree alone, without
-/// seeing a neighbour), so that an implementation on disk reads just the pages that hold picked
-/// positions. Implementations are asked for many nodes or positions at once; order and duplicates
-/// are free.
+/// The caller chooses the positions: a sampler picks them from a degree, without reading a
+/// neighbour. So an implementation on disk reads only the pages with the chosen positions. Calls
+/// take many nodes or positions at once, in any order and with duplicates.
 pub trait Topology: Send + Sync {
-    /// Nodes of the graph.
+    /// Number of nodes.
     fn num_nodes(&self) -> u64;
 
-    /// Columns of the CSC: as many as nodes where there is one edge type.
+    /// Number of CSC columns, which is the number of nodes if there is one edge type.
     fn num_columns(&self) -> u64 {
         self.num_nodes()
     }
 
-    /// Edges of the graph (arcs of the CSC).
+    /// Number of edges (arcs of the CSC).
     fn num_edges(&self) -> u64;
 
-    /// `extents[i]` becomes the in-edges of `columns[i]`.
+    /// Writes the extent of `columns[i]` to `extents[i]`.
     ///
     /// # Errors
     /// A column out of range; a failed read; an offset that contradicts its neighbours.
     fn extents(&self, columns: &[NodeId], extents: &mut [Extent]) -> Result<()>;
 
-    /// `sources[i]` becomes the source node of the edge at `positions[i]`.
+    /// Writes the source node of the edge at `positions[i]` to `sources[i]`.
     ///
     /// # Errors
-    /// A position out of range; a failed read; a source id that is not below `num_nodes`.
+    /// A position out of range; a failed read; a source id of `num_nodes` or more.
     fn sources(&self, positions: &[u64], sources: &mut [NodeId]) -> Result<()>;
 
-    /// `ids[i]` becomes the row in the imported edge list of the edge at `positions[i]`.
+    /// Writes the edge id of the edge at `positions[i]`, its row in the imported edge list, to
+    /// `ids[i]`.
     ///
     /// # Errors
     /// As [`Topology::sources`].
     fn edge_ids(&self, positions: &[u64], ids: &mut [EdgeId]) -> Result<()>;
 
-    /// The topology itself if it is in memory, so that many small calls from several threads cost
-    /// no more than one large one.
+    /// The topology in memory, if it is resident. Many small calls from several threads then cost
+    /// no more than one large call.
     fn resident(&self) -> Option<&ResidentTopology> {
         None
     }
 
-    /// Reads done so far; zero for a resident topology.
+    /// Counters of reads so far; zero for a resident topology.
     fn read_counters(&self) -> ReadCounters {
         ReadCounters::default()
     }

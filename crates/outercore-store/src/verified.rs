@@ -1,4 +1,4 @@
-//! Reading a whole array once, and only as it was written.
+//! Reads whole arrays and verifies their checksums.
 
 use outercore_core::{Error, Result};
 use outercore_format::Checksum;
@@ -6,16 +6,16 @@ use outercore_format::Checksum;
 use crate::dataset::{ArrayFile, ArrayRef};
 use crate::npy::OnBytes;
 
-/// Bytes that are read at a time where the caller does not need them.
+/// Bytes that are read at once where the caller skips them.
 const SKIP: usize = 1 << 20;
 
 /// Reads an array from its first element to its last and compares its checksum at the end.
 ///
-/// Whoever writes new arrays from old ones reads through this. Otherwise damaged data would get a
-/// fresh checksum, and nothing could find the damage any more. What is skipped is read, too, since
-/// the checksum is of all bytes.
+/// Code that derives new arrays from old ones reads through this. Otherwise damaged data would get
+/// a new, valid checksum, and no check could find the damage. Skipped bytes are read, too, because
+/// the checksum covers all bytes.
 ///
-/// **Cost** one sequential read of the array, whatever part of it is used.
+/// **Cost** one sequential read of the array, even if only a part of it is used.
 ///
 /// # Example
 /// ```
@@ -72,10 +72,10 @@ impl VerifiedReader {
         Ok(())
     }
 
-    /// Passes over the elements before number `element`; `on_bytes` is told how far it is.
+    /// Skips the elements before index `element`; `on_bytes` receives the progress.
     ///
     /// # Errors
-    /// As [`ArrayFile::read`]; `Internal`: that element has been passed; those of `on_bytes`.
+    /// As [`ArrayFile::read`]; `Internal`: that element was already passed; errors of `on_bytes`.
     pub fn skip_to(&mut self, element: u64, on_bytes: OnBytes<'_>) -> Result<()> {
         let Some(mut left) = element.checked_sub(self.at) else {
             let key = &self.array().key;
@@ -92,11 +92,11 @@ impl VerifiedReader {
         Ok(())
     }
 
-    /// Reads what is left and compares the checksum; what was made of the array may be committed
+    /// Reads the rest and compares the checksum. Results derived from the array may be committed
     /// only after this.
     ///
     /// # Errors
-    /// `Corrupt`: other bytes than were written. Those of [`VerifiedReader::skip_to`].
+    /// `Corrupt`: the checksum does not match. Errors of [`VerifiedReader::skip_to`].
     pub fn finish(mut self, on_bytes: OnBytes<'_>) -> Result<()> {
         let elements = self.array().rows() * self.array().row_elements();
         self.skip_to(elements, on_bytes)?;
@@ -109,16 +109,16 @@ impl VerifiedReader {
 /// **Cost** one sequential read.
 ///
 /// # Errors
-/// `Corrupt`: other bytes than were written. A failed read; those of `on_bytes`.
+/// `Corrupt`: the checksum does not match. A failed read; errors of `on_bytes`.
 pub fn verify(array: ArrayRef, on_bytes: OnBytes<'_>) -> Result<()> {
     VerifiedReader::open(array)?.finish(on_bytes)
 }
 
-/// Calls `take(first row, bytes)` for whole rows of an array from its first to its last, about
-/// `chunk` bytes at a time, and compares the checksum at the end.
+/// Calls `take(first row, bytes)` for whole rows of an array in order, about `chunk` bytes at a
+/// time, and compares the checksum at the end.
 ///
 /// # Errors
-/// `Corrupt`: other bytes than were written. A failed read; those of `take`.
+/// `Corrupt`: the checksum does not match. A failed read; errors of `take`.
 pub fn for_each_rows(
     array: &ArrayRef,
     chunk: u64,
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::npy::ArrayWriter;
 
-    /// An array of `rows` rows of three numbers, each its place.
+    /// Writes an array of `rows` rows with three numbers each; every number is its place.
     fn written(root: &Path, rows: u64) -> ArrayRef {
         let mut writer = ArrayWriter::create(&RealDisk, root, "a.npy", DType::U16, &[3]).unwrap();
         for element in 0..3 * rows {

@@ -1,4 +1,4 @@
-//! Arrays added to a data set: all of them, or nothing.
+//! Arrays added to a data set: either all of them are added, or none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// Adds labels of floats, which have two files until the last row says what they are.
+/// Adds labels of floats, which have two files until the last row decides their form.
 fn add_labels(root: &Path, rows: &[f64], end: bool) -> Result<()> {
     let mut addition = Addition::begin(&RealDisk, root, false, &mut || Ok(()))?;
     let spec = ArraySpec::new(Target::Labels, addition.rows(&Target::Labels, None)?);

@@ -1,4 +1,4 @@
-//! Importing arrays: what is stored, what is counted, what is refused.
+//! Import of arrays: the stored bytes, the counts and the refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Bench {
         import_npy(&RealDisk, &root, "a.npy", spec, source, &mut |_, _| Ok(()))
     }
 
-    /// The data bytes that an import wrote; none if it left no file.
+    /// The data bytes that an import wrote; `None` if it left no file.
     fn stored(&self) -> Option<Vec<u8>> {
         let bytes = fs::read(self.directory.path().join("set/a.npy")).ok()?;
         Some(bytes[4096..].to_vec())
@@ -147,7 +147,7 @@ fn a_whole_number_never_becomes_another_one() {
     let spec = ArraySpec { dtype: Some(DType::BF16), ..features(1) };
     let error = bench.refused(spec, &[1, 1], &[-257f32]).to_string();
     assert!(error.contains("row 0, column 0: -257.0 would change as bfloat16"), "{error}");
-    // Fractions are rounded, and so are floats beyond 2^53, which are all whole.
+    // Fractions are rounded, and so are floats beyond 2^53, which are all integers.
     let source = bench.source(&[1, 3], &[0.1f64, -16_777_218.0, 1e23]);
     bench.import(single(), &source).unwrap();
     let expected = [0.1f32, -16_777_218.0, 1e23];
@@ -276,7 +276,7 @@ fn one_column_of_floats_is_classes_if_all_are_whole_and_else_numbers() {
         }
         let left = fs::read_dir(bench.directory.path().join("set")).unwrap().count();
         assert_eq!(left, 1, "the other form is removed");
-        // Pushed in batches, the same.
+        // The same labels, pushed in batches.
         let root = bench.directory.path().join("pushed");
         let spec = labels(4);
         let mut builder =
@@ -286,7 +286,7 @@ fn one_column_of_floats_is_classes_if_all_are_whole_and_else_numbers() {
         let pushed = builder.finish(&RealDisk).unwrap();
         assert_eq!((pushed.summary, pushed.entry), (array.summary, array.entry.clone()));
         assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
-        // In place, where nothing is converted.
+        // The same labels, registered in place without conversion.
         let registered = register_npy(labels(4), &source, &mut |_, _| Ok(()));
         assert_eq!(registered.is_ok(), task == Task::Regression, "{values:?}");
     }

@@ -1,4 +1,4 @@
-//! What `check` finds, and how it names it.
+//! Problems that `check` finds, and their descriptions.
 
 mod altered;
 mod tiny;
@@ -130,7 +130,7 @@ fn wrong_structure_is_named_by_row_though_its_checksum_is_right() {
     ] {
         let found = texts(&problems(|root| put_as_written(root, key, offset, bytes)));
         if expected.is_empty() {
-            // Two edges from node 4 to node 0 are sorted by their ids.
+            // The two edges from node 4 to node 0 must be sorted by edge id.
             assert_eq!(found, Vec::<String>::new());
             continue;
         }
@@ -258,7 +258,7 @@ fn a_wish_to_stop_stops_the_check() {
 fn a_registered_array_is_checked_where_it_is() {
     let (directory, root) = tiny::on_disk();
     let path = directory.path().join("y.npy");
-    // As NumPy writes it: 128 bytes of header, a column of labels.
+    // The format of NumPy: 128 bytes of header, then a column of labels.
     let text = format!("{:<117}\n", "{'descr': '<i8', 'fortran_order': False, 'shape': (5, 1), }");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());

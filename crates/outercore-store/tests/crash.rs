@@ -1,4 +1,4 @@
-//! Every crash point, and every refused write, of making and changing a data set.
+//! Creates and changes a data set with a crash or a refused write at every point.
 
 mod tiny;
 
@@ -15,7 +15,8 @@ use outercore_store::editor::{ManifestEditor, commit};
 use outercore_store::generations;
 use outercore_store::npy::ArrayWriter;
 
-/// The tearing of a crash depends on its place alone; counted operations before the task move it.
+/// A torn write depends only on the number of the operation, so counted operations before the task
+/// vary it.
 const TEARINGS: u64 = 4;
 
 fn shifted(disk: &dyn Disk, root: &Path, by: u64) {
@@ -29,7 +30,7 @@ fn assert_sound(root: &Path, when: &str) {
     assert!(report.is_sound(), "{when}: {:#?}", report.problems);
 }
 
-/// All files in the data set are the manifest, and those that it names.
+/// Asserts that the data set holds no files other than the manifest and the files that it names.
 fn assert_tidy(root: &Path, when: &str) {
     let mut found = BTreeSet::new();
     let mut directories = vec![root.to_owned()];
@@ -160,7 +161,7 @@ fn every_crash_point_of_a_change_leaves_the_old_data_set_or_the_new_one() {
                 assert_eq!(manifest, after, "{when}");
                 new += 1;
             }
-            // The next change works, and removes whatever the crash left lying about.
+            // The next change succeeds, and removes the files that the crash left.
             change(&tiny::unsynced(&root), &root).expect(&when);
             assert_sound(&root, &when);
             assert_tidy(&root, &when);
@@ -183,7 +184,7 @@ fn a_full_or_failing_disk_at_any_operation_is_an_error_that_loses_nothing() {
             let manifest = DataSet::open(&root).expect(&when).manifest().clone();
             assert_sound(&root, &when);
             match done {
-                // Only giving room back may fail unnoticed.
+                // Only an error while removing old files may be ignored.
                 Ok(()) => assert_eq!(manifest, after, "{when}"),
                 Err(error) => {
                     let expected = match kind {
@@ -258,7 +259,7 @@ fn one_changes_a_data_set_and_others_are_refused_or_wait() {
 fn a_change_that_overlooks_another_is_refused() {
     let (_directory, root) = tiny::on_disk();
     let editor = ManifestEditor::open(&RealDisk, &root).unwrap();
-    // By somebody who takes no lock.
+    // A writer that takes no lock.
     let mut other = DataSet::read_manifest(&root).unwrap();
     other.arrays.remove("nodes/node/year");
     commit(&RealDisk, &root, &other).unwrap();

@@ -1,4 +1,4 @@
-//! A delta over a topology is the graph that its updates define.
+//! A delta over a topology equals the graph that its updates define.
 
 use outercore_core::{ErrorKind, Stream};
 use outercore_format::{Checksum, NewEdge, Rows, Update, keys};
@@ -120,7 +120,7 @@ fn an_update_of_graphs_says_what_it_does_and_why_it_is_refused() {
     let unlabelled =
         Update::RegisterGraph { rows: Rows::new(), nodes: vec![new.clone()], edges: Vec::new() };
     assert!(refused(&delta, unlabelled).1.contains("array `graphs/y`: a new row needs a value"));
-    // The ids that are next, and as many edges as were added.
+    // The next ids, and the number of added edges.
     let (nodes, edges) = (delta.num_nodes(), delta.num_edges());
     let update = register(2, vec![ends(0, 1), ends(1, 1)]);
     let applied = delta.apply(1, std::slice::from_ref(&update), &paged).unwrap();
@@ -134,7 +134,7 @@ fn an_update_of_graphs_says_what_it_does_and_why_it_is_refused() {
     model.assert_topology(Overlay::new(&paged, &delta).topology());
     let (kind, text) = refused(&delta, update);
     assert_eq!((kind, text.as_str()), (ErrorKind::NotFound, "graph 3 was unregistered"));
-    // A graph keeps its last node.
+    // The last node of a graph cannot be removed.
     for &node in &first[1..] {
         delta.apply(3, &[Update::RemoveNode { node }], &paged).unwrap();
     }
@@ -173,7 +173,7 @@ fn damaged_arrays_of_graphs_are_found_when_they_are_opened() {
         let data_set = outercore_store::dataset::DataSet::open(directory.path()).unwrap();
         let error = Delta::new(&data_set).unwrap_err();
         assert!(error.to_string().contains("`graphs/first`: checksum"), "{error}");
-        // As a program would have written them.
+        // With a matching checksum, as if a program had written these bytes.
         let mut manifest = data_set.manifest().clone();
         manifest.arrays.get_mut("graphs/first").unwrap().checksum = Checksum::of(&bytes);
         std::fs::write(directory.path().join("graph.json"), manifest.to_json()).unwrap();

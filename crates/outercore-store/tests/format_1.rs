@@ -1,5 +1,5 @@
-//! The frozen data set of format version 1: it opens, checks and means the same for ever, and the
-//! writer still writes it byte for byte.
+//! The frozen data set of format version 1: every later version opens and checks it with the same
+//! meaning, and the writer still produces it byte for byte.
 
 mod tiny;
 
@@ -47,7 +47,7 @@ fn the_writer_still_writes_version_1_byte_for_byte() {
         if name != Path::new(MANIFEST_FILE) {
             return bytes;
         }
-        // Manifests had no checksum then, which readers of that time pass over.
+        // Manifests of version 1 had no checksum. Readers of that version ignore it.
         let lines = String::from_utf8(bytes).unwrap();
         let checksum = lines.lines().nth(1).unwrap();
         assert!(checksum.starts_with("  \"checksum\": \"xxh3:"), "{checksum}");
@@ -55,7 +55,7 @@ fn the_writer_still_writes_version_1_byte_for_byte() {
     });
 }
 
-/// Run once, when version 1 was frozen; a later version gets a directory of its own.
+/// Was run once, when version 1 was frozen. A later version gets a separate directory.
 #[test]
 #[ignore = "writes tests/data/format-1, which is frozen"]
 fn freeze() {

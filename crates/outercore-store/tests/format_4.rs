@@ -1,5 +1,6 @@
-//! The frozen data set of format version 4, with several types of nodes and edges: it opens, checks
-//! and means the same to every later reader, and the writer still writes it byte for byte.
+//! The frozen data set of format version 4, with several types of nodes and edges. Every later
+//! version opens and checks it with the same meaning, and the writer still produces it byte for
+//! byte.
 
 mod tiny;
 
@@ -70,7 +71,7 @@ fn types_in_a_manifest_of_version_1_are_refused() {
     assert!(error.to_string().contains("version 1, expected"), "{error}");
 }
 
-/// Run once, when version 4 was frozen; a later version gets a directory of its own.
+/// Was run once, when version 4 was frozen. A later version gets a separate directory.
 #[test]
 #[ignore = "writes tests/data/format-4, which is frozen"]
 fn freeze() {

@@ -1,4 +1,4 @@
-//! What every [`Topology`] must do, whatever it reads from.
+//! Requirements for every [`Topology`], whatever its source.
 
 use outercore_core::{ErrorKind, Stream};
 use outercore_store::{Extent, Topology};
@@ -6,7 +6,7 @@ use outercore_store::{Extent, Topology};
 use crate::Csc;
 
 /// Compares every answer of `topology` with `graph`: sizes, all nodes and positions in several
-/// orders, duplicates, empty requests, and what is out of range.
+/// orders, duplicates, empty requests, and requests out of range.
 ///
 /// # Panics
 /// At the first difference.
@@ -27,7 +27,7 @@ pub fn topology_conformance(topology: &dyn Topology, graph: &Csc) {
     }
 }
 
-/// All indices upwards, downwards, drawn with duplicates, one alone, and none.
+/// All indices ascending, descending, drawn with duplicates, a single index, and no index.
 fn orders(count: u64) -> Vec<Vec<u64>> {
     let mut orders = vec![Vec::new(), (0..count).collect(), (0..count).rev().collect()];
     if count > 0 {

@@ -1,4 +1,4 @@
-//! Tiny data sets on disk, written byte by byte as the format says.
+//! Tiny data sets on disk, written byte by byte from the format specification.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,10 +35,10 @@ impl Width {
 }
 
 /// Writes `graph` as a data set without features into the directory `root` and opens it. Edge ids
-/// are left out where they are positions.
+/// are left out if each equals its position.
 ///
 /// # Panics
-/// If the file system refuses.
+/// If the file system returns an error.
 pub fn write_data_set(root: &Path, graph: &Csc, width: Width) -> DataSet {
     let mut arrays = BTreeMap::new();
     let mut write = |key: &str, width: Width, values: &[u64]| {

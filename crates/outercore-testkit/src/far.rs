@@ -11,10 +11,11 @@ use outercore_far::{
     Arrivals, Queue, Region, RegionInfo, RegionKey, Remote, ServerStatus, Transfer, Transferred,
 };
 
-/// Far memory on the heap of this process: the contract of [`Remote`] in the plainest way, to test
-/// what is built on it without a server.
+/// Far memory on the heap of this process. This is the simplest implementation of [`Remote`], to
+/// test code that uses it without a server.
 ///
-/// Clones share the memory, but not who owns its regions: a clone is another client's connection.
+/// Clones share the memory, but not the ownership of regions: a clone acts as another client's
+/// connection.
 #[derive(Clone, Debug)]
 pub struct HeapRemote {
     heap: Arc<Heap>,
@@ -25,7 +26,7 @@ pub struct HeapRemote {
 struct Heap {
     size: Bytes,
     state: Mutex<State>,
-    /// Requests until the server dies; control messages and transfers count alike.
+    /// Number of requests until the server dies; control messages and transfers both count.
     left: AtomicU64,
     clients: AtomicU64,
 }
@@ -44,7 +45,7 @@ struct Held {
 }
 
 impl HeapRemote {
-    /// A server that lends `size`.
+    /// A server that lends memory of `size`.
     pub fn new(size: Bytes) -> Self {
         let heap = Heap {
             size,
@@ -62,12 +63,12 @@ impl HeapRemote {
         Self { heap: Arc::clone(&self.heap), client }
     }
 
-    /// The server dies after so many more requests, transfers included.
+    /// Lets the server die after this many more requests, including transfers.
     pub fn die_after(&self, requests: u64) {
         self.heap.left.store(requests, Ordering::SeqCst);
     }
 
-    /// Forgets all regions, as a server does that was started again.
+    /// Forgets all regions, like a restarted server.
     pub fn forget_everything(&self) {
         self.heap.state().regions.clear();
     }
@@ -190,7 +191,7 @@ enum Direction {
     Write,
 }
 
-/// Does one transfer after the other until the queue is dropped.
+/// Executes transfers one after the other until the queue is dropped.
 fn serve(
     heap: &Heap,
     client: u64,

@@ -1,8 +1,8 @@
-//! Runs the bodies of fuzz targets without a fuzzer: over the inputs that are kept, and over random
-//! changes of them.
+//! Runs the bodies of fuzz targets without a fuzzer: over stored inputs, and over random changes of
+//! them.
 //!
-//! A body takes any bytes and panics where a property does not hold. `fuzz/` runs the same bodies
-//! under libFuzzer, which sees which branches an input takes.
+//! A body accepts any bytes and panics if a property does not hold. `fuzz/` runs the same bodies
+//! under libFuzzer, which observes the branches that an input takes.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 use outercore_core::{Error, ErrorKind, Stream, Uniform};
 
-/// Inputs are not made longer than this.
+/// Longest input after changes.
 const LONGEST: usize = 1 << 14;
 
-/// Numbers that decoders often get wrong.
+/// Numbers that decoders often handle wrongly.
 const EDGES: [u64; 12] =
     [0, 1, 7, 8, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 32, i64::MAX as u64, u64::MAX];
 
-/// Runs `body` over the kept inputs of the target `name`, then over random changes of them for
+/// Runs `body` over the stored inputs of the target `name`, then over random changes of them for
 /// `OUTERCORE_FUZZ_SECONDS` (1 by default).
 ///
 /// # Panics
-/// Where the body does, naming the input; where no input is kept.
+/// If the body panics, naming the input; if no input is stored.
 pub fn run(name: &str, body: fn(&[u8])) {
     let mut inputs = Vec::new();
     for kind in ["corpus", "crashes"] {
@@ -45,20 +45,20 @@ pub fn run(name: &str, body: fn(&[u8])) {
     println!("{name}: {} kept inputs, {seed} random ones", inputs.len());
 }
 
-/// Writes an input that is to be kept, for the test that makes the first ones.
+/// Stores an input, for the test that creates the first inputs.
 ///
 /// # Panics
-/// If the file system refuses.
+/// If the file system returns an error.
 pub fn keep(name: &str, input: &str, bytes: &[u8]) {
     let directory = root().join("corpus").join(name);
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join(input), bytes).unwrap();
 }
 
-/// An error about bytes from outside is never one of ours, and never says nothing.
+/// Bytes from outside never cause an internal error, and the error always has a message.
 ///
 /// # Panics
-/// Where it is.
+/// If the error is internal or has no message.
 pub fn assert_told(error: &Error) {
     assert!(error.kind() != ErrorKind::Internal, "internal error: {error}");
     assert!(!error.message().trim().is_empty(), "an error without a message");
@@ -83,7 +83,7 @@ fn attempt(what: &str, input: &[u8], body: fn(&[u8])) {
     }
 }
 
-/// One of the inputs, changed at a few places.
+/// One of the inputs, changed in a few places.
 pub fn mutated(inputs: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut draws = Stream::new(seed, 0xF0).uniform(0, 0, 0);
     let mut input = pick(inputs, &mut draws).clone();
@@ -111,14 +111,14 @@ fn change(input: &mut Vec<u8>, inputs: &[Vec<u8>], draws: &mut Uniform) {
         }
         4 => input.truncate(at),
         5 => {
-            // The rest of another input, from anywhere.
+            // The end of another input, from a random position.
             let other = pick(inputs, draws);
             let from = draws.below(other.len() as u64 + 1) as usize;
             let to = (from + draws.below(64) as usize).min(other.len());
             drop(input.splice(at..end, other[from..to].iter().copied()));
         }
         6 => {
-            // A number in binary, at any width.
+            // A binary number of any width.
             let number = pick(&EDGES, draws).to_le_bytes();
             let width = 1 << draws.below(4);
             for (byte, new) in input[at..].iter_mut().zip(&number[..width]) {
@@ -126,7 +126,7 @@ fn change(input: &mut Vec<u8>, inputs: &[Vec<u8>], draws: &mut Uniform) {
             }
         }
         7 => {
-            // A number in decimal, in place of the digits there.
+            // A decimal number, in place of existing digits.
             let digit = |byte: &u8| byte.is_ascii_digit();
             let start = input[at..].iter().position(digit).map_or(at, |found| at + found);
             let digits = input[start..].iter().take_while(|byte| digit(byte)).count();

@@ -1,20 +1,21 @@
-//! Graphs small enough to check by eye or by brute force.
+//! Graphs small enough to check by hand or by brute force.
 
 use outercore_core::Stream;
 
 /// A graph as plain arrays: the in-neighbours of every node, column by column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Csc {
-    /// Nodes + 1.
+    /// Offsets of all nodes; length nodes + 1.
     pub offsets: Vec<u64>,
     /// Source node of every edge; within a column sorted by (source, id).
     pub sources: Vec<u64>,
-    /// Row of every edge in the edge list that the graph was made from.
+    /// Row of every edge in the edge list from which the graph was built.
     pub ids: Vec<u64>,
 }
 
 impl Csc {
-    /// The graph of an edge list of `(source, target)`; an edge's id is its place in the list.
+    /// Builds the graph of an edge list of `(source, target)`; an edge's id is its index in the
+    /// list.
     pub fn from_edges(nodes: u64, edges: &[(u64, u64)]) -> Self {
         let mut order: Vec<(u64, u64, u64)> =
             edges.iter().zip(0..).map(|(&(source, target), id)| (target, source, id)).collect();
@@ -39,13 +40,13 @@ impl Csc {
         Self::from_edges(nodes, &edges)
     }
 
-    /// Every other node points at node 0.
+    /// Every other node has an edge to node 0.
     pub fn star(nodes: u64) -> Self {
         let edges: Vec<_> = (1..nodes).rev().map(|node| (node, 0)).collect();
         Self::from_edges(nodes, &edges)
     }
 
-    /// Uniform endpoints: duplicates, self-loops and isolated nodes as they come.
+    /// Uniform endpoints, with duplicates, self-loops and isolated nodes by chance.
     pub fn random(nodes: u64, edges: u64, seed: u64) -> Self {
         Self::skewed(nodes, edges, seed, 1)
     }
@@ -77,7 +78,7 @@ impl Csc {
         self.sources.len() as u64
     }
 
-    /// The graphs that every topology and sampler is tried on, with their names.
+    /// The graphs on which every topology and sampler is tested, with their names.
     pub fn zoo() -> Vec<(&'static str, Self)> {
         vec![
             ("a single node", Self::from_edges(1, &[])),

@@ -1,4 +1,4 @@
-//! HGT sampling straight from its definition.
+//! HGT sampling, written directly from its definition.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,10 +8,10 @@ use outercore_core::Stream;
 use crate::typed::{NaiveTypedBatch, TypedGraph, induce};
 
 /// Samples a batch around seeds (node type, id within it); `counts` by node type, then by hop. A
-/// count of `None` takes all nodes that have an edge to the batch.
+/// count of `None` takes all nodes with an edge into the batch.
 ///
 /// A node outside of the batch scores the sum of `1 / degree` over its edges into the batch. Each
-/// draw takes a node in proportion to the square of its score: the race of `-ln(u) / score^2`.
+/// draw takes a node in proportion to the square of its score, by the smallest `-ln(u) / score^2`.
 pub fn naive_hgt_sample(
     graph: &TypedGraph,
     stream: Stream,
@@ -64,8 +64,8 @@ pub fn naive_hgt_sample(
     sampled
 }
 
-/// By node type: the score of each node outside of the batch that has an edge into it. Sums run
-/// over the hops that found the targets, then over edge types.
+/// By node type: the score of each node outside of the batch with an edge into it. Sums run over
+/// the hops that found the targets, then over edge types.
 fn scores(
     graph: &TypedGraph,
     sampled: &NaiveTypedBatch,

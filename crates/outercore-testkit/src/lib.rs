@@ -1,6 +1,7 @@
-//! What tests share: tiny graphs, the sampler straight from its definition, conformance suites.
+//! Shared test code: tiny graphs, samplers written directly from their definitions, conformance
+//! suites.
 //!
-//! Development only; no published crate depends on it.
+//! For development only; no published crate depends on it.
 #![forbid(unsafe_code)]
 
 pub mod conformance;

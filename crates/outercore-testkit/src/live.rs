@@ -1,4 +1,4 @@
-//! A graph that changes, straight from the definition of each update, to compare with.
+//! A reference model of a changing graph, written directly from the definition of each update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,15 +14,15 @@ use outercore_store::topology::Extent;
 
 use crate::live_graphs::LiveGraphs;
 
-/// Columns of the features.
+/// Number of columns of the features.
 const COLUMNS: usize = 3;
 
 /// A graph with features, labels, edge weights and a split, as plain maps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveModel {
-    /// Whether every edge is two arcs.
+    /// Whether every edge has two arcs.
     pub undirected: bool,
-    /// Nodes, removed ones included.
+    /// Number of nodes, including removed ones.
     pub nodes: u64,
     /// Source and target of each edge, by id.
     pub edges: BTreeMap<u64, (u64, u64)>,
@@ -38,7 +38,7 @@ pub struct LiveModel {
     pub weights: Vec<f32>,
     /// A split.
     pub train: Vec<i64>,
-    /// The graphs of a data set of many.
+    /// The graphs, in a data set of many graphs.
     pub graphs: Option<LiveGraphs>,
 }
 
@@ -81,7 +81,7 @@ impl LiveModel {
         model
     }
 
-    /// A data set of graphs of so many nodes, without edges.
+    /// A data set of graphs with these numbers of nodes, without edges.
     pub fn graphs_of(sizes: &[u64], undirected: bool) -> Self {
         let graphs = Some(LiveGraphs::new(sizes));
         Self { graphs, ..Self::random(sizes.iter().sum(), 0, undirected, 0) }
@@ -100,10 +100,10 @@ impl LiveModel {
         lists
     }
 
-    /// Writes it as a data set and opens that.
+    /// Writes the graph as a data set and opens it.
     ///
     /// # Panics
-    /// If the file system refuses.
+    /// If the file system returns an error.
     pub fn write(&self, root: &Path) -> DataSet {
         let lists = self.in_lists();
         let mut offsets = vec![0u64];
@@ -148,7 +148,7 @@ impl LiveModel {
         DataSet::open(root).unwrap()
     }
 
-    /// Applies an update; `false`: it is refused, and changes nothing.
+    /// Applies an update; returns `false`, without any change, if the update is invalid.
     pub fn apply(&mut self, update: &Update) -> bool {
         let is_there = |node: u64| node < self.nodes && !self.removed.contains(&node);
         match update {
@@ -245,12 +245,12 @@ impl LiveModel {
         self.train.retain(|&kept| kept as u64 != node);
     }
 
-    /// A random update, sometimes one that is to be refused.
+    /// A random update, sometimes an invalid one.
     pub fn draw(&self, draws: &mut Uniform) -> Update {
         if let Some(graphs) = &self.graphs {
             return self.draw_in(graphs, draws);
         }
-        // One in a few is a node that there is not.
+        // Sometimes the node does not exist.
         let (source, target) = (draws.below(self.nodes + 1), draws.below(self.nodes));
         match draws.below(10) {
             0..4 => Update::AddEdge { source, target, rows: edge_rows(draws) },
@@ -266,7 +266,7 @@ impl LiveModel {
         }
     }
 
-    /// As `draw`, of one of many graphs: edges are mostly within one.
+    /// Like `draw`, for a data set of many graphs: most edges are within one graph.
     fn draw_in(&self, graphs: &LiveGraphs, draws: &mut Uniform) -> Update {
         let (node, graph) = (draws.below(self.nodes + 1), draws.below(graphs.count() + 1));
         let other = match node < self.nodes && draws.below(8) > 0 {
@@ -301,10 +301,10 @@ impl LiveModel {
         }
     }
 
-    /// Compares a topology with it.
+    /// Compares a topology with the model.
     ///
     /// # Panics
-    /// Where they differ.
+    /// If they differ.
     pub fn assert_topology(&self, topology: &dyn Topology) {
         let lists = self.in_lists();
         assert_eq!(topology.num_nodes(), self.nodes);
@@ -321,10 +321,10 @@ impl LiveModel {
         assert_eq!(found, expected);
     }
 
-    /// Compares the arrays of a data set with it.
+    /// Compares the arrays of a data set with the model.
     ///
     /// # Panics
-    /// Where they differ.
+    /// If they differ.
     pub fn assert_arrays(&self, data_set: &DataSet) {
         let ids = |key: &str| -> Vec<u64> {
             let bytes = data_set.read_array(key).unwrap();

@@ -1,4 +1,5 @@
-//! The graphs of a data set of many that changes, straight from the definition.
+//! A reference model of the graphs in a changing data set of many, written directly from the
+//! definition.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +8,26 @@ use outercore_format::{DType, Rows, keys};
 use outercore_store::dataset::DataSet;
 use outercore_store::delta::{GRAPHS, Graphs};
 
-/// Takes an array: its key, type, shape and bytes.
+/// Receives an array: its key, type, shape and bytes.
 pub(crate) type WriteArray<'a> = dyn FnMut(&str, DType, &[u64], Vec<u8>) + 'a;
 
-/// Which graph each node is in, with labels and a split of graphs.
+/// The graph of each node, with labels and a split of graphs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveGraphs {
-    /// Graph of each node, removed ones included.
+    /// Graph of each node, including removed nodes.
     pub of: Vec<u64>,
-    /// Label of each graph, unregistered ones included.
+    /// Label of each graph, including unregistered ones.
     pub y: Vec<i64>,
     /// A split of graphs.
     pub train: Vec<i64>,
-    /// Graphs that are no more.
+    /// Unregistered graphs.
     pub unregistered: BTreeSet<u64>,
-    /// Nodes that were imported.
+    /// Number of imported nodes.
     imported: usize,
 }
 
 impl LiveGraphs {
-    /// Graphs of so many nodes, as an import makes them.
+    /// Graphs with these numbers of nodes, in the form of an import.
     pub(crate) fn new(sizes: &[u64]) -> Self {
         let of: Vec<u64> =
             (0..).zip(sizes).flat_map(|(graph, &size)| (0..size).map(move |_| graph)).collect();
@@ -39,12 +40,12 @@ impl LiveGraphs {
         }
     }
 
-    /// Graphs, unregistered ones included.
+    /// Number of graphs, including unregistered ones.
     pub fn count(&self) -> u64 {
         self.y.len() as u64
     }
 
-    /// The nodes that a graph has, ascending.
+    /// The current nodes of a graph, ascending.
     pub fn nodes(&self, graph: u64, removed: &BTreeSet<u64>) -> Vec<u64> {
         (0..self.of.len() as u64)
             .filter(|node| self.of[*node as usize] == graph && !removed.contains(node))
@@ -68,20 +69,20 @@ impl LiveGraphs {
         self.count() - 1
     }
 
-    /// The nodes that were ever in the graph.
+    /// All nodes that have ever been in the graph.
     pub(crate) fn unregister(&mut self, graph: u64) -> Vec<u64> {
         self.unregistered.insert(graph);
         self.train.retain(|&kept| kept as u64 != graph);
         self.nodes(graph, &BTreeSet::new())
     }
 
-    /// A node that is or was in the graph of `node`.
+    /// A node that is or was in the same graph as `node`.
     pub(crate) fn neighbour(&self, node: u64, draws: &mut Uniform) -> u64 {
         let nodes = self.nodes(self.of[node as usize], &BTreeSet::new());
         nodes[draws.below(nodes.len() as u64) as usize]
     }
 
-    /// Gives `write` the arrays of graphs as an import makes them.
+    /// Passes the arrays of graphs to `write`, in the form of an import.
     pub(crate) fn write(&self, write: &mut WriteArray<'_>) {
         let bytes = |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let first: Vec<i64> = (0..self.count())
@@ -93,10 +94,11 @@ impl LiveGraphs {
         write(&split, DType::I64, &[self.train.len() as u64], bytes(&self.train));
     }
 
-    /// Compares the graphs of a snapshot with it; `removed` are its removed nodes.
+    /// Compares the graphs of a snapshot with the model; `removed` are the snapshot's removed
+    /// nodes.
     ///
     /// # Panics
-    /// Where they differ.
+    /// If they differ.
     pub fn assert_graphs(&self, graphs: &Graphs, removed: &BTreeSet<u64>) {
         assert_eq!(graphs.count(), self.count());
         assert_eq!(graphs.num_unregistered(), self.unregistered.len() as u64);
@@ -113,7 +115,7 @@ impl LiveGraphs {
         assert_eq!(graphs.nodes(self.count()).count(), 0);
     }
 
-    /// Compares the arrays of a data set with it.
+    /// Compares the arrays of a data set with the model.
     pub(crate) fn assert_arrays(&self, data_set: &DataSet) {
         let added: Vec<i64> = self.of[self.imported..].iter().map(|&graph| graph as i64).collect();
         let found = match data_set.has_array(GRAPHS) {

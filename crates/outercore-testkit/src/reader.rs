@@ -1,4 +1,4 @@
-//! What every [`Reader`] must do, whatever it reads from: the promises of its contract.
+//! Requirements for every [`Reader`], whatever its source: the promises of its contract.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -14,19 +14,20 @@ const DEPTH: usize = 8;
 
 /// Makes the readers that [`reader_conformance`] tries.
 pub trait MakeReader {
-    /// For messages.
+    /// Name for messages.
     fn name(&self) -> String;
 
-    /// A reader with up to `depth` reads in flight, whose leases will come from `arena`.
+    /// A reader with up to `depth` reads in flight. The caller leases the buffers from `arena`.
     ///
     /// # Errors
-    /// `Unsupported`: this machine does not offer it; it is skipped. Any other error fails the test.
+    /// `Unsupported`: this machine does not offer it, and it is skipped. Any other error fails the
+    /// test.
     fn open(&self, arena: &Arena, depth: usize) -> Result<Box<dyn Reader>>;
 
-    /// A file was written; it is registered next.
+    /// Called after a file was written, before it is registered.
     fn written(&self, _path: &Path) {}
 
-    /// Whether bytes may come from copies, which do not know when the file is cut short.
+    /// Whether bytes may come from copies, which do not detect a truncated file.
     fn copies(&self) -> bool {
         false
     }
@@ -42,11 +43,11 @@ impl<F: Fn(&Arena, usize) -> Result<Box<dyn Reader>>> MakeReader for (&str, F) {
     }
 }
 
-/// Tries every promise of the contract of [`Reader`], each on a new reader of `maker` with files of
-/// its own in a directory inside `scratch`, which has to be on a disk.
+/// Tests every promise of the contract of [`Reader`], each with a new reader of `maker` and with
+/// new files in a directory inside `scratch`, which must be on a disk.
 ///
 /// # Panics
-/// At the first promise that is not kept.
+/// At the first broken promise.
 pub fn reader_conformance(maker: &dyn MakeReader, scratch: &Path) {
     let checks: [fn(&mut Bench<'_>); 10] = [
         every_offset_and_length_brings_the_bytes_of_the_file,
@@ -76,7 +77,7 @@ pub fn reader_conformance(maker: &dyn MakeReader, scratch: &Path) {
     }
 }
 
-/// A reader under test with its memory and a few files.
+/// A reader under test, with its memory and a few files.
 struct Bench<'a> {
     name: String,
     maker: &'a dyn MakeReader,
@@ -103,7 +104,7 @@ impl Bench<'_> {
         ReadRequest { tag, file, offset, len, lease }
     }
 
-    /// A random range at the alignment of this back end, up to and including the end.
+    /// A random range aligned for this back end, up to the end of the file.
     fn range(&self, draws: &mut Uniform, file_len: usize, longest: usize) -> (u64, usize) {
         let alignment = self.reader.alignment();
         let offset = draws.below((file_len / alignment) as u64) * alignment as u64;
@@ -131,7 +132,7 @@ impl Bench<'_> {
     }
 }
 
-/// Cuts a file to `len` bytes.
+/// Truncates a file to `len` bytes.
 fn cut(path: &Path, len: u64) {
     fs::File::options().write(true).open(path).unwrap().set_len(len).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The neighbour sampler straight from its definition, one obvious step after the other.
+//! The neighbour sampler, written directly from its definition, one simple step after the other.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,14 +6,14 @@ use outercore_core::Stream;
 
 use crate::Csc;
 
-/// A sampled batch with its edges written out.
+/// A sampled batch with explicit edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NaiveBatch {
     /// Seeds, then new nodes in order of first appearance.
     pub nodes: Vec<u64>,
-    /// Seeds, then the new nodes of every hop.
+    /// Number of seeds, then number of new nodes per hop.
     pub nodes_per_hop: Vec<u64>,
-    /// Edges of every hop.
+    /// Number of edges per hop.
     pub edges_per_hop: Vec<u64>,
     /// `(local source, local destination)` of every edge.
     pub edges: Vec<(usize, usize)>,
@@ -62,7 +62,7 @@ pub fn naive_sample(
     sampled
 }
 
-/// Which of a node's `degree` in-edges are picked.
+/// The picked places among a node's `degree` in-edges.
 pub(crate) fn pick(
     stream: Stream,
     batch: u64,

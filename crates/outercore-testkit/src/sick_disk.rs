@@ -1,4 +1,4 @@
-//! A disk that fails for a while.
+//! A disk that fails for some time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_io::{Disk, RealDisk, WriteFile};
 
-/// A disk whose syncs fail while it is sick, and which takes no new file then. What was written is
-/// there for every reader, as the memory of the system has it.
+/// A disk whose syncs and file creations fail while it is sick. Written bytes stay visible to every
+/// reader, as in the operating system's memory.
 #[derive(Clone, Default)]
 pub struct SickDisk(Arc<AtomicBool>);
 
 struct SickFile(Box<dyn WriteFile>, Arc<AtomicBool>);
 
 impl SickDisk {
-    /// Makes it sick, or well.
+    /// Makes the disk sick, or healthy again.
     pub fn fail(&self, is_sick: bool) {
         self.0.store(is_sick, Ordering::Relaxed);
     }

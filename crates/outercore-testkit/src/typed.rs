@@ -1,4 +1,4 @@
-//! Graphs with several types, and their neighbour sampler straight from its definition.
+//! Graphs with several types, and their neighbour sampler, written directly from its definition.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::sampler::pick;
 /// An edge type (source, relation, target) and its edges (source, target).
 pub type NamedEdges<'a> = (&'a str, &'a str, &'a str, &'a [(u64, u64)]);
 
-/// A graph with a CSC for each edge type, in the order of their names. Sources, targets and edge ids
-/// count from 0 within their type.
+/// A graph with a CSC for each edge type, in the order of their names. Sources, targets and edge
+/// ids count from 0 within their type.
 #[derive(Clone, Debug)]
 pub struct TypedGraph {
     /// The types.
     pub schema: Schema,
-    /// By edge type.
+    /// Edges by edge type.
     pub edges: Vec<Csc>,
 }
 
@@ -25,7 +25,7 @@ impl TypedGraph {
     /// A graph of node types (name, count) and edge types (source, relation, target, edges).
     ///
     /// # Panics
-    /// If an edge type names a node type that is not there, or an edge leaves it.
+    /// If an edge type names an unknown node type, or an edge has an unknown node.
     pub fn new(node_types: &[(&str, u64)], edge_types: &[NamedEdges<'_>]) -> Self {
         let count = |name: &str| node_types.iter().find(|(known, _)| *known == name).unwrap().1;
         let mut sorted: Vec<_> = edge_types
@@ -48,8 +48,8 @@ impl TypedGraph {
         Self { schema: schema.unwrap(), edges: edges.collect() }
     }
 
-    /// Some authors, papers and venues, deterministic: every node type is a target and a source, and
-    /// two edge types connect the same node types.
+    /// Some authors, papers and venues, deterministic: every node type is both a target and a
+    /// source, and two edge types connect the same node types.
     pub fn bibliography(authors: u64, papers: u64, venues: u64) -> Self {
         let mut draws = Stream::new(authors ^ papers << 20, venues).uniform(0, 0, 0);
         let mut drawn = |count: u64, sources: u64, targets: u64| -> Vec<(u64, u64)> {
@@ -72,8 +72,8 @@ impl TypedGraph {
         )
     }
 
-    /// All edges as one CSC with a column for each pair of edge type and target, as data sets store
-    /// it: global sources, rows of all edge types.
+    /// All edges as one CSC in the form of a data set: one column per pair of edge type and target,
+    /// global sources, rows of all edge types.
     pub fn union(&self) -> Csc {
         let mut union = Csc { offsets: vec![0], sources: Vec::new(), ids: Vec::new() };
         for (edge_type, edges) in self.schema.edge_types().iter().zip(&self.edges) {
@@ -87,34 +87,34 @@ impl TypedGraph {
     }
 }
 
-/// A sampled batch by type, with its edges written out.
+/// A sampled batch by type, with explicit edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NaiveTypedBatch {
     /// By node type: ids within the type, seeds first.
     pub nodes: Vec<Vec<u64>>,
-    /// By node type: the seed, by its place, whose neighbourhood each node belongs to; 0 where seeds
-    /// share one.
+    /// By node type: for each node, the index of the seed whose neighbourhood it belongs to; 0 if
+    /// seeds share one neighbourhood.
     pub trees: Vec<Vec<u64>>,
-    /// By node type: seeds, then the new nodes of every hop.
+    /// By node type: number of seeds, then number of new nodes per hop.
     pub nodes_per_hop: Vec<Vec<u64>>,
     /// By edge type: `(local source, local destination)` of every edge, each within its node type.
     pub edges: Vec<Vec<(usize, usize)>>,
     /// By edge type: id of every edge within the type.
     pub edge_ids: Vec<Vec<u64>>,
-    /// By edge type: edges of every hop.
+    /// By edge type: number of edges per hop.
     pub edges_per_hop: Vec<Vec<u64>>,
 }
 
-/// What decides besides fan-outs in [`naive_typed_sample`]; the default is nothing.
+/// Rules of [`naive_typed_sample`] in addition to fan-outs; by default none.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveRules {
     /// Draw with replacement.
     pub replace: bool,
-    /// Every seed has a neighbourhood of its own.
+    /// Every seed has a separate neighbourhood.
     pub disjoint: bool,
     /// Weights by edge type and edge id.
     pub weights: Option<Vec<Vec<f64>>>,
-    /// LABOR-0.
+    /// Use LABOR-0.
     pub labor: bool,
     /// Times by edge type and edge id.
     pub edge_times: Option<Vec<Vec<i64>>>,
@@ -122,16 +122,16 @@ pub struct NaiveRules {
     pub node_times: Option<Vec<Vec<i64>>>,
     /// Time of each seed; empty without times.
     pub seed_times: Vec<i64>,
-    /// Whether the latest are taken.
+    /// Whether the latest edges are taken.
     pub last: bool,
-    /// Whether a seed sees what has its own time.
+    /// Whether a seed sees edges and nodes that have the same time as the seed.
     pub equal: bool,
-    /// Whether all edges between the nodes take the place of those sampled.
+    /// Whether all edges between the nodes replace the sampled ones.
     pub induced: bool,
 }
 
-/// Samples a batch around seeds (node type, id within it); `fan_outs` by edge type, then by hop.
-/// A fan-out of `None` takes all in-edges.
+/// Samples a batch around seeds (node type, id within it); `fan_outs` by edge type, then by hop. A
+/// fan-out of `None` takes all in-edges.
 pub fn naive_typed_sample(
     graph: &TypedGraph,
     stream: Stream,
@@ -199,7 +199,7 @@ pub fn naive_typed_sample(
     sampled
 }
 
-/// Gives a batch all edges between its nodes; `local` has the place of (tree, type, node).
+/// Gives a batch all edges between its nodes; `local` maps (tree, type, node) to its place.
 pub(crate) fn induce(
     graph: &TypedGraph,
     sampled: &mut NaiveTypedBatch,
@@ -227,7 +227,7 @@ pub(crate) fn induce(
 struct Asked<'a> {
     graph: &'a TypedGraph,
     rules: &'a NaiveRules,
-    /// Place of the edge type.
+    /// Index of the edge type.
     number: usize,
     stream: Stream,
     batch: u64,
@@ -235,7 +235,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The positions that are picked of the in-edges of `target`, seen from a seed at time `now`.
+    /// The picked positions among the in-edges of `target`, for a seed with time `now`.
     fn positions(
         &self,
         target: u64,

@@ -1,7 +1,7 @@
-//! `kill -9` at any moment while several threads write, one folds and one answers: the next start
-//! opens, and every acknowledged update is there.
+//! Tests `kill -9` at random moments, while several threads write, one folds and one answers. The
+//! next start must open the data set with every acknowledged update.
 //!
-//! `OUTERCORE_KILL_ROUNDS` sets how often; the test itself is the process that is killed.
+//! `OUTERCORE_KILL_ROUNDS` sets the number of kills; the test starts itself as the process to kill.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -23,13 +23,13 @@ use outercore_testkit::LiveModel;
 
 const ROUNDS: u64 = 200;
 
-/// Threads that write at once.
+/// Number of threads that write at the same time.
 const WRITERS: u64 = 4;
 
-/// Tells the process that it is the one to be killed, and where.
+/// Tells a process that it is the one to be killed, and gives the root of the data set.
 const ROOT: &str = "OUTERCORE_KILL_ROOT";
 
-/// Columns of the features.
+/// Number of columns of the features.
 const COLUMNS: usize = 3;
 
 fn update_node(node: u64, value: f32) -> Update {
@@ -37,7 +37,7 @@ fn update_node(node: u64, value: f32) -> Update {
     Update::UpdateNode { node, rows: Rows::from([(keys::FEATURES.to_owned(), row)]) }
 }
 
-/// How the answering thread reads.
+/// Configuration of the answering thread.
 fn reading() -> RequestConfig {
     RequestConfig {
         features: Some(Features { key: keys::FEATURES.into(), precision: Precision::Exact }),
@@ -53,7 +53,7 @@ fn reading() -> RequestConfig {
     }
 }
 
-/// Answers from the newest snapshot until it is killed, as a server does.
+/// Answers from the newest snapshot until it is killed, like a server.
 fn answer_for_ever(graph: &LiveGraph, first: Requests) {
     let (mut open, mut generation) = (Some(first), 0);
     let mut draws = Stream::new(std::process::id().into(), WRITERS).uniform(0, 0, 0);
@@ -88,13 +88,13 @@ fn add_edge(source: u64, target: u64) -> Update {
     Update::AddEdge { source, target, rows }
 }
 
-/// Writes until it is killed, and tells of each acknowledged edge: number, id, ends.
+/// Writes until it is killed, and prints each acknowledged edge: number, id, ends.
 fn write_for_ever(root: &Path) {
-    // A short log, so that it folds again and again.
+    // A short log, so that it is folded again and again.
     let config = LiveConfig { memory: Bytes::mib(1), log: Bytes::kib(2), queue: 64, rest: 0 };
     let graph = LiveGraph::open(root, config, Arc::new(Unwatched)).unwrap();
     let nodes = graph.snapshot().delta.num_nodes();
-    // The first updates may be folded before the arrays are open.
+    // The first updates may be folded before the arrays have been opened.
     let first = graph.snapshot();
     let value = std::process::id() as f32;
     let all: Vec<Update> = (0..nodes).map(|node| update_node(node, value)).collect();
@@ -110,12 +110,12 @@ fn write_for_ever(root: &Path) {
                 let mut draws = Stream::new(std::process::id().into(), writer).uniform(0, 0, 0);
                 loop {
                     let (source, target) = (draws.below(nodes), draws.below(nodes));
-                    // Refused while too much waits to be folded.
+                    // The server rejects writes while too many updates wait to be folded.
                     let Ok(ack) = graph.write(vec![add_edge(source, target)]) else { continue };
                     assert!(graph.snapshot().delta.lsn() >= ack.lsn, "acknowledged and not seen");
                     let [Applied::Edge(id)] = ack.applied[..] else { panic!("{ack:?}") };
                     let line = format!("{} {id} {source} {target}\n", ack.lsn);
-                    // One write a line, which a pipe takes whole.
+                    // One write per line, because a pipe accepts a short write as a whole.
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                 }
             });
@@ -142,7 +142,7 @@ fn a_killed_process_loses_nothing_that_it_has_acknowledged() {
         last = new.iter().map(|edge| edge[0]).max().unwrap_or(last);
         acknowledged.extend(new.into_iter().map(|[_, id, source, target]| (id, source, target)));
         if round % 10 == 9 || round + 1 == rounds {
-            // Otherwise the next process meets the log as it is.
+            // In the other rounds the next process finds the unchanged log.
             let data_set = outercore_live::open(&root, &|| Ok(())).unwrap();
             assert_there(&data_set, &acknowledged, last, round);
         }
@@ -154,7 +154,7 @@ fn a_killed_process_loses_nothing_that_it_has_acknowledged() {
     assert!(acknowledged.len() as u64 > 3 * rounds, "{}", acknowledged.len());
 }
 
-/// Starts a writer, kills it after a while, and returns what it had acknowledged.
+/// Starts a writer, kills it after some time, and returns its acknowledged edges.
 fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["a_killed_process_loses_nothing", "--nocapture", "--test-threads=1"])
@@ -185,7 +185,7 @@ fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
                 line.split(' ').filter_map(|number| number.parse().ok()).collect();
             told.extend(<[u64; 4]>::try_from(numbers));
         }
-        // It may have ended by itself, which a test below finds.
+        // The process may have ended without a kill; a check below detects this.
         is_ready.store(true, Ordering::Relaxed);
     });
     let mut said = String::new();
@@ -195,7 +195,8 @@ fn killed(root: &Path, round: u64) -> Vec<[u64; 4]> {
     told
 }
 
-/// Every acknowledged edge is in the arrays, both ways, and no number was given twice.
+/// Checks that every acknowledged edge is in the arrays, in both directions, and that no number was
+/// assigned twice.
 fn assert_there(
     data_set: &DataSet,
     acknowledged: &BTreeSet<(u64, u64, u64)>,

@@ -1,6 +1,6 @@
-//! The layer table of `ARCHITECTURE.md`, compared with what the crates really import.
+//! Compares the layer table of `ARCHITECTURE.md` with the imports of the crates.
 //!
-//! The table is read from the document, so the document cannot be wrong.
+//! The table is read from the document, so the document cannot be outdated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,22 +9,22 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates that may hold `unsafe`; every other one forbids it.
+/// Crates that may contain `unsafe`; all others forbid it.
 const MAY_BE_UNSAFE: [&str; 3] = ["outercore-io", "outercore-fabric", "outercore-py"];
 
-/// Where a crate stands in the table.
+/// The layer of a crate in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     /// A numbered row.
     Number(u32),
-    /// The row `dev`: above everything, and imported by tests only.
+    /// The row `dev`: above all other layers, and imported only by tests.
     Development,
 }
 
 struct Crate {
     name: String,
     manifest: PathBuf,
-    /// Crates of this workspace that it imports, and whether only its tests do.
+    /// Imported crates of this workspace, and whether only tests import them.
     imports: Vec<(String, bool)>,
 }
 

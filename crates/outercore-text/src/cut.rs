@@ -1,4 +1,4 @@
-//! Lines cut into fields by the dialect of their text.
+//! Splits lines into fields according to the dialect of their text.
 
 use outercore_core::Result;
 
@@ -7,11 +7,11 @@ use crate::fields::Fields;
 use crate::ntriples;
 
 impl Fields {
-    /// Finds the fields of a line without its end, and counts them. Blanks around a field do not
-    /// belong to it.
+    /// Finds the fields of a line without its line end; returns their number. Blanks around a field
+    /// are removed.
     ///
     /// # Errors
-    /// `Invalid`: quotes that do not close, or a line that is no N-Triples statement.
+    /// `Invalid`: an unclosed quote, or a line that is not an N-Triples statement.
     pub fn cut(&mut self, line: &[u8], dialect: &Dialect) -> Result<usize> {
         match dialect.format {
             Format::Delimited | Format::MatrixMarket(_) => {

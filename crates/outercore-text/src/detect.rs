@@ -1,4 +1,4 @@
-//! How a text is written, found out from its first lines or said by the caller.
+//! Detects the format of a text from its first lines and the caller's options.
 
 mod lines;
 mod marks;
@@ -24,14 +24,14 @@ use lines::{ascends, empty_rows_above, is_above_keys, is_spreadsheet_error, kind
 
 pub use options::{Convention, Purpose, TextOptions};
 
-/// Finds out how the text at `path` is written.
+/// Detects the format of the text at `path`.
 ///
 /// **Cost** Reads the first 2,000 lines, at most 16 MiB.
 ///
 /// # Errors
-/// `Invalid`: the file can be read in two ways, and the message says which option decides; it has
-/// two columns of one name, or fewer columns than its purpose needs. `Unsupported`: a convention
-/// that is known and not read. As [`crate::ByteStream::open`].
+/// `Invalid`: the format is ambiguous, and the message says which option decides. `Invalid` also if
+/// two columns have the same name, or the purpose needs more columns. `Unsupported`: a known
+/// convention that cannot be read. As [`crate::ByteStream::open`].
 ///
 /// # Example
 /// ```
@@ -168,8 +168,8 @@ impl Detection<'_> {
             (true, Some(_)) => Gaps::Comments,
             _ => Gaps::Any,
         };
-        // In names `#` may mean anything: above the data it marks comments, below it is unclear.
-        // Names rarely start with `% `, as comments of KONECT do.
+        // In a file of names, `#` may start a name: above the data it marks comments, below it is
+        // ambiguous. Names rarely start with `% `, which marks comments of KONECT.
         let leading = if self.options.comment.is_none() && self.purpose.holds_names() {
             let marks: [&[u8]; 3] = [b"#", b"% ", b"%%"];
             let is_comment =
@@ -276,9 +276,9 @@ impl Detection<'_> {
         }
     }
 
-    /// What separates fields, and how many there are on most lines.
+    /// The separator of fields, and the number of fields on most lines.
     fn separator(&self, data: &[Line<'_>]) -> Result<(Separator, usize)> {
-        // A header may have another number of fields than the rows.
+        // A header may have a different number of fields from the rows.
         let skip = usize::from(self.expects_header() && data.len() > 1);
         let data = &data[skip..];
         if let Some(separator) = self.options.separator {
@@ -323,7 +323,8 @@ impl Detection<'_> {
         if fits.iter().all(|fit| fit.columns <= 1 && fit.agrees(data.len())) {
             return Ok((Separator::Comma, 1));
         }
-        // No separator fits all lines: take the best one, and reading names the line that differs.
+        // No separator fits all lines. Take the best one; reading then reports the first line that
+        // differs.
         let best = fits
             .iter()
             .rev()
@@ -332,7 +333,8 @@ impl Detection<'_> {
             .ok_or_else(|| Error::internal("there are separators"))
     }
 
-    /// Refuses a header with one name less than the rows have fields: which column has no name?
+    /// Refuses a header with one name fewer than the rows have fields, because it does not say
+    /// which column has no name.
     fn refuse_short_header(&self, data: &[Line<'_>], dialect: &Dialect) -> Result<()> {
         let mut fields = Fields::default();
         let Ok(names) = fields.cut(data[0].text, dialect) else { return Ok(()) };
@@ -429,7 +431,7 @@ impl Detection<'_> {
         }
     }
 
-    /// Why the `first` line of names may be a header, if it may.
+    /// Why the `first` line of a file of names may be a header, or `None`.
     fn unlike_names(
         &self,
         first: &[First],
@@ -453,7 +455,7 @@ impl Detection<'_> {
         names.unlike(&first)
     }
 
-    /// The names in a header; none where it has another number of fields than the rows.
+    /// The names in a header; `None` if their number differs from the number of fields in the rows.
     fn names(&self, line: Line<'_>, dialect: &Dialect) -> Result<Option<Vec<String>>> {
         let mut fields = Fields::default();
         if fields.cut(line.text, dialect)? != dialect.columns {

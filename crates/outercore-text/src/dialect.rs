@@ -8,18 +8,18 @@ use crate::notation::{Mirror, Quotes, Separator};
 use crate::shown::shown;
 use crate::stated::Stated;
 
-/// A place between two lines of a text.
+/// A position between two lines of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Offset in the unpacked text.
+    /// Offset in the decompressed text.
     pub offset: u64,
-    /// Lines before it.
+    /// Number of lines before it.
     pub lines: u64,
-    /// Data lines before it, counted from where the data starts.
+    /// Number of data lines before it.
     pub entries: u64,
 }
 
-/// Which convention a text follows.
+/// Convention of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -33,61 +33,64 @@ pub enum Format {
     NTriples,
 }
 
-/// What may lie between two data lines.
+/// Lines that are allowed between two data lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gaps {
-    /// Blank lines and comments: each data line says by itself what it is about.
+    /// Blank lines and comments, because the meaning of a data line does not depend on its
+    /// position.
     #[default]
     Any,
-    /// Comments, which the caller has described. A row stands for a node by its place, so that a
-    /// blank line may be a row without values.
+    /// Comments with the prefix that the caller has given. The position of a row determines its
+    /// node, so a blank line may be a row without values.
     Comments,
-    /// Nothing. A line that starts like a comment may be a value, such as `#N/A`.
+    /// No lines. A line that starts like a comment may be a value, such as `#N/A`.
     None,
 }
 
-/// How a text is written; every line after `start` follows it.
+/// The format of a text, which applies to every line after `start`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dialect {
     /// The convention.
     pub format: Format,
-    /// What separates fields.
+    /// Separator of fields.
     pub separator: Separator,
-    /// What quotes mean between tabs or blanks.
+    /// Meaning of quotes between tabs or blanks.
     #[serde(default)]
     pub quotes: Quotes,
-    /// A line that starts with one of these, after blanks, is a comment.
+    /// A line that starts with one of these prefixes, after blanks, is a comment.
     pub comments: Vec<String>,
-    /// Names of the columns where a header gives them.
+    /// Names of the columns, if there is a header.
     pub header: Option<Vec<String>>,
-    /// The line of the header, where a line with the same text further down is a header, too.
+    /// The text of the header line, if a later line with the same text also counts as a header.
     #[serde(default)]
     pub header_line: Option<String>,
-    /// Fields of each line.
+    /// Number of fields in each line.
     pub columns: usize,
     /// Id of the first node: 0, or 1.
     pub first_id: u64,
-    /// Where the first data line is.
+    /// Position of the first data line.
     pub start: Position,
     /// Comment lines before `start`.
     pub comment_lines: u64,
-    /// What may lie between two data lines; blank lines may always follow the last one.
+    /// Lines that are allowed between two data lines. Blank lines are always allowed after the last
+    /// one.
     #[serde(default)]
     pub gaps: Gaps,
-    /// What the sample holds in each column.
+    /// Kind of values of each column, according to the sample.
     pub kinds: Vec<Kind>,
-    /// How an unclear line was read, for the user.
+    /// How an unclear line was interpreted, for the user.
     #[serde(default)]
     pub remark: Option<String>,
-    /// What comments above the edges say about their number.
+    /// Counts that comments above the edges state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stated: Option<Stated>,
 }
 
 impl Dialect {
-    /// A text without header and comments, ids from 0; for tests and callers that know.
+    /// A text without header or comments, with ids from 0; for tests and callers that know the
+    /// format.
     pub fn plain(separator: Separator, columns: usize) -> Self {
         Self {
             format: Format::Delimited,
@@ -107,7 +110,7 @@ impl Dialect {
         }
     }
 
-    /// Nodes of the graph, where the file says so.
+    /// Number of nodes, if the file states it.
     pub fn nodes(&self) -> Option<u64> {
         match self.format {
             Format::MatrixMarket(market) => Some(market.nodes),
@@ -116,7 +119,7 @@ impl Dialect {
         }
     }
 
-    /// Data lines, where the file says so.
+    /// Number of data lines, if the file states it.
     pub fn entries(&self) -> Option<u64> {
         match self.format {
             Format::MatrixMarket(market) => Some(market.entries),
@@ -125,7 +128,7 @@ impl Dialect {
         }
     }
 
-    /// What an entry stands for besides itself.
+    /// The other entry that an entry also represents.
     pub fn mirror(&self) -> Mirror {
         match self.format {
             Format::MatrixMarket(market) => market.mirror(),
@@ -134,7 +137,7 @@ impl Dialect {
         }
     }
 
-    /// Whether a line that starts here, after blanks, holds no data.
+    /// Whether a line is a comment or blank. `rest` is the line without leading blanks.
     pub fn is_comment_or_blank(&self, rest: &[u8]) -> bool {
         match rest.first() {
             None | Some(b'\n') => true,
@@ -143,12 +146,12 @@ impl Dialect {
         }
     }
 
-    /// Whether a line names the columns again, as in a file that was joined from files with headers.
+    /// Whether a line repeats the header, as in a file that was joined from files with headers.
     pub fn repeats_header(&self, line: &[u8]) -> bool {
         self.header_line.as_ref().is_some_and(|header| bare(line) == header.as_bytes())
     }
 
-    /// [`Dialect::is_comment_or_blank`] for a line that may be skipped only at the end.
+    /// Classifies a line between data lines, according to `gaps`.
     ///
     /// # Errors
     /// `Invalid`: it may be a row.
@@ -160,7 +163,7 @@ impl Dialect {
         if !self.is_comment_or_blank(start) {
             return Ok(Gap::Data);
         }
-        // Between tabs the fields of a row may all be empty.
+        // With tabs as separators, all fields of a row may be empty.
         let has_tab = || self.separator == Separator::Tab && line.contains(&b'\t');
         match self.gaps {
             Gaps::Any => Ok(Gap::Skipped),
@@ -171,8 +174,8 @@ impl Dialect {
         }
     }
 
-    /// The error for a line that may be a comment or data. With `others` as the mark of comments it
-    /// is data.
+    /// The error for a line that may be a comment or data. The hint says that the comment prefix
+    /// `others` makes it data.
     pub(crate) fn unclear_comment(&self, line: &[u8], others: &str) -> Error {
         let mark = self.comments.iter().find(|mark| line.starts_with(mark.as_bytes()));
         let mark = mark.map_or("#", String::as_str);
@@ -185,7 +188,7 @@ impl Dialect {
         ))
     }
 
-    /// The name of a column for messages: its header, or its place counted from 1.
+    /// The name of a column in messages: its header, or its position from 1.
     pub fn column_name(&self, place: usize) -> String {
         match self.header.as_ref().and_then(|names| names.get(place)) {
             Some(name) => format!("`{name}`"),
@@ -194,26 +197,26 @@ impl Dialect {
     }
 }
 
-/// A line without the blanks around it and without the byte order mark of the file that it began.
+/// A line without surrounding blanks and without a byte order mark at its start.
 pub(crate) fn bare(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii();
     line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii_start()
 }
 
-/// What a line is to a reader of rows.
+/// Classes of lines for a reader of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
-    /// None: it has data.
+    /// A line with data.
     Data,
-    /// A line to pass over.
+    /// A line to skip.
     Skipped,
-    /// The header again.
+    /// A repeated header.
     Header,
-    /// A blank line that only blank lines may follow.
+    /// A blank line after which only blank lines may follow.
     Blank,
 }
 
-/// The error for a blank line among rows that stand for nodes by their place.
+/// The error for a blank line among rows whose position determines their node.
 pub(crate) fn blank_among_rows() -> Error {
     Error::invalid("the line is blank: a row without values, or no row?")
         .hint("an empty value? write `NA`; else take the line out")

@@ -10,13 +10,13 @@ use crate::fields::Fields;
 use crate::notation::{Quotes, Separator};
 use crate::shown::shown;
 
-/// What a DIMACS file says of itself.
+/// Properties that a DIMACS file states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dimacs {
     /// Nodes of the graph.
     pub nodes: u64,
-    /// Edges that follow.
+    /// Number of edges that follow.
     pub edges: u64,
     /// Whether a line stands for both directions.
     pub undirected: bool,
@@ -25,7 +25,7 @@ pub struct Dimacs {
 }
 
 impl Dimacs {
-    /// Whether the first field of a line is the letter of its kind.
+    /// Whether the first field of an edge line is its expected letter.
     pub(crate) fn has_letter(&self, first: Option<&[u8]>) -> bool {
         matches!(first, Some(b"a" | b"e"))
     }
@@ -35,7 +35,7 @@ impl Dimacs {
     }
 }
 
-/// Whether a line has the sizes: `p` and the kind of problem.
+/// Whether a line is the `p` line, with the kind of problem and the sizes.
 pub(crate) fn is_problem(line: &[u8]) -> bool {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.next() == Some(b"p") && words.next().is_some_and(|word| word[0].is_ascii_alphabetic())
@@ -46,7 +46,7 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
     matches!(line, [b'c'] | [b'c', b' ' | b'\t', ..])
 }
 
-/// The sizes in the `p` line.
+/// Parses the sizes in the `p` line.
 pub(crate) fn parse_problem(line: &[u8]) -> Result<Dimacs> {
     let mut fields = Fields::default();
     let count = fields.split(line, Separator::Blanks, Quotes::Plain)?;

@@ -13,41 +13,41 @@ use crate::notation::Mirror;
 use crate::parse::{self, Counts};
 use crate::stream::{ByteStream, LineBlocks};
 
-/// The means for reading edges.
+/// Resources for reading edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeSettings {
     /// Bytes of a block.
     pub block: usize,
-    /// Threads that parse.
+    /// Number of threads that parse.
     pub threads: usize,
-    /// The memory of the whole import, which bounds a decoder's window.
+    /// Memory of the whole import, which limits the window of a decompressor.
     pub memory: Bytes,
 }
 
-/// The edges of some whole lines.
+/// The edges of several whole lines.
 #[derive(Debug)]
 pub struct EdgeBlock<'a> {
     /// Source and target, from 0.
     pub edges: &'a [[u64; 2]],
-    /// The place behind those lines.
+    /// The position after these lines.
     pub end: Position,
     /// Comment lines among them.
     pub comments: u64,
-    /// Lines among them that repeat the header.
+    /// Number of these lines that repeat the header.
     pub repeated_headers: u64,
-    /// Ids among them with zeros in front, such as `007`.
+    /// Number of ids in them with leading zeros, such as `007`.
     pub padded_ids: u64,
-    /// Bytes of the file read so far; runs ahead of `end` by a few blocks.
+    /// Bytes of the file read so far; a few blocks ahead of `end`.
     pub consumed: u64,
 }
 
-/// Hands the edges of `path` from `start` on to `consume`, block by block in the order of the file.
+/// Passes the edges of `path`, starting at `start`, to `consume` in blocks, in the order of the
+/// file.
 ///
-/// **Cost** One thread reads and unpacks, `threads` parse; memory for `2 threads + 2` blocks.
+/// **Cost** One thread reads and decompresses, `threads` parse; memory for `2 threads + 2` blocks.
 ///
 /// # Errors
-/// A line that is no edge, named by number; an unreadable or damaged file; whatever `consume`
-/// returns.
+/// A line that is not an edge, with its number; an unreadable or damaged file; errors of `consume`.
 pub fn read_edges(
     path: &Path,
     start: Position,
@@ -63,7 +63,8 @@ pub fn read_edges(
     let blocks = LineBlocks::new(stream, block);
     let layout = Arc::new(layout.clone());
     std::thread::scope(|scope| {
-        // Worker i gets blocks i, i + n, ...: taking turns in the same order restores the file's.
+        // Worker i gets the blocks i, i + n, ... Receiving in the same order restores the order of
+        // the file.
         let (used, unused) = channel();
         let (mut to_workers, mut from_workers) = (Vec::new(), Vec::new());
         for _ in 0..settings.threads {
@@ -100,14 +101,14 @@ pub fn read_edges(
                 consumed: consumed.load(Ordering::Relaxed),
             })
             .with_context(|| format!("{}: before line {}", place(), position.lines + 1))?;
-            // The reader may be done already.
+            // The reader may already have ended.
             let _ = used.send(parsed.buffers);
         }
         Ok(())
     })
 }
 
-/// Memory that goes round from the reader over a worker to the consumer and back.
+/// Memory that circulates from the reader to a worker, to the consumer and back.
 #[derive(Default)]
 struct Buffers {
     bytes: Vec<u8>,
@@ -130,7 +131,7 @@ enum Failure {
     Parse { line: u64, error: Error },
 }
 
-/// Ends when the text does, after an error, or when the workers are gone.
+/// Reads until the end of the text, an error, or the end of the workers.
 fn read_blocks(
     mut blocks: LineBlocks,
     unused: Receiver<Buffers>,

@@ -3,7 +3,7 @@ use outercore_core::{Error, Result};
 use crate::notation::{Quotes, Separator};
 use crate::shown::shown;
 
-/// Where one field lies, in the line or in the text without quotes.
+/// The position of a field in the line, or in the text without quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub start: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Place {
     pub quoted: bool,
 }
 
-/// Cuts lines into fields, and reuses its memory for it.
+/// Splits lines into fields, and reuses its memory.
 ///
 /// # Example
 /// ```
@@ -28,13 +28,13 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub struct Fields {
     pub(crate) places: Vec<Place>,
-    /// The fields of a line with quotes, without them.
+    /// The unquoted fields of a line with quotes.
     pub(crate) unquoted: Vec<u8>,
     pub(crate) is_unquoted: bool,
 }
 
 impl Fields {
-    /// The field at `place` of the line that was cut last.
+    /// The field at index `place` of the last split line.
     ///
     /// # Panics
     /// If the line has fewer fields.
@@ -44,7 +44,7 @@ impl Fields {
         &whole[at.start..at.end]
     }
 
-    /// Whether the field at `place` was in quotes.
+    /// Whether the field at index `place` was in quotes.
     pub(crate) fn is_quoted(&self, place: usize) -> bool {
         self.places[place].quoted
     }
@@ -55,7 +55,7 @@ impl Fields {
         self.is_unquoted = false;
     }
 
-    /// [`Fields::cut`] by a separator alone.
+    /// Splits a line at a separator, without regard to quotes.
     pub(crate) fn split(
         &mut self,
         line: &[u8],
@@ -90,8 +90,8 @@ impl Fields {
         Ok(self.places.len())
     }
 
-    /// Fields as spreadsheets write them: one that begins with `"` ends with it, and has `""` for
-    /// each quote inside.
+    /// Splits a line in the style of spreadsheets: a field that begins with `"` ends with it, and
+    /// `""` in it stands for a quote.
     fn split_quoted(&mut self, line: &[u8], separator: u8) -> Result<usize> {
         self.is_unquoted = true;
         let mut rest = line;
@@ -120,7 +120,7 @@ impl Fields {
         }
     }
 
-    /// [`Fields::split_quoted`], with any number of blanks between two fields.
+    /// As [`Fields::split_quoted`], with any number of blanks between two fields.
     fn split_quoted_at_blanks(&mut self, line: &[u8]) -> Result<usize> {
         self.is_unquoted = true;
         let mut rest = line.trim_ascii_start();
@@ -144,7 +144,7 @@ impl Fields {
         Ok(self.places.len())
     }
 
-    /// Appends what comes before the closing quote; how many bytes that and the quote are.
+    /// Appends the text before the closing quote; returns the number of bytes including that quote.
     fn unquote(&mut self, text: &[u8]) -> Result<usize> {
         let mut at = 0;
         loop {
@@ -178,7 +178,7 @@ fn trimmed(line: &[u8], start: usize, end: usize) -> Place {
     Place { start, end: start + field.trim_ascii().len(), quoted: false }
 }
 
-/// A field without the quotes around it.
+/// A field without its surrounding quotes.
 pub(crate) fn without_quotes(field: &[u8]) -> &[u8] {
     match field {
         [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,

@@ -1,33 +1,33 @@
-//! Whether the first line of a text names its columns.
+//! Decides whether the first line of a text names its columns.
 
 use crate::fields::without_quotes;
 use crate::kind::Kind;
 use crate::words::is_word;
 
-/// What the lines after the first one hold in a column.
+/// Properties of a column in the lines after the first one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub kind: Kind,
-    /// Whether any field is a whole number.
+    /// Whether any field is an integer.
     pub integers: bool,
     /// Whether any field is a number.
     pub numbers: bool,
     /// Whether any field is in quotes.
     pub quoted: bool,
-    /// Whether any field is the same as the one of the first line.
+    /// Whether any field equals the field of the first line.
     pub comes_again: bool,
-    /// How fields with a value look, where there are several and all look alike.
+    /// The common pattern of non-empty fields, if there are several and all are similar.
     alike: Alike,
 }
 
-/// Whether fields look alike.
+/// Whether the fields of a column are similar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Alike {
     #[default]
     Unknown,
-    /// One field that looks so.
+    /// One field so far, with this pattern.
     One(Vec<u8>),
-    /// Several.
+    /// Several fields, all with this pattern.
     All(Vec<u8>),
     No,
 }
@@ -45,8 +45,8 @@ impl Alike {
     }
 }
 
-/// How keys such as `user_17` or `9f86d081` look: numbers in them, or all their hexadecimal digits,
-/// are the same to us. Nothing for what has no digit.
+/// The pattern of keys such as `user_17` or `9f86d081`. Numbers in them, or all hexadecimal digits,
+/// are replaced, so that similar keys have equal patterns. `None` for a text without digits.
 pub(crate) fn look(key: &[u8]) -> Option<Vec<u8>> {
     if !key.iter().any(u8::is_ascii_digit) {
         return None;
@@ -74,21 +74,22 @@ impl Seen {
         }
     }
 
-    /// Whether `field` has digits and looks as all others do, like a date above dates.
+    /// Whether `field` has digits and the same pattern as all fields below it, like a date above
+    /// dates.
     fn goes_on(&self, field: &[u8]) -> bool {
         let look = look(field);
         self.kind == Kind::Text
             && look.is_some_and(|look| matches!(&self.alike, Alike::All(all) if *all == look))
     }
 
-    /// Whether `word` has a digit, as a key may, and looks otherwise than all keys below it.
+    /// Whether `word` has a digit, as a key may, but another pattern than all keys below it.
     fn is_apart(&self, word: &[u8]) -> bool {
         let look = look(word);
         self.kind == Kind::Text
             && look.is_some_and(|look| matches!(&self.alike, Alike::All(all) if *all != look))
     }
 
-    /// Whether `word` is none of the keys below it, which all look alike.
+    /// Whether the keys below `word` all have the same pattern, and `word` is not such a key.
     fn names_keys(&self, word: &[u8]) -> bool {
         self.kind == Kind::Text && matches!(self.alike, Alike::All(_)) && look(word).is_none()
     }
@@ -101,18 +102,18 @@ pub(crate) struct First {
     pub quoted: bool,
 }
 
-/// What the first line is.
+/// The meaning of the first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Names,
     Data,
-    /// Data, as the lines below go on in its order. Otherwise it would be unclear.
+    /// Data, because the lines below continue its order. Without the order it would be unclear.
     Sorted,
-    /// It can be either; why.
+    /// Either; with the reason.
     Unclear(String),
 }
 
-/// Which words name columns where all of them hold text.
+/// Which words count as names of columns if all columns hold text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     Edges,
@@ -128,10 +129,11 @@ const RELATIONS: &[&str] =
 const TABLES: &[&str] =
     &["", "node", "vertex", "name", "entity", "key", "label", "target", "class", "y"];
 
-/// Judges the `first` line by what the other lines hold; `rows` is how many those are.
+/// Decides the meaning of the `first` line from the columns below it; `rows` is the number of lines
+/// below.
 ///
-/// `pandas` says whether the file may have the header `0,1,2` that pandas writes for columns
-/// without names. `ascends` says that each line sorts behind the one above, from the first on.
+/// `pandas`: whether the header may be `0,1,2`, which pandas writes for columns without names.
+/// `ascends`: whether each line sorts after the previous one, starting with the first line.
 pub(crate) fn judge(
     first: &[First],
     seen: &[Seen],
@@ -144,7 +146,7 @@ pub(crate) fn judge(
         first.iter().map(|field| Kind::of(without_quotes(&field.text))).collect();
     let all_numbers = kinds.iter().all(|kind| kind.is_numeric());
     if rows == 0 {
-        // No line below tells names of columns from data, so that only known words are names.
+        // No line below helps to tell names from data, so only known words count as names.
         let names = kinds.contains(&Kind::Text)
             && !kinds.iter().any(|kind| kind.is_numeric())
             && has_words(first, words);
@@ -212,8 +214,8 @@ pub(crate) fn judge(
     Verdict::Names
 }
 
-/// Whether a word stands above numbers, or above true and false where no nodes are: these may be
-/// called `true`.
+/// Whether a word is above numbers, or above true and false. In columns of nodes, true and false do
+/// not count, because a node may be called `true`.
 fn is_above_values(first: &[Kind], seen: &[Seen], words: Words) -> bool {
     let ends = match words {
         Words::Edges => 2,
@@ -236,7 +238,7 @@ fn has_words(first: &[First], words: Words) -> bool {
     are_names(&fields, words)
 }
 
-/// Whether the fields of a line are known as names of columns.
+/// Whether all fields of a line are known names of columns.
 pub(crate) fn are_names(fields: &[&[u8]], words: Words) -> bool {
     let any = |known: &[&str]| fields.iter().any(|field| known.contains(&&*plain(field)));
     match words {
@@ -246,7 +248,7 @@ pub(crate) fn are_names(fields: &[&[u8]], words: Words) -> bool {
     }
 }
 
-/// `FromNodeId` and `from_node_id` as `from`.
+/// Reduces `FromNodeId` and `from_node_id` to `from`.
 fn plain(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(without_quotes(name)).to_lowercase();
     let letters: String = text.chars().filter(char::is_ascii_alphanumeric).collect();

@@ -1,15 +1,15 @@
 use serde::{Deserialize, Serialize};
 
-/// What a field, or all fields of a column, can be read as; each kind includes the ones before it.
+/// How a field, or all fields of a column, can be read. Later kinds include the earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Nothing: an empty field, or a word for a missing value.
+    /// A missing value: an empty field, or a word for one.
     #[default]
     Empty,
     /// `true` or `false`.
     Boolean,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// Any other number.
     Float,
@@ -17,15 +17,15 @@ pub enum Kind {
     Text,
 }
 
-/// Words for a missing value, as pandas, R and SQL write them.
+/// Words for a missing value in pandas, R and SQL.
 const MISSING: [&str; 10] = ["", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>"];
 
-/// Whether a field says that there is no value.
+/// Whether a field is a missing value.
 pub(crate) fn is_missing(field: &[u8]) -> bool {
     field.len() <= 4 && MISSING.iter().any(|word| word.as_bytes() == field)
 }
 
-/// The value of a field that is a Boolean.
+/// The value of a Boolean field.
 pub(crate) fn boolean(field: &[u8]) -> Option<bool> {
     match field {
         b"true" | b"True" | b"TRUE" => Some(true),
@@ -34,20 +34,20 @@ pub(crate) fn boolean(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a field is a whole number: digits, perhaps behind a sign.
+/// Whether a field is an integer: digits with an optional sign.
 pub(crate) fn is_integer(field: &[u8]) -> bool {
     let digits = field.strip_prefix(b"-").or_else(|| field.strip_prefix(b"+")).unwrap_or(field);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Whether a field is a whole number with zeros in front, such as `007`, which as a text is another
-/// one than `7`.
+/// Whether a field is an integer with leading zeros, such as `007`, which as a text differs from
+/// `7`.
 pub(crate) fn is_padded(field: &[u8]) -> bool {
     field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
 }
 
 impl Kind {
-    /// What one field is.
+    /// The kind of one field.
     pub fn of(field: &[u8]) -> Self {
         if is_missing(field) {
             return Self::Empty;
@@ -62,11 +62,11 @@ impl Kind {
         if number { Self::Float } else { Self::Text }
     }
 
-    /// What two fields of a column are together.
+    /// The common kind of two fields of a column.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         match (self, other) {
-            // `true` is no number, and 1 no Boolean: a column that mixes them is text.
+            // `true` is not a number, and 1 is not a Boolean: a column that mixes them is text.
             (Self::Boolean, Self::Integer | Self::Float)
             | (Self::Integer | Self::Float, Self::Boolean) => Self::Text,
             (one, other) => one.max(other),

@@ -1,17 +1,17 @@
-//! Where the ends of an edge are in a text.
+//! The columns of an edge in a text.
 
 use crate::dialect::Dialect;
 
-/// Which columns of a text are the ends of an edge.
+/// The format of an edge text, and the columns of source and target.
 #[derive(Clone, Debug)]
 pub struct EdgeLayout {
-    /// How the text is written.
+    /// Format of the text.
     pub dialect: Dialect,
     /// The column of the source.
     pub source: usize,
     /// The column of the target.
     pub target: usize,
-    /// Nodes of the graph, where known; larger ids are refused.
+    /// Number of nodes, if known; larger ids are refused.
     pub num_nodes: Option<u64>,
     /// Whether an entry of a symmetric matrix also gives its reverse, as the next edge.
     pub mirrored: bool,

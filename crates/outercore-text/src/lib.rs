@@ -1,9 +1,9 @@
 //! Text files as rows of fields.
 //!
-//! One reader for every text input: edge lists, node tables, triples, labels and splits. [`detect`]
-//! looks at a sample of at least 1,000 lines and says how a file is written, or refuses a file that
-//! can be read in two ways. Edges ([`read_edges`]) and tables ([`Table`]) are then read by that
-//! [`Dialect`]; a line that does not fit it is an error that names the line.
+//! One reader for all text input: edge lists, node tables, triples, labels and splits. [`detect()`]
+//! examines a sample of at least 1,000 lines and returns the format, or refuses a file with an
+//! ambiguous format. Edges ([`read_edges`]) and tables ([`Table`]) are then read in this
+//! [`Dialect`]. A line that does not fit it is an error with the number of the line.
 #![forbid(unsafe_code)]
 
 mod cut;
@@ -42,5 +42,5 @@ pub use stated::Stated;
 pub use stream::{ByteStream, LineBlocks};
 pub use table::{Cells, Column, Rows, Table, Texts, is_changed};
 
-/// Ids of nodes are below this: positions of nodes are 63-bit everywhere.
+/// Ids of nodes are below this, because positions of nodes have 63 bits everywhere.
 pub const MAX_NODES: u64 = (1 << 63) - 1;

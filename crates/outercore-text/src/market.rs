@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::notation::{Mirror, Quotes, Separator};
 use crate::shown::shown;
 
-/// What the entries of a matrix are.
+/// Type of a matrix's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Field {
@@ -25,13 +25,13 @@ pub(crate) enum Symmetry {
     SkewSymmetric,
 }
 
-/// What a Matrix Market file says of itself.
+/// Properties that a Matrix Market file states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Market {
     /// Rows and columns of the matrix.
     pub nodes: u64,
-    /// Entries that follow.
+    /// Number of entries that follow.
     pub entries: u64,
     pub(crate) field: Field,
     pub(crate) symmetry: Symmetry,
@@ -67,7 +67,7 @@ fn wrong(what: impl Into<String>) -> Error {
     Error::invalid(format!("Matrix Market header: {}", what.into()))
 }
 
-/// The kind of entries and their symmetry.
+/// Parses the type of entries and their symmetry.
 pub(crate) fn parse_banner(line: &[u8]) -> Result<(Field, Symmetry)> {
     let text = String::from_utf8_lossy(line).to_ascii_lowercase();
     let words: Vec<&str> = text.split_ascii_whitespace().skip(1).collect();
@@ -109,7 +109,7 @@ pub(crate) fn parse_banner(line: &[u8]) -> Result<(Field, Symmetry)> {
     Ok((field, symmetry))
 }
 
-/// The header with the sizes in `line`.
+/// Parses the sizes in `line`.
 pub(crate) fn parse_sizes(line: &[u8], (field, symmetry): (Field, Symmetry)) -> Result<Market> {
     let mut fields = Fields::default();
     let count = fields.split(line, Separator::Blanks, Quotes::Plain)?;

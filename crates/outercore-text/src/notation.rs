@@ -1,4 +1,4 @@
-//! What stands between fields and around them, and what an entry of a matrix stands for.
+//! Separators, quotes, and the symmetry of matrix entries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use outercore_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// What stands between two fields of a line.
+/// Separator between two fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Separator {
@@ -23,10 +23,10 @@ pub enum Separator {
 }
 
 impl Separator {
-    /// All of them, the ones that names hold least often first.
+    /// All separators; separators that rarely occur in names come first.
     pub const ALL: [Self; 5] = [Self::Tab, Self::Comma, Self::Semicolon, Self::Pipe, Self::Blanks];
 
-    /// The byte, where it is one byte.
+    /// The separator as a byte, if it is a single byte.
     pub fn byte(self) -> Option<u8> {
         match self {
             Self::Tab => Some(b'\t'),
@@ -83,8 +83,7 @@ impl FromStr for Separator {
     }
 }
 
-/// Whether fields between tabs or blanks may stand in quotes; between other separators they always
-/// may.
+/// Whether fields between tabs or blanks may be quoted; between other separators they always may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quotes {
@@ -95,10 +94,10 @@ pub enum Quotes {
     Enclosing,
 }
 
-/// What an entry off the diagonal stands for besides itself.
+/// The other entry that an entry off the diagonal also represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mirror {
-    /// Nothing.
+    /// No other entry.
     No,
     /// Its reverse with the same value.
     Same,

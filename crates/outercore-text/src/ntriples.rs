@@ -1,7 +1,8 @@
-//! N-Triples: one statement a line, `<subject> <predicate> <object> .`.
+//! N-Triples: one statement per line, `<subject> <predicate> <object> .`.
 //!
-//! **Source** W3C, *RDF 1.1 N-Triples*. IRIs become names without their angle brackets; blank nodes
-//! (`_:b0`) and literals (`"text"@en`) keep their form, so that no two terms get the same name.
+//! **Source** W3C, *RDF 1.1 N-Triples*. IRIs become names without their angle brackets. Blank nodes
+//! (`_:b0`) and literals (`"text"@en`) keep their form, so that different terms have different
+//! names.
 
 use outercore_core::{Error, Result};
 
@@ -39,7 +40,7 @@ pub(crate) fn is_statement(line: &[u8]) -> bool {
     (line.starts_with(b"<") || line.starts_with(b"_:")) && cut(line, &mut Fields::default()).is_ok()
 }
 
-/// Start and end of the name, and the length of the term at the start of `rest`.
+/// Start and end of the name of the first term in `rest`, and the length of the term.
 fn term_at(rest: &[u8]) -> Option<(usize, usize, usize)> {
     match rest.first()? {
         b'<' => {
@@ -48,7 +49,7 @@ fn term_at(rest: &[u8]) -> Option<(usize, usize, usize)> {
         }
         b'_' if rest.get(1) == Some(&b':') => {
             let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-            // `_:b.` at the end of a statement without a blank before the dot.
+            // In `_:b.` at the end of a statement, the dot ends the statement.
             let end = if end > 3 && rest[end - 1] == b'.' { end - 1 } else { end };
             (end > 2).then_some((0, end, end))
         }

@@ -8,19 +8,19 @@ use crate::layout::EdgeLayout;
 use crate::notation::{Mirror, Quotes};
 use crate::shown::shown;
 
-/// A line that is no edge.
+/// A line that is not an edge.
 #[derive(Debug)]
 pub(crate) struct BadLine {
-    /// Lines of the block before it.
+    /// Number of lines before it in the block.
     pub line: u64,
-    /// What is wrong; file and line number are the caller's to add.
+    /// The fault; the caller adds file and line number.
     pub error: Error,
 }
 
-/// The most digits whose number surely fits 64 bits.
+/// Numbers with at most this many digits certainly fit 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// What a block of lines held.
+/// Counts of a block of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub lines: u64,
@@ -30,11 +30,11 @@ pub(crate) struct Counts {
     pub comments: u64,
     /// Lines that repeat the header.
     pub repeated_headers: u64,
-    /// Ids with zeros in front, such as `007`.
+    /// Ids with leading zeros, such as `007`.
     pub padded_ids: u64,
 }
 
-/// Which ids a line may hold.
+/// The range of allowed ids.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     first: u64,
@@ -61,8 +61,8 @@ impl Range {
 
 /// Appends the edges of `bytes`, whole lines that end in `\n`.
 ///
-/// **Cost** About 1 ns a byte where the ids are the first two columns; a line that differs from
-/// the usual form is cut into fields, which takes about ten times as long.
+/// **Cost** About 1 ns per byte if the ids are the first two columns. A line in an unusual form is
+/// split into fields, which takes about ten times as long.
 pub(crate) fn parse_lines(
     bytes: &[u8],
     layout: &EdgeLayout,
@@ -123,19 +123,19 @@ pub(crate) fn parse_lines(
     Ok(counts)
 }
 
-/// The edge of a line, by the ids of the file.
+/// The edge of a line, with the ids of the file.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     source: u64,
     target: u64,
-    /// How many of the two are written with zeros in front.
+    /// How many of the two ids have leading zeros.
     padded: u64,
-    /// Where the next line starts.
+    /// Start of the next line.
     next: usize,
 }
 
-/// Two numbers at the start of a line with the right number of columns, and where the next line
-/// starts; nothing if the line is anything else.
+/// Parses two numbers at the start of a line with the right number of columns; `None` for a line in
+/// any other form.
 #[inline(always)]
 fn usual_edge(
     bytes: &[u8],
@@ -164,7 +164,7 @@ fn usual_edge(
     Some(Edge { source, target, padded, next })
 }
 
-/// The run of digits at `at`, modulo 2^64, and where it ends.
+/// The digits at `at` as a number modulo 2^64, and their end.
 #[inline(always)]
 fn number(bytes: &[u8], mut at: usize) -> (u64, usize) {
     let mut value = 0u64;
@@ -183,7 +183,7 @@ fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the field behind one separator starts.
+/// The start of the field after one separator.
 #[inline(always)]
 fn skip_separator(bytes: &[u8], at: usize, separator: Option<u8>) -> Option<usize> {
     let Some(separator) = separator else {
@@ -218,8 +218,8 @@ fn end_of_edge(bytes: &[u8], end: usize) -> Option<usize> {
     }
 }
 
-/// The start of the next line, if `more` fields follow; a line with quotes is left to
-/// [`edge_of_fields`].
+/// The start of the next line, if exactly `more` fields follow. `None` for a line with quotes,
+/// which [`edge_of_fields`] parses.
 #[inline(always)]
 fn end_of_columns(bytes: &[u8], end: usize, separator: Option<u8>, more: usize) -> Option<usize> {
     let next = end_of_line(bytes, end);
@@ -233,7 +233,7 @@ fn end_of_columns(bytes: &[u8], end: usize, separator: Option<u8>, more: usize) 
                 }
                 found += usize::from(*byte == separator);
             }
-            // The field must end where the number does.
+            // The field must end at the end of the number.
             let first = rest.iter().find(|byte| **byte != b' ')?;
             if *first != separator {
                 return None;
@@ -255,7 +255,7 @@ fn end_of_line(bytes: &[u8], at: usize) -> usize {
     memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length + 1)
 }
 
-/// The edge of a line in any form, or what is wrong with it.
+/// Parses the edge of a line in any form.
 fn edge_of_fields(
     line: &[u8],
     layout: &EdgeLayout,
@@ -279,10 +279,10 @@ fn edge_of_fields(
     }
 }
 
-/// Cuts a line.
+/// Splits a line into fields.
 ///
 /// # Errors
-/// `Invalid`: it has another number of fields than the lines of the sample.
+/// `Invalid`: the number of fields differs from the lines of the sample.
 pub(crate) fn require_columns(
     line: &[u8],
     dialect: &Dialect,
@@ -341,7 +341,7 @@ fn node_id(line: &[u8], column: &str, field: &[u8], layout: &EdgeLayout) -> Resu
     }
 }
 
-/// The error for an `id` that the graph has no node for; ids of the file start at `first`.
+/// The error for an `id` beyond the nodes of the graph; ids in the file begin at `first`.
 pub fn out_of_range(place: &str, id: u64, nodes: u64, first: u64) -> Error {
     let range = match nodes {
         0 => "none at all".to_owned(),

@@ -1,4 +1,4 @@
-//! The first lines of a text, from which everything about it is detected.
+//! The first lines of a text, which detection uses.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use outercore_core::{Bytes, Context, Error, Result};
 use crate::dialect::Position;
 use crate::stream::ByteStream;
 
-/// Lines that a sample has at least, unless the file or [`MOST_BYTES`] ends before.
+/// Least number of lines in a sample, unless the file or [`MOST_BYTES`] ends earlier.
 pub(crate) const LEAST_LINES: usize = 2000;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_BYTES: u64 = 16 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// A line and where it is.
+/// A line with its positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// Without its end.
+    /// The text without the line end.
     pub text: &'a [u8],
-    /// The place before it.
+    /// The position before it.
     pub start: Position,
-    /// The place behind it.
+    /// The position after it.
     pub end: Position,
 }
 
 /// The first whole lines of a text.
 pub(crate) struct Sample {
     bytes: Vec<u8>,
-    /// Bytes of a byte order mark, which belongs to no line.
+    /// Length of a byte order mark, which does not belong to any line.
     mark: usize,
 }
 
 impl Sample {
-    /// Reads at least [`LEAST_LINES`] lines, as far as there are.
+    /// Reads at least [`LEAST_LINES`] lines, or the whole file.
     pub fn read(kind: &'static str, path: &Path, memory: Bytes) -> Result<Self> {
         let place = || format!("{kind} `{}`", path.display());
         let mut stream = ByteStream::open(kind, path, 0, memory)?;
@@ -76,7 +76,7 @@ impl Sample {
     }
 }
 
-/// Refuses line ends of old Macs. Such a byte before a line feed or at the end does no harm.
+/// Refuses line ends of old Macs. A carriage return before a line feed or at the end is allowed.
 fn refuse_other_line_ends(bytes: &[u8]) -> Result<()> {
     let is_alone = |at: &usize| !matches!(bytes.get(at + 1), None | Some(b'\n' | b'\r'));
     let Some(at) = memchr::memchr_iter(b'\r', bytes).find(is_alone) else { return Ok(()) };
@@ -88,7 +88,8 @@ fn refuse_other_line_ends(bytes: &[u8]) -> Result<()> {
     .hint("convert them: `tr '\\r' '\\n' < FILE > NEW`"))
 }
 
-/// The byte order of UTF-16 without a mark: the higher bytes of most Western letters are 0.
+/// The byte order of UTF-16 without a mark, recognised because the high bytes of most Western
+/// letters are 0.
 fn wide_order(bytes: &[u8]) -> Option<&'static str> {
     let start = &bytes[..bytes.len().min(256) / 2 * 2];
     let zeros = |first: usize| start.iter().skip(first).step_by(2).filter(|b| **b == 0).count();

@@ -1,4 +1,5 @@
-//! How well a separator fits the lines of a sample, and what quotes mean between tabs and blanks.
+//! How well a separator fits the lines of a sample, and the meaning of quotes between tabs and
+//! blanks.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +8,12 @@ use crate::kind::Kind;
 use crate::notation::{Quotes, Separator};
 use crate::sample::Line;
 
-/// What quotes mean in lines that are cut at tabs or blanks.
+/// The meaning of quotes in lines that are split at tabs or blanks.
 ///
-/// They enclose fields if all lines can be read so, and if in each column either all texts stand in
-/// quotes, as R writes them, or only those that need it. Else they belong to names, such as
-/// `"Heroes"` beside `Low`. The first line may be a header that is written in another way.
+/// Quotes enclose fields if all lines can be read so, and if the quoted texts of each column follow
+/// a rule: either all texts are quoted, as R writes them, or only the texts that need it. Otherwise
+/// they belong to names, such as `"Heroes"` next to `Low`. The first line may be a header in
+/// another style.
 pub fn quotes(separator: Separator, data: &[Line<'_>]) -> Quotes {
     let has_quotes = |line: &Line<'_>| memchr::memchr(b'"', line.text).is_some();
     let is_clear = !matches!(separator, Separator::Tab | Separator::Blanks);
@@ -60,16 +62,16 @@ pub fn quotes(separator: Separator, data: &[Line<'_>]) -> Quotes {
 /// How well a separator fits a sample.
 pub struct Fit {
     pub separator: Separator,
-    /// Fields of most lines.
+    /// Number of fields on most lines.
     pub columns: usize,
-    /// Lines that have so many.
+    /// Number of lines with that many fields.
     pub lines: usize,
-    /// Whether most lines begin with two whole numbers.
+    /// Whether most lines begin with two integers.
     pub starts_with_ids: bool,
 }
 
 impl Fit {
-    /// Cuts every line of `data` at `separator`.
+    /// Splits every line of `data` at `separator`.
     pub fn of(separator: Separator, data: &[Line<'_>]) -> Self {
         let quotes = quotes(separator, data);
         let mut fields = Fields::default();

@@ -1,6 +1,6 @@
-//! Text of a file in messages.
+//! Text from files in messages.
 
-/// A line or field, short enough for a message and on one line.
+/// A line or field, shortened to fit on one line of a message.
 ///
 /// # Example
 /// ```

@@ -1,19 +1,20 @@
-//! Counts in the comments above the edges, as SNAP and KONECT write them.
+//! Counts in the comments above the edges, in the style of SNAP and KONECT.
 
 use serde::{Deserialize, Serialize};
 
-/// How many nodes and edges the comments of a file say there are.
+/// Numbers of nodes and edges according to the comments of a file.
 ///
-/// They inform, and decide nothing: the comments stay when somebody takes a part of the file.
+/// They are only informative, because the comments stay unchanged when a part of a file is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stated {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Lines with an edge.
+    /// Number of lines with an edge.
     pub edges: u64,
 }
 
-/// What comments say: `# Nodes: 5 Edges: 7` of SNAP, or `% sym unweighted` with `% 7 5 5` of KONECT.
+/// Finds the counts in comments: `# Nodes: 5 Edges: 7` of SNAP, or `% sym unweighted` with
+/// `% 7 5 5` of KONECT.
 pub(crate) fn stated<'a>(comments: impl Iterator<Item = &'a [u8]>) -> Option<Stated> {
     let mut nodes = None;
     let mut edges = None;

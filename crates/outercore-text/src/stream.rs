@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 
-/// How the bytes of a text file are packed; found by their first bytes, never by the name.
+/// Compression of a text file, recognised by its first bytes, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Plain,
@@ -43,9 +43,9 @@ impl Coding {
     }
 }
 
-/// The unpacked bytes of a text file from a given position on.
+/// The decompressed bytes of a text file, from a given position.
 pub struct ByteStream {
-    /// What messages call the file: `edge list`.
+    /// The name for the file in messages, such as `edge list`.
     kind: &'static str,
     path: PathBuf,
     coding: Coding,
@@ -54,11 +54,12 @@ pub struct ByteStream {
 }
 
 impl ByteStream {
-    /// Opens `path` at `start`, an offset in the unpacked text.
+    /// Opens `path` at `start`, an offset in the decompressed text.
     ///
-    /// Messages call the file `kind`: `edge list`. `memory` bounds the window of a decoder.
+    /// `kind` is the name for the file in messages, such as `edge list`. `memory` limits the window
+    /// of a decompressor.
     ///
-    /// **Cost** A packed file is unpacked from its beginning.
+    /// **Cost** A compressed file is decompressed from its beginning.
     ///
     /// # Errors
     /// The file cannot be opened; `Corrupt`: it ends before `start`.
@@ -85,7 +86,7 @@ impl ByteStream {
             Coding::Zstd => {
                 let mut decoder =
                     zstd::stream::read::Decoder::new(counted).with_context(describe)?;
-                // A frame may ask for a window as large as it likes; the budget says how large.
+                // A frame may request a window of any size, so the budget limits it.
                 let window = (memory.0 / 4).max(8 << 20).ilog2().min(31);
                 decoder.window_log_max(window).with_context(describe)?;
                 Box::new(decoder)
@@ -109,15 +110,15 @@ impl ByteStream {
         Ok(stream)
     }
 
-    /// Bytes of the file taken so far, shared with whoever shows the progress.
+    /// Bytes of the file read so far; the counter may be shared to show progress.
     pub fn consumed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.consumed)
     }
 
-    /// Fills `buffer` as far as the text goes; less than its length means the end.
+    /// Fills `buffer`; a shorter result means the end of the text.
     ///
     /// # Errors
-    /// `Corrupt`: a packed file is cut short or damaged, with the byte. The system's own.
+    /// `Corrupt`: a compressed file is truncated or damaged, with the byte. Errors of the system.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         read_up_to(&mut self.inner, buffer).map_err(|source| {
             let packed = self.coding != Coding::Plain && source.raw_os_error().is_none();
@@ -164,8 +165,8 @@ impl ByteStream {
     }
 }
 
-/// The members of a gzip file, one after the other. As `gzip` does, it passes over zeros behind a
-/// member, with which tapes and some writers fill a block.
+/// Decompresses the members of a gzip file, one after the other. Like `gzip`, it skips zeros after
+/// a member, with which tapes and some programs pad a block.
 struct GzipMembers<R: BufRead> {
     /// `None` at the end.
     member: Option<GzDecoder<R>>,
@@ -193,7 +194,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
     }
 }
 
-/// Whether anything but zeros follows.
+/// Skips zeros; returns whether more data follows.
 fn skip_zeros(packed: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let bytes = match packed.fill_buf() {
@@ -236,10 +237,10 @@ fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Cuts a [`ByteStream`] into blocks of whole lines.
+/// Splits a [`ByteStream`] into blocks of whole lines.
 pub struct LineBlocks {
     stream: ByteStream,
-    /// The begun line that the last block ended in.
+    /// The beginning of a line at the end of the last block.
     carry: Vec<u8>,
     block: usize,
     longest_line: usize,
@@ -249,12 +250,13 @@ pub struct LineBlocks {
 impl LineBlocks {
     /// Blocks of about `block` bytes.
     pub fn new(stream: ByteStream, block: usize) -> Self {
-        // Longer lines than this are no edge list; a file without line ends would fill the memory.
+        // A longer line is not an edge; without this limit, a file without line ends would fill the
+        // memory.
         Self { stream, carry: Vec::new(), block, longest_line: 4 * block, ended: false }
     }
 
-    /// Replaces `bytes` by the next lines, each ended by `\n` (added to the last where missing);
-    /// `None` at the end. Also says how many bytes of the text they are.
+    /// Replaces `bytes` by the next lines, each ended by `\n`, which is added to the last line if
+    /// necessary. Returns the number of their bytes in the text; `None` at the end.
     ///
     /// # Errors
     /// As [`ByteStream::read`]; `Invalid`: a line that is far too long.
@@ -287,7 +289,8 @@ impl LineBlocks {
         if rest == 0 {
             return Ok(None);
         }
-        // After the end there is nothing but the carry, whose lines end except perhaps the last.
+        // At the end of the stream only the carried bytes are left. Their last line may lack its
+        // line end.
         if bytes.last() != Some(&b'\n') {
             bytes.push(b'\n');
         }

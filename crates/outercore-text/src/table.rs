@@ -1,4 +1,4 @@
-//! Columns of a text as numbers or text, batch by batch.
+//! Reads columns of a text as numbers or text, in batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::parse::require_columns;
 use crate::shown::shown;
 use crate::stream::{ByteStream, LineBlocks};
 
-/// What the chosen columns are read as.
+/// How to read the chosen columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// Whole numbers, and `true` and `false` as 1 and 0. A missing value becomes the given one, or
-    /// is refused.
+    /// Integers; `true` and `false` become 1 and 0. A missing value becomes the given one, or is
+    /// refused.
     Integers(Option<i64>),
-    /// Numbers; a missing value becomes NaN. A whole number that `f64` does not hold is refused, and
-    /// so is one that would become 0 or infinite.
+    /// Floats; a missing value becomes NaN. An integer that `f64` cannot represent is refused, and
+    /// so is a number that would become 0 or infinite.
     Floats,
-    /// Text as it stands.
+    /// Text, unchanged.
     Texts,
 }
 
-/// Names or other text as one buffer: text `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+/// Names or other texts in one buffer: text `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
-    /// Where each text begins and the last one ends.
+    /// The start of each text, and the end of the last one.
     pub offsets: Vec<i64>,
     /// All texts, one after the other.
     pub bytes: Vec<u8>,
 }
 
-/// The values of some rows.
+/// The values of several rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rows {
     /// Row after row.
@@ -58,16 +58,16 @@ impl Rows {
     }
 }
 
-/// What a column holds in the whole file.
+/// Content of a column in the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// What all of its fields can be read as.
+    /// The kind that all its fields can be read as.
     pub kind: Kind,
     /// Fields without a value.
     pub missing: u64,
-    /// The row of the first one of those.
+    /// The row of the first field without a value.
     pub first_missing: u64,
-    /// Whole numbers with zeros in front, such as `007`.
+    /// Integers with leading zeros, such as `007`.
     pub padded: u64,
 }
 
@@ -97,19 +97,19 @@ pub struct Table {
     consumed: Arc<AtomicU64>,
     bytes: Vec<u8>,
     fields: Fields,
-    /// Lines before the next block.
+    /// Number of lines before the next block.
     lines: u64,
     rows: u64,
     comments: u64,
     repeated_headers: u64,
-    /// The first of the blank lines read last, where a row must not follow.
+    /// The first of the preceding blank lines, after which no row may follow.
     blank: Option<u64>,
 }
 
 impl Table {
     const BLOCK: usize = 1 << 20;
 
-    /// Opens `path` where its data starts. Messages call the file `kind`.
+    /// Opens `path` at the start of its data. `kind` is the name for the file in messages.
     ///
     /// # Errors
     /// As [`ByteStream::open`].
@@ -137,12 +137,12 @@ impl Table {
         self.rows
     }
 
-    /// Comment lines passed so far, those before the data included.
+    /// Comment lines so far, including the lines before the data.
     pub fn comments(&self) -> u64 {
         self.comments
     }
 
-    /// Lines passed so far that repeat the header.
+    /// Repeated headers so far.
     pub fn repeated_headers(&self) -> u64 {
         self.repeated_headers
     }
@@ -152,12 +152,12 @@ impl Table {
         self.consumed.load(Ordering::Relaxed)
     }
 
-    /// The `columns` of the next rows; nothing at the end.
+    /// The `columns` of the next rows; `None` at the end.
     ///
     /// # Errors
-    /// `Invalid`: a line with another number of fields, a blank line or comment where
-    /// [`Gaps`](crate::Gaps) allows none, or a value that cannot be read as `cells`
-    /// without change, named by line and column. As [`ByteStream::read`].
+    /// `Invalid`, with line and column: a line with another number of fields, a blank line or
+    /// comment that [`Gaps`](crate::Gaps) does not allow, or a value that cannot be read as `cells`
+    /// without a change. As [`ByteStream::read`].
     #[allow(clippy::should_implement_trait, reason = "what it reads is the caller's to say")]
     pub fn next(&mut self, columns: &[usize], cells: Cells) -> Result<Option<Rows>> {
         let mut rows = Rows::new(cells, columns.len());
@@ -191,17 +191,17 @@ impl Table {
         Ok(Some(rows))
     }
 
-    /// Reads to the end and says what all columns hold.
+    /// Reads to the end and returns the content of all columns.
     ///
     /// # Errors
-    /// As [`Table::next`], but for values.
+    /// As [`Table::next`], except errors of values.
     pub fn profile(&mut self) -> Result<Vec<Column>> {
         let mut columns = vec![Column::default(); self.dialect.columns];
         let mut row = self.rows;
         while self.block(|line, fields, _| {
             for (place, column) in columns.iter_mut().enumerate() {
                 let field = fields.get(line, place);
-                // Most fields are of the kind that the column is known to be.
+                // Most fields are of the column's known kind.
                 let kind = Kind::of(without_quotes(field));
                 if kind == Kind::Empty {
                     if column.missing == 0 {
@@ -219,7 +219,7 @@ impl Table {
         Ok(columns)
     }
 
-    /// Calls `take` with each row of the next block; whether there was one.
+    /// Calls `take` with each row of the next block; returns whether there was a block.
     fn block(
         &mut self,
         mut take: impl FnMut(&[u8], &Fields, &Dialect) -> Result<()>,
@@ -304,10 +304,10 @@ fn float(field: &[u8]) -> Result<f64> {
     Ok(value)
 }
 
-/// Whether the number in `field` is not the same as `value`, the float nearest to it: it has become 0,
-/// infinite or another whole number. Fractions are rounded.
+/// Whether the number in `field` differs from `value`, its nearest float: it became 0, infinite or
+/// another integer. The rounding of fractions does not count.
 pub fn is_changed(field: &[u8], value: f64) -> bool {
-    // All whole numbers up to 2^53 are floats, and most numbers are smaller.
+    // 2^53: all integers up to this are exact floats, and most numbers are smaller.
     const ALL_WHOLE: f64 = 9_007_199_254_740_992.0;
     if value == 0.0 {
         return field.iter().any(|byte| (b'1'..=b'9').contains(byte)) && has_mantissa(field);
@@ -321,8 +321,8 @@ pub fn is_changed(field: &[u8], value: f64) -> bool {
     whole_digits(field).is_some_and(|digits| digits.parse::<i128>() != Ok(value as i128))
 }
 
-/// The digits of a whole number, such as `12`, `12.0` or `1.2e1`; nothing where some are missing, as
-/// in `1e30`, or where a fraction follows.
+/// The digits of an integer, such as `12`, `12.0` or `1.2e1`; `None` if digits are missing, as in
+/// `1e30`, or a fraction remains.
 fn whole_digits(field: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(field).ok()?;
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

@@ -1,10 +1,10 @@
-//! Whether the first line of names has words that name columns, where no known word says so.
+//! Decides whether the first line of a file of names may be a header without any known word.
 
 use std::collections::HashMap;
 
 use crate::fields::without_quotes;
 
-/// Words for what columns of names hold. Two of them in the first line may be a header.
+/// Words for the content of name columns. A first line with two of them may be a header.
 const ROLES: &[&str] = &[
     "author",
     "buyer",
@@ -48,7 +48,7 @@ const ROLES: &[&str] = &[
     "user",
 ];
 
-/// How often each name comes in the lines below the first one.
+/// How often each name occurs in the lines below the first one.
 #[derive(Default)]
 pub(crate) struct Names {
     counts: HashMap<Vec<u8>, u32>,
@@ -65,11 +65,12 @@ impl Names {
         self.rows.push(row);
     }
 
-    /// Why the `first` line may name the columns, if it may.
+    /// Why the `first` line may name the columns, or `None`.
     ///
-    /// Names of nodes and relations come again. A word that comes again is data. If none does, the
-    /// line may be a header where two words are the usual ones, or where nearly all names of a
-    /// column come again: then a line of data would have one of them with 19 chances in 20.
+    /// Names of nodes and relations usually occur several times, so a word that occurs again is
+    /// data. If no word does, the line may be a header in two cases. Either two of its words are in
+    /// `ROLES`, or nearly all names of a column occur again: then a line of data would contain such
+    /// a name with a probability of 19 in 20.
     pub fn unlike(&self, first: &[&[u8]]) -> Option<&'static str> {
         let is_apart = (1..first.len()).all(|place| !first[..place].contains(&first[place]));
         let is_new = first.iter().all(|word| !self.counts.contains_key(*word));
@@ -91,7 +92,7 @@ impl Names {
     }
 }
 
-/// Whether a text looks like the name of a column: `user`, `user_id`, `User ID`, `node1`.
+/// Whether a text looks like a column name: `user`, `user_id`, `User ID`, `node1`.
 pub(crate) fn is_word(text: &[u8]) -> bool {
     let text = without_quotes(text);
     let letters = text.strip_suffix(b"1").or_else(|| text.strip_suffix(b"2")).unwrap_or(text);
@@ -119,7 +120,7 @@ mod tests {
         names.unlike(&first).is_some()
     }
 
-    /// Random triples of 500 entities and a relation that follows `relation`.
+    /// Random triples of 500 entities; `relation` maps a random number to the relation.
     fn triples(relation: impl Fn(u64) -> u64) -> Vec<String> {
         let letters = |number: u64| {
             let letter = |place: u32| char::from(b'a' + (number / 26u64.pow(place) % 26) as u8);
@@ -138,7 +139,7 @@ mod tests {
     fn ordinary_lists_without_a_header_are_not_doubted() {
         for relations in [1, 11, 237] {
             let list = triples(|random| random % relations);
-            // Any line may be the first one.
+            // Any line may come first.
             let doubts = (0..200).filter(|&at| {
                 let others = list.iter().enumerate().filter(|(other, _)| *other != at);
                 doubted(&list[at], others.map(|(_, line)| line.clone()))

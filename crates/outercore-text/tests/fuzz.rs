@@ -1,7 +1,7 @@
-//! Random texts, made of what text files hold, through every reader.
+//! Passes random texts, composed of typical pieces of text files, through every reader.
 //!
-//! No text may make a reader panic, and where two readers take the same text they must agree. Each
-//! test runs for `OUTERCORE_FUZZ_SECONDS` (2 by default); a failure names its seed.
+//! No text may cause a panic, and readers that accept the same text must agree. Each test runs for
+//! `OUTERCORE_FUZZ_SECONDS` (2 by default); a failure prints its seed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use outercore_text::{
 
 const MEMORY: Bytes = Bytes::mib(16);
 
-/// Pieces of text files; `\n` comes often, so that there are lines.
+/// Pieces of text files; `\n` is frequent, so that there are lines.
 const PIECES: &[&[u8]] = &[
     b"0",
     b"1",
@@ -80,7 +80,7 @@ impl Random {
         ((mixed ^ (mixed >> 31)) % below as u64) as usize
     }
 
-    /// A text in which one line is often repeated with small changes, as real files have it.
+    /// A text that repeats a line with small changes, like real files.
     fn text(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         for _ in 0..=self.next(3) {

@@ -18,7 +18,6 @@ from outercore.base.threads import checked_threads
 from outercore.data.edge_types import edge_type_key, triple_text
 from outercore.data.far import FarOptions, options_of
 from outercore.data.graph import Graph
-from outercore.data.graph_arrays import holds_triples
 from outercore.data.node_numbers import relation_of
 from outercore.errors import InvalidError
 from outercore.files.atomic import missing_file
@@ -122,7 +121,7 @@ def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     if not graph.edge_types:
         name = relation if isinstance(relation, str) else ",".join(relation)
         # The core says what to make of a data set without edges.
-        return str(graph.relation_id(name)) if holds_triples(graph) else name
+        return str(graph.relation_id(name)) if graph.schema.holds_triples else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 

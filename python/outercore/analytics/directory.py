@@ -13,7 +13,7 @@ from outercore.analytics.request import Teleports
 from outercore.base.fields import Configuration
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph
-from outercore.data.graph_arrays import TRIPLES, holds_triples
+from outercore.data.schema import TRIPLES
 from outercore.runs import record as records
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
@@ -52,7 +52,7 @@ class AnalysisDirectory(RunDirectory):
             if config.run.relation is not None:
                 edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        if not holds_triples(graph):
+        if not graph.schema.holds_triples:
             read = {*_TOPOLOGY}
             read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
         else:

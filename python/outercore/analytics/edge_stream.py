@@ -13,8 +13,9 @@ from outercore.analytics.request import Direction
 from outercore.base import native
 from outercore.base.common import Backend
 from outercore.base.display import ShortRepr
+from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far
-from outercore.data.graph import EdgeType, Graph, Source, root_of
+from outercore.data.graph import Graph, Source, root_of
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,8 @@ from outercore.base.fields import typed
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
 from outercore.base.threads import checked_threads
-from outercore.data.graph import EdgeType, Graph, Source
+from outercore.data.edge_types import EdgeType
+from outercore.data.graph import Graph, Source
 
 _Order = Literal["auto", "degree", "natural"]
 

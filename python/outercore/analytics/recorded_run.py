@@ -32,9 +32,9 @@ from outercore.base.native import Progress
 from outercore.base.options import fields
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph, Source
-from outercore.data.graph_arrays import NODE
 from outercore.data.node_numbers import NodeNumbers
 from outercore.data.outputs import VALUES, check_directory, check_output, write_node_values
+from outercore.data.schema import NODE
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.runs import record as records

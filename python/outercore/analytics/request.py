@@ -16,10 +16,11 @@ from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
 from outercore.base.native import Progress
 from outercore.base.other_libraries import instead_of_option
+from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far
-from outercore.data.graph import EdgeType, Graph
-from outercore.data.graph_arrays import NODE
+from outercore.data.graph import Graph
 from outercore.data.node_numbers import NodeNumbers, by_name, node_names
+from outercore.data.schema import NODE
 from outercore.errors import InvalidError
 
 Direction = Literal["out", "in", "both"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
-
-import numpy as np
 
 from outercore.base.durations import format_duration
 from outercore.base.sizes import format_size
@@ -101,18 +100,25 @@ def short(value: Any) -> str:
     """A value in a few words: arrays by type and shape, longer collections by their size.
 
     Example:
+        >>> import numpy as np
         >>> short(np.zeros((2, 3))), short([1, 2]), short(list(range(100)))
         ('float64 [2, 3]', '[1, 2]', '100 values')
     """
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return f"{value.dtype} [{', '.join(f'{size:,}' for size in value.shape)}]"
     if isinstance(value, Mapping):
-        if any(isinstance(one, np.ndarray) for one in value.values()):
+        if any(_is_array(one) for one in value.values()):
             return f"{{{', '.join(f'{name!r}: {short(one)}' for name, one in value.items())}}}"
         return f"{len(value):,} values" if len(value) > 2 else repr(dict(value))
     if isinstance(value, (list, tuple)):
         return repr(value) if len(value) <= 6 else f"{len(value):,} values"
     return repr(value)
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array of NumPy, which is not imported for commands without arrays."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def words(key: str) -> str:

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated, Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from outercore.base.system_errors import explained
 from outercore.base.threads import share_cores
 from outercore.cli import console
-from outercore.cli.add import add
-from outercore.cli.check import check
-from outercore.cli.config_options import hint_for
-from outercore.cli.convert import convert
-from outercore.cli.embed import embed
-from outercore.cli.embedding import embedding
-from outercore.cli.evaluate import evaluate
-from outercore.cli.export_model import export_model
-from outercore.cli.far import far
-from outercore.cli.generate import generate
-from outercore.cli.grid import grid
-from outercore.cli.import_ import import_
-from outercore.cli.info import info
-from outercore.cli.jobs import jobs
-from outercore.cli.layout import layout
-from outercore.cli.memory_server import memory_server
-from outercore.cli.next_step import Known, with_command
-from outercore.cli.plan import plan
-from outercore.cli.predict import predict
-from outercore.cli.probe import probe
-from outercore.cli.report import report
-from outercore.cli.run_ import algorithms
-from outercore.cli.serve import serve
-from outercore.cli.train import train
-from outercore.cli.tune import tune
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.runs.stop import terminate_like_interrupt
 
@@ -51,23 +30,180 @@ _STOPPED_EARLY = (
 )
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 
+
+class Command(NamedTuple):
+    """A command: the module and its function or group, and the first paragraph of its help."""
+
+    module: str
+    member: str
+    summary: str
+
+
+COMMANDS = {
+    "import": Command("import_", "import_", "Import a graph of any size."),
+    "add": Command(
+        "add",
+        "add",
+        "Add features, labels, splits or arrays to a data set, without importing it again.",
+    ),
+    "check": Command("check", "check", "Verify the structure and the checksums of a data set."),
+    "info": Command(
+        "info", "info", "Describe a data set: sizes, arrays, splits, where it came from."
+    ),
+    "convert": Command(
+        "convert",
+        "convert",
+        "Convert the features to a smaller type, in place: fewer bytes to read, and to keep.",
+    ),
+    "grid": Command(
+        "grid",
+        "grid",
+        "Write the edges a second time, compressed and in blocks, for `outercore run`.",
+    ),
+    "layout": Command(
+        "layout",
+        "layout",
+        "Write the features a second time for `outercore serve`, in another order or as int8.",
+    ),
+    "memory-server": Command(
+        "memory_server",
+        "memory_server",
+        "Lend memory to `outercore run` and `outercore train` on this machine or others.",
+    ),
+    "probe": Command(
+        "probe",
+        "probe",
+        "Measure latency, requests and bytes a second of a device, for plans to use.",
+    ),
+    "train": Command("train", "train", "Train on a graph that need not fit in memory."),
+    "evaluate": Command(
+        "evaluate",
+        "evaluate",
+        "Score a model on a split, exactly: layer by layer over all neighbours, out of core.",
+    ),
+    "predict": Command(
+        "predict",
+        "predict",
+        "Write a model's predictions for all nodes, all graphs, or the edges of a list.",
+    ),
+    "export-model": Command(
+        "export_model",
+        "export_model",
+        "Write a run's best model as data: a manifest and weights, read without PyTorch.",
+    ),
+    "serve": Command(
+        "serve",
+        "serve",
+        "Answer requests for predictions: sample, gather and compute where the data is.",
+    ),
+    "embed": Command(
+        "embed", "embed", "Embed a knowledge graph, or a graph, that need not fit in memory."
+    ),
+    "tune": Command(
+        "tune", "tune", "Measure time, bytes and memory of algorithms by threads and far ratio."
+    ),
+    "jobs": Command(
+        "jobs",
+        "jobs",
+        "Run a list of `outercore run` commands, as many at once as there are cores and memory "
+        "for.",
+    ),
+    "report": Command(
+        "report",
+        "report",
+        "Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.",
+    ),
+    "generate": Command("generate", "generate", "Generate a graph of any size."),
+    "run": Command("run_", "algorithms", "Run a graph algorithm out of core, or resume one."),
+    "far": Command("far", "far", "Look after what lies on a memory server."),
+    "plan": Command(
+        "plan",
+        "plan",
+        "Show what a memory budget is used for, before anything is done: `train` by default.",
+    ),
+    "embedding": Command(
+        "embedding", "embedding", "Use the rows that `outercore embed` has found."
+    ),
+}
+"""The commands in the order of `outercore --help`. The help of one is in its file, too: a test
+compares the two."""
+
+
+class _Loaded(dict[str, Any]):
+    """The commands by name; the file of a command is imported when the command is looked up.
+
+    Importing all of them takes five times as long as most commands run.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            self[name] = _load(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return default if name not in COMMANDS else self[name]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+
+def _load(name: str) -> Any:
+    """The command of this name with its options."""
+    command = COMMANDS[name]
+    member = getattr(import_module(f"outercore.cli.{command.module}"), command.member)
+    group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    if isinstance(member, typer.Typer):
+        group.add_typer(member, name=name)
+        # A callback keeps the group from being replaced by its only command.
+        group.callback()(lambda: None)
+        return typer.main.get_command(group).commands[name]  # type: ignore[attr-defined]
+    group.command(name, no_args_is_help=True)(member)
+    return typer.main.get_command(group)
+
+
+class _Commands(TyperGroup):
+    """The group of all commands. Its help and completion need names and summaries alone."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments | {"commands": _Loaded.fromkeys(COMMANDS)})
+        self._lists_only = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._lists_only and cmd_name in COMMANDS:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary)
+        return super().get_command(ctx, cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._lists_only = True
+        try:
+            yield
+        finally:
+            self._lists_only = False
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="outercore",
     help="Graph learning on graphs that do not fit in memory.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(import_, add, check, info, convert, grid, layout, memory_server, probe),
-    *(train, evaluate, predict, export_model, serve, embed, tune, jobs, report),
-):
-    app.command(command.__name__.strip("_").replace("_", "-"), no_args_is_help=True)(command)
-app.add_typer(generate, name="generate")
-app.add_typer(algorithms, name="run")
-app.add_typer(far, name="far")
-app.add_typer(plan, name="plan")
-app.add_typer(embedding, name="embedding")
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,6 +247,8 @@ def run(arguments: list[str]) -> int:
         console.stopped(_STOPPED_EARLY)
         return STOPPED
     except OutercoreError as error:
+        from outercore.cli.next_step import Known, with_command
+
         known = lambda: Known.of(typer.main.get_command(app), arguments)  # noqa: E731
         console.error(with_command(error, arguments, known))
         return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
@@ -147,6 +285,8 @@ def _usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     hint = f"\nhint: see `{context.command_path} --help`" if context else ""
     if context and (option := getattr(error, "option_name", None)):
+        from outercore.cli.config_options import hint_for
+
         hint = hint_for(context.command, option) or hint
     console.error(message + hint)
     return USER_ERROR

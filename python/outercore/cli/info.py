@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import Graph
+from outercore.data.graph import Graph, StoredGraph
 from outercore.data.many_graphs import ManyGraphs, has_graphs
-from outercore.data.stored_graph import StoredGraph
 from outercore.data.triples import PARTS
 from outercore.embedding.data.parts import has_triples
 

@@ -9,7 +9,7 @@ from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
     from outercore.data.sample_rules import SampleRules
 
 _NODES = "nodes/node/"
@@ -50,7 +50,7 @@ def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
 
 
 def batch_arrays(
-    graph: Graph,
+    graph: DataSet,
     names: Sequence[str] | None,
     *,
     besides: Iterable[str | None],
@@ -97,14 +97,13 @@ def _is_taken(key: str, by: str, name: str) -> InvalidError:
 
 
 def _typed_arrays(
-    graph: Graph,
+    graph: DataSet,
     names: Sequence[str] | None,
     besides: Iterable[str | None],
     taken: Collection[str],
 ) -> dict[str, str]:
     """In a graph of several types an array is named by its key; its type's storage has it."""
-    roles = graph.manifest.get("roles", {})
-    left_out = {*besides, *roles.get("typed_features", {}).values(), roles.get("labels")}
+    left_out = {*besides, *graph.schema.all_features, graph.schema.labels}
     known = [
         key
         for key in sorted(graph.arrays)
@@ -148,24 +147,22 @@ def edge_array_names(arrays: Iterable[str]) -> list[str]:
     return [key.removeprefix("edges/").removeprefix("edge/") for key in edges]
 
 
-def _known(graph: Graph) -> list[str]:
+def _known(graph: DataSet) -> list[str]:
     keys = sorted(graph.arrays)
     return [key for key in keys if key.startswith((_NODES, _EDGES)) and key not in _TOPOLOGY]
 
 
-def _imported(graph: Graph, known: list[str], besides: Iterable[str | None]) -> list[str]:
-    roles = graph.manifest.get("roles", {})
-    left_out = {*besides, roles.get("features"), roles.get("labels"), *_results(graph)}
+def _imported(graph: DataSet, known: list[str], besides: Iterable[str | None]) -> list[str]:
+    left_out = {*besides, graph.schema.features, graph.schema.labels, *_results(graph)}
     return [key for key in known if key not in left_out]
 
 
-def _results(graph: Graph) -> set[str]:
+def _results(graph: DataSet) -> set[str]:
     """Arrays of nodes that `run --save` and the like have added: they say where they come from."""
-    options = graph.manifest.get("provenance", {}).get("options", {})
-    return {key for key in options if key.startswith("nodes/")}
+    return {key for key in graph.schema.import_options if key.startswith("nodes/")}
 
 
-def _asked(graph: Graph, known: list[str], names: Sequence[str]) -> list[str]:
+def _asked(graph: DataSet, known: list[str], names: Sequence[str]) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for key in known:
         by_name.setdefault(name_in_storage(key), []).append(key)

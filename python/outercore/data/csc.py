@@ -13,7 +13,7 @@ from outercore.files.large_arrays import forget, mapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
 _BLOCK = 1 << 16
 """Edges that are read together."""
@@ -24,7 +24,7 @@ _SMALL = 4 << 20
 """Bytes of a mapped array that may be in memory as a whole."""
 
 
-def csc(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def csc(graph: DataSet, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Offsets [targets + 1] from 0, and sources [edges] by ids within their type.
 
     Cost: 8 bytes an edge and a target in memory.
@@ -34,7 +34,7 @@ def csc(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[n
     return offsets - offsets[0], sources - first_ids(graph)[edge_type[0]]
 
 
-def edge_rows(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64] | None:
+def edge_rows(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64] | None:
     """The row of each edge [edges] in the imported list of its type; `None` where it is its place.
 
     Both directions of an undirected edge have the same row.
@@ -46,7 +46,7 @@ def edge_rows(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64] | None:
     return rows - _first_row(graph, edge_type)
 
 
-def count_links(graph: Graph, edge_type: EdgeType) -> int:
+def count_links(graph: DataSet, edge_type: EdgeType) -> int:
     """Edges of a type, both directions of an undirected one.
 
     Cost: two small reads.
@@ -55,20 +55,20 @@ def count_links(graph: Graph, edge_type: EdgeType) -> int:
     return last - first
 
 
-def num_rows(graph: Graph, edge_type: EdgeType) -> int:
+def num_rows(graph: DataSet, edge_type: EdgeType) -> int:
     """Rows of a type in the imported list."""
     described = graph.manifest["edge_types"][_key_of(graph, edge_type)]
     return int(described.get("rows") or described["count"])
 
 
-def reading_bytes(graph: Graph, edge_type: EdgeType) -> int:
+def reading_bytes(graph: DataSet, edge_type: EdgeType) -> int:
     """What `RowOrder` and the blocks of edges take in memory."""
     rows = 0 if _is_one_edge_a_row(graph, edge_type) else num_rows(graph, edge_type)
     return 4 * rows + 64 * _BLOCK
 
 
 def edge_blocks(
-    graph: Graph, edge_type: EdgeType
+    graph: DataSet, edge_type: EdgeType
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]]:
     """The edges of a type by target, a block at a time: its first place, sources, targets, rows.
 
@@ -104,7 +104,7 @@ class RowOrder:
     Edges of one row, such as the directions of an undirected one, keep their order.
     """
 
-    def __init__(self, graph: Graph, edge_type: EdgeType) -> None:
+    def __init__(self, graph: DataSet, edge_type: EdgeType) -> None:
         """Reads the rows of all edges where a row may be none, or two."""
         self._next: NDArray[Any] | None = None
         if _is_one_edge_a_row(graph, edge_type):
@@ -145,7 +145,7 @@ class RowOrder:
         return places
 
 
-def first_ids(graph: Graph) -> dict[str, int]:
+def first_ids(graph: DataSet) -> dict[str, int]:
     """The global id of the first node of each type."""
     first, found = 0, {}
     for name, count in graph.node_types.items():
@@ -157,12 +157,14 @@ def first_ids(graph: Graph) -> dict[str, int]:
 class Edges:
     """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
 
-    def __init__(self, graph: Graph, edge_type: EdgeType, times: str | None = None) -> None:
+    def __init__(self, graph: DataSet, edge_type: EdgeType, times: str | None = None) -> None:
         """`times` is the edge array that says when an edge comes, if it has this array at all."""
         self._offsets = topology(graph, "offsets")
         self._sources = topology(graph, "sources")
         self._first_source = first_ids(graph)[edge_type[0]]
         self._first_column = _first_column(graph, edge_type)
+        self._span = _span(graph, edge_type)
+        self._is_undirected = graph.schema.edges[edge_type].undirected
         self._times: NDArray[Any] | None = None
         self._rows: NDArray[Any] | None = None
         key = edge_array_key(graph, edge_type, times or "")
@@ -190,10 +192,34 @@ class Edges:
             piece = slice(first, first + self._pairs)
             now = None if at is None else at[piece]
             found[piece] = self._has(sources[piece], targets[piece], now)
-            for array in (self._offsets, self._sources, self._times, self._rows):
-                if array is not None:
-                    forget(array)
+            self._forget()
         return found
+
+    def connect(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Bool [n]: whether an edge joins the two nodes of each pair [n, 2], in any direction.
+
+        For an edge type between nodes of one type.
+        """
+        found = self.has(pairs[:, 0], pairs[:, 1])
+        if not self._is_undirected:
+            found |= self.has(pairs[:, 1], pairs[:, 0])
+        return found
+
+    def sources_at(self, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Int64 [n]: the sources of the edges at these shares, from 0 to 1, of all edges.
+
+        Of random shares, a node is the source as often as edges leave it.
+        """
+        first, last = self._span
+        places = first + (shares * (last - first)).astype(np.int64)
+        sources = self._sources[places].astype(np.int64) - self._first_source
+        self._forget()
+        return sources
+
+    def _forget(self) -> None:
+        for array in (self._offsets, self._sources, self._times, self._rows):
+            if array is not None:
+                forget(array)
 
     def _has(
         self,
@@ -202,15 +228,14 @@ class Edges:
         at: NDArray[np.int64] | None,
     ) -> NDArray[np.bool_]:
         columns = self._first_column + targets
-        begin = np.asarray(self._offsets[columns], np.int64)
-        end = np.asarray(self._offsets[columns + 1], np.int64)
+        begin = self._offsets[columns].astype(np.int64)
+        end = self._offsets[columns + 1].astype(np.int64)
         wanted = self._first_source + sources
         # In a column sources ascend; copies of an edge follow each other.
         first = self._bound(begin, end, wanted)
         if at is None or self._times is None:
-            same = np.zeros(len(first), bool)
-            inside = first < end
-            same[inside] = np.asarray(self._sources[first[inside]], np.int64) == wanted[inside]
+            same = first < end
+            same[same] = self._sources[first[same]].astype(np.int64) == wanted[same]
             return same
         copies = self._bound(first, end, wanted + 1) - first
         found = copies > 0
@@ -222,13 +247,11 @@ class Edges:
     ) -> NDArray[np.int64]:
         """The first place in `low..high` whose source is not below the wanted one, or `high`."""
         low, high = low.copy(), high.copy()
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            found = np.zeros(len(low), np.int64)
-            found[open_] = self._sources[middle[open_]]
-            less = open_ & (found < wanted)
-            low = np.where(less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
+        while len(pending := np.flatnonzero(low < high)):
+            middle = (low[pending] + high[pending]) // 2
+            is_below = self._sources[middle].astype(np.int64) < wanted[pending]
+            low[pending[is_below]] = middle[is_below] + 1
+            high[pending[~is_below]] = middle[~is_below]
         return low
 
     def _earliest(
@@ -246,13 +269,29 @@ class Edges:
         return there
 
 
-def _span(graph: Graph, edge_type: EdgeType) -> tuple[int, int]:
+def pair_keys(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Int64 [n]: a number for each pair [n, 2] of `nodes` nodes, the same in either order."""
+    low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
+    return low * nodes + high
+
+
+def among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Bool [n]: which of `keys` [n] are in `known`, which ascends."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    places = np.searchsorted(known, keys)
+    places[places == len(known)] = 0
+    found: NDArray[np.bool_] = known[places] == keys
+    return found
+
+
+def _span(graph: DataSet, edge_type: EdgeType) -> tuple[int, int]:
     """The places of the edges of a type in the CSC."""
     columns, offsets = columns_of(graph, edge_type), topology(graph, "offsets")
     return int(offsets[columns.start]), int(offsets[columns.stop])
 
 
-def _is_one_edge_a_row(graph: Graph, edge_type: EdgeType) -> bool:
+def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
     """Whether each row of the import is one edge: none was left out, none has two directions."""
     if "edges/edge/ids" not in graph.arrays:
         return True
@@ -261,16 +300,16 @@ def _is_one_edge_a_row(graph: Graph, edge_type: EdgeType) -> bool:
     return not may_differ and described["rows"] == count_links(graph, edge_type)
 
 
-def _key_of(graph: Graph, edge_type: EdgeType) -> str:
+def _key_of(graph: DataSet, edge_type: EdgeType) -> str:
     return edge_type_key(edge_type) if graph.is_typed else "edge"
 
 
-def _bounds(graph: Graph, edge_type: EdgeType) -> NDArray[np.int64]:
+def _bounds(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64]:
     columns = columns_of(graph, edge_type)
     return topology(graph, "offsets")[columns.start : columns.stop + 1].astype(np.int64)
 
 
-def _first_column(graph: Graph, edge_type: EdgeType) -> int:
+def _first_column(graph: DataSet, edge_type: EdgeType) -> int:
     """The column of the first target."""
     column = 0
     for other in graph.edge_types:
@@ -280,7 +319,7 @@ def _first_column(graph: Graph, edge_type: EdgeType) -> int:
     return column
 
 
-def _first_row(graph: Graph, edge_type: EdgeType) -> int:
+def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
     """The row of the first edge of a type among those of all types."""
     before = 0
     for other in graph.edge_types:
@@ -291,23 +330,23 @@ def _first_row(graph: Graph, edge_type: EdgeType) -> int:
     return before
 
 
-def array_of(graph: Graph, key: str) -> NDArray[Any]:
+def array_of(graph: DataSet, key: str) -> NDArray[Any]:
     """An array, mapped; with a log of updates in memory, as these have changed it."""
     manifest = graph.manifest
     return graph.array(key) if "live" in manifest else mapped(graph.root, manifest["arrays"][key])
 
 
-def edge_array_key(graph: Graph, edge_type: EdgeType, name: str) -> str:
+def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:
     """The manifest key of an array of a type's edges."""
     return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
 
 
-def columns_of(graph: Graph, edge_type: EdgeType) -> range:
+def columns_of(graph: DataSet, edge_type: EdgeType) -> range:
     """The columns of an edge type in the CSC: one for each node of its target type."""
     first = _first_column(graph, edge_type)
     return range(first, first + graph.node_types[edge_type[2]])
 
 
-def topology(graph: Graph, name: str) -> NDArray[Any]:
+def topology(graph: DataSet, name: str) -> NDArray[Any]:
     """An array of the CSC: `offsets`, `sources` or `ids`."""
     return array_of(graph, f"edges/edge/{name}")

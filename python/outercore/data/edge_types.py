@@ -10,6 +10,8 @@ from outercore.errors import InvalidError, NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
+PLAIN_EDGE: EdgeType = ("node", "edge", "node")
+"""The edge type of a graph that has one."""
 REVERSE = "rev_"
 """What the relation of an edge type in the other direction begins with, as in PyG."""
 

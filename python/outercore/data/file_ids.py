@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from outercore.data.names import Names
+from outercore.data.schema import Schema
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ NodeNames: TypeAlias = Names | FileIds
 
 def first_id_of(graph: Labelled) -> int:
     """What the files of a data set of one node type call its first node."""
-    return int(graph.manifest["node_types"].get("node", {}).get("first_id", 0))
+    return Schema(graph.manifest).first_id
 
 
 def names_of_nodes(graph: Labelled) -> NodeNames:

@@ -13,16 +13,15 @@ from outercore.files.large_arrays import blocks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
 
-def given_forms(graph: Graph) -> Mapping[str, Any]:
+def given_forms(graph: DataSet) -> Mapping[str, Any]:
     """Type and shape of rows by key, of arrays that were given in another form than the stored one.
 
     Data sets of older versions have none: their batches are as they were.
     """
-    forms: Mapping[str, Any] = graph.manifest.get("roles", {}).get("given", {})
-    return forms
+    return graph.schema.forms
 
 
 def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[Any]:
@@ -57,7 +56,7 @@ def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
     return rows.reshape(len(rows), *form["row_shape"])
 
 
-def compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
+def compact_labels(graph: DataSet, key: str | None) -> NDArray[Any] | None:
     """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
     if key is None:
         return None
@@ -75,7 +74,7 @@ def compact_labels(graph: Graph, key: str | None) -> NDArray[Any] | None:
     return labels
 
 
-def _dtype(graph: Graph, key: str) -> Any:
+def _dtype(graph: DataSet, key: str) -> Any:
     """The type of an array; of `bfloat16`, which NumPy lacks, that of its values in memory."""
     name = graph.arrays[key]["dtype"]
     return np.dtype(np.float32 if name == "bfloat16" else name)

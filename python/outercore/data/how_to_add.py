@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from outercore.base.shell import quoted
+from outercore.data.graph import StoredGraph
 from outercore.data.many_graphs import FIRST
-from outercore.data.stored_graph import StoredGraph
 from outercore.errors import OutercoreError
 
 
@@ -27,7 +27,7 @@ def how_to_add(
         # The data set of a run may be gone.
         return added
     of_graphs = FIRST in graph.arrays and option in ("--split", "--labels")
-    if of_graphs or "live" in graph.manifest:
+    if of_graphs or graph.schema.is_live:
         return f"import the data set again with `{option} {quoted(value)}`"
     if not graph.is_typed:
         return added
@@ -35,7 +35,8 @@ def how_to_add(
     if option == "--split":
         first = "" if labelled else f" --labels {quoted(f'{min(graph.node_types)}=FILE')}"
         return f"`outercore add {quoted(root)}{first} {option} {quoted(value)}` adds {what}"
-    types = graph.manifest["edge_types"] if option == "--edge-array" else graph.node_types
+    edges = [one.key for one in graph.schema.edges.values()]
+    types = edges if option == "--edge-array" else list(graph.node_types)
     chosen = of_type or (labelled if labelled in types else min(types))
     joined = "=" if option in ("--features", "--labels") else "/"
     return (

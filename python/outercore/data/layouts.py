@@ -126,12 +126,7 @@ def convert(
         ('float64', 'bfloat16', 4)
     """
     opened = graph if isinstance(graph, Graph) else Graph(root_of(graph))
-    roles = opened.manifest["roles"]
-    keys = (
-        [opened.key(array)]
-        if array is not None
-        else sorted({roles.get("features"), *roles.get("typed_features", {}).values()} - {None})
-    )
+    keys = [opened.key(array)] if array is not None else sorted(opened.schema.all_features)
     if not keys:
         raise NotFoundError(f"data set `{opened.root}` has no features\nhint: name an `array`")
     found = native.convert_arrays(root_of(graph), keys, to, progress)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outercore.errors import CorruptError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
 PREFIX = "graphs/"
 FIRST = "graphs/first"
@@ -62,7 +62,7 @@ class Labelled(Protocol):
         """The ids of a split."""
 
 
-def has_graphs(graph: Graph) -> bool:
+def has_graphs(graph: DataSet) -> bool:
     """Whether a data set is one of many graphs."""
     return FIRST in graph.arrays
 
@@ -84,7 +84,7 @@ class ManyGraphs:
     ascend from 0 to the last node, or an added node is in no graph.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: DataSet) -> None:
         if not has_graphs(graph):
             raise NotFoundError(
                 f"data set `{graph.root}`: expected many graphs, found one\n"

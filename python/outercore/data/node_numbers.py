@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
     from outercore.data.names import Names
 
 
@@ -41,14 +41,14 @@ class NodeNumbers:
         self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
 
     @classmethod
-    def of_graph(cls, graph: Graph, relation: str | None) -> NodeNumbers | None:
+    def of_graph(cls, graph: DataSet, relation: str | None) -> NodeNumbers | None:
         """Those of a run on `graph`; `None` in a graph of one type, where an id is a number.
 
         Errors: `NotFoundError` for a relation that is not there.
         """
         if not graph.is_typed:
             return None
-        counts = graph.node_types
+        counts: dict[str, int] = graph.node_types
         if relation is not None:
             source, _, target = relation_of(graph, relation)
             counts = {name: counts[name] for name in (source, target)}
@@ -185,7 +185,7 @@ class NodeNumbers:
             )
 
 
-def node_names(graph: Graph, node_type: str) -> NodeNames:
+def node_names(graph: DataSet, node_type: str) -> NodeNames:
     """What files and texts call the nodes of a type."""
     if not graph.is_typed:
         return names_of_nodes(graph)
@@ -207,7 +207,7 @@ def by_name(ids: NodeNames, given: Any) -> Any:
     return given
 
 
-def relation_of(graph: Graph, relation: str | Sequence[str]) -> EdgeType:
+def relation_of(graph: DataSet, relation: str | Sequence[str]) -> EdgeType:
     """The edge type that the option `relation` names.
 
     Errors: `NotFoundError`, with those there are.

@@ -13,7 +13,7 @@ from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 EqualTimes: TypeAlias = Literal["seen", "hidden"]
@@ -51,7 +51,7 @@ class SampleRules:
         return self.disjoint or self.time_attr is not None
 
 
-def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
+def sample_rules(graph: DataSet, rules: SampleRules) -> dict[str, Any]:
     """The rules as the core takes them.
 
     Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
@@ -87,7 +87,7 @@ def sample_rules(graph: Graph, rules: SampleRules) -> dict[str, Any]:
     return found
 
 
-def require_times(graph: Graph, name: str | None) -> None:
+def require_times(graph: DataSet, name: str | None) -> None:
     """Errors: `InvalidError` for an array of this name that is not one whole number a row."""
     if name is None:
         return
@@ -119,7 +119,7 @@ def input_times(times: Any) -> NDArray[np.int64] | None:
     return np.ascontiguousarray(found, np.int64)
 
 
-def edge_name(graph: Graph, name: str) -> str | None:
+def edge_name(graph: DataSet, name: str) -> str | None:
     """The edge arrays' name: a batch calls `weight` `edge_weight`."""
     for candidate in (name, name.removeprefix(_EDGE)):
         if _has(graph, "edges", candidate):
@@ -127,7 +127,7 @@ def edge_name(graph: Graph, name: str) -> str | None:
     return None
 
 
-def _has(graph: Graph, of: str, name: str) -> bool:
+def _has(graph: DataSet, of: str, name: str) -> bool:
     return any(
         key.startswith(f"{of}/") and key.split("/", 2)[2] == name
         for key in graph.arrays
@@ -135,7 +135,7 @@ def _has(graph: Graph, of: str, name: str) -> bool:
     )
 
 
-def _no_array(graph: Graph, argument: str, name: str) -> NotFoundError:
+def _no_array(graph: DataSet, argument: str, name: str) -> NotFoundError:
     known = sorted(key for key in graph.arrays if key.startswith(("nodes/", "edges/")))
     guess = suggestion(name, known, otherwise="it has")
     return NotFoundError(

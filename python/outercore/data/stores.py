@@ -25,7 +25,7 @@ from outercore.data.row_index import chosen_rows
 from outercore.errors import InvalidError, UnsupportedError
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
 
 UNSET = TensorAttr.attr_name
@@ -111,13 +111,13 @@ class FeatureStore(PyGFeatureStore):
         InvalidError: an index that is no row.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: DataSet) -> None:
         """Serve the arrays of ``graph``."""
         super().__init__(tensor_attr_cls=ArrayAttr if graph.is_typed else PlainArrayAttr)
         self._graph = graph
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> DataSet:
         """The data set."""
         return self._graph
 
@@ -246,7 +246,7 @@ class GraphStore(PyGGraphStore):
     ids take another 8 bytes an arc. Outercore's own loader does not.
     """
 
-    def __init__(self, graph: Graph, time_attr: str = "time") -> None:
+    def __init__(self, graph: DataSet, time_attr: str = "time") -> None:
         """Serve the topology of ``graph``.
 
         In CSC the sources of a node ascend by their array ``time_attr``, where they have it.
@@ -255,7 +255,7 @@ class GraphStore(PyGGraphStore):
         self._graph, self._time_attr = graph, time_attr
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> DataSet:
         """The data set."""
         return self._graph
 

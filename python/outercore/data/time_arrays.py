@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.data_set import DataSet
 
-_LAST_WORDS = frozenset({"ts", "time", "timestamp", "date", "datetime", "year", "unixtime"})
+_LAST_WORDS = frozenset({"ts", "time", "timestamp", "date", "datetime", "year", "unixtime", "when"})
 _CALENDAR = frozenset({"day", "month", "week", "quarter", "hour", "weekday"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -34,7 +34,7 @@ def is_calendar_name(name: str) -> bool:
     return is_time_name(name) or (bool(words) and words[-1] in _CALENDAR)
 
 
-def time_arrays(graph: Graph) -> list[tuple[str, str]]:
+def time_arrays(graph: DataSet) -> list[tuple[str, str]]:
     """The node type or edge type, and the name, of each array of times, nodes first.
 
     These are the arrays that the import has read as times, and whole numbers that are called so.
@@ -45,13 +45,12 @@ def time_arrays(graph: Graph) -> list[tuple[str, str]]:
         >>> time_arrays(oc.from_pandas(edges, tmp_path / "messages"))
         [('edge', 'time')]
     """
-    recorded = graph.manifest.get("roles", {}).get("times", {})
     found = []
     for of in ("nodes", "edges"):
-        for key, entry in graph.manifest["arrays"].items():
+        for key, entry in graph.arrays.items():
             parts = key.split("/", 2)
             if len(parts) < 3 or parts[0] != of or len(entry["shape"]) != 1:
                 continue
-            if key in recorded or ("int" in entry["dtype"] and is_time_name(parts[2])):
+            if key in graph.schema.times or ("int" in entry["dtype"] and is_time_name(parts[2])):
                 found.append((parts[1], parts[2]))
     return found

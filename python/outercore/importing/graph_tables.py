@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from outercore.base.listing import listed
 from outercore.base.shell import quoted
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.format.description import count_of

@@ -19,7 +19,13 @@ from outercore.importing.options import require_once
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    is_array,
+    require_row_of_each_node,
+)
 from outercore.importing.table.table import is_parquet
 from outercore.importing.texts import open_texts, text_files
 
@@ -236,4 +242,5 @@ def _in_order(
         rows = opened[one][0].rows
         if rows.key is not None and rows.count != reading.nodes:
             opened[one] = one.open(reading, inputs.task)
+        require_row_of_each_node(one.file, opened[one][0].rows, reading)
     return [array for one in wanted for array in opened[one]], reading

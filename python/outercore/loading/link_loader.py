@@ -12,7 +12,8 @@ from torch import Tensor
 
 from outercore.base.fields import number, whole
 from outercore.base.sizes import format_size
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.edge_types import PLAIN_EDGE, EdgeType
+from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     SubgraphType,
@@ -352,7 +353,7 @@ class LinkNeighborLoader(NeighborLoader):
         if self._excludes_links:
             of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
             ends = (sources[:count], targets[:count])
-            leave_out_links(data, self.graph, self._edge_type, ends, of_nodes)
+            leave_out_links(data, self._edge_type, self.graph.edge_types, ends, of_nodes)
         times = None if batch.source_times is None else torch.from_numpy(batch.source_times)
         if self._negatives is not None and self._negatives.mode == "triplet":
             source.src_index = sources
@@ -373,6 +374,8 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _name_links(self, data: Any, batch: LinkBatch) -> None:
         """`batch` of a node: the link, by its place, that its seed or its negative belongs to."""
+        assert batch.link_of_sources is not None
+        assert batch.link_of_targets is not None
         names = torch.from_numpy(np.concatenate([batch.link_of_sources, batch.link_of_targets]))
         stores = [data[name] for name in self.graph.node_types] if self.graph.is_typed else [data]
         for store in stores:
@@ -381,7 +384,7 @@ class LinkNeighborLoader(NeighborLoader):
 
 def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     """The edge type of the links, and the links [2, n] as they are given; `None` for all edges."""
-    edge_type: EdgeType = ("node", "edge", "node")
+    edge_type = PLAIN_EDGE
     links = given
     if graph.is_typed:
         if isinstance(given, (tuple, list)) and len(given) == 2 and not isinstance(given[0], str):

@@ -16,9 +16,9 @@ from torch_geometric.data import Data, HeteroData
 from outercore.base.common import Backend, Policy, Precision, Topology
 from outercore.base.likeness import missing_attribute
 from outercore.data.batch_arrays import name_in_storage
-from outercore.data.edge_types import edge_type_key
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.far import Far
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     Method,

@@ -23,6 +23,8 @@ from outercore.base.plan_display import LoaderPlan
 from outercore.base.sizes import format_size, parse_size
 from outercore.base.threads import checked_threads
 from outercore.data.batch_arrays import batch_arrays, own_names
+from outercore.data.data_set import require_edges
+from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far, options_of
 from outercore.data.forms import (
     compact_labels,
@@ -31,9 +33,9 @@ from outercore.data.forms import (
     labels_in_form,
     rows_in_form,
 )
-from outercore.data.graph import EdgeType, Graph
-from outercore.data.graph_arrays import NODE, require_edges
+from outercore.data.graph import Graph
 from outercore.data.sample_rules import SampleRules, input_times, sample_rules
+from outercore.data.schema import NODE
 from outercore.errors import InvalidError
 from outercore.loading.batch_options import batch_options
 from outercore.loading.forecast import forecast

@@ -125,7 +125,7 @@ class Server:
             DeviceError: the port is taken.
         """
         self.name, model = model_of(Path(run))
-        self._is_checked = require_known_options(model)
+        require_known_options(model)
         self._model = model
         chosen = config or ServerConfig()
         self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
@@ -162,15 +162,8 @@ class Server:
 
     @property
     def notice(self) -> str | None:
-        """What the operator should know: why a layout of the features is not used, or that the
-        model says nothing of the options of its training."""
-        unknown = (
-            f"model `{self._model}` was exported by an earlier release, which dropped `--time` in "
-            "silence: if it was trained by times, its answers are wrong; export it again to be "
-            "sure"
-        )
-        found = [self._core.notice(), None if self._is_checked else unknown]
-        return "; ".join(filter(None, found)) or None
+        """What the operator should know, such as why a layout of the features is not used."""
+        return self._core.notice()
 
     def take_failures(self) -> list[str]:
         """What went wrong since the last call; clients are told only that something did."""

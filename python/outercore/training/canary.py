@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.shell import quoted
-from outercore.data.csc import Edges, array_of, edge_array_key
+from outercore.data.csc import Edges, among, array_of, edge_array_key, pair_keys
 from outercore.data.edge_types import REVERSE, EdgeType
-from outercore.data.sample_rules import edge_name
 from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
 from outercore.training.config import TrainConfig
-from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.data import divide
+from outercore.training.metrics import auc
+from outercore.training.temporal.links import edge_times
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -114,7 +114,7 @@ def canaries(
 def without_times(graph: Graph, time: str | None = None) -> list[str]:
     """What has no times `time` in a data set where something has: samples by time always see it."""
     name = time or "time"
-    edges = _edge_times(graph, name)
+    edges = edge_times(graph, name)
     nodes = [one for one in graph.node_types if f"nodes/{one}/{name}" not in graph.arrays]
     if not edges and len(nodes) == len(graph.node_types):
         return []
@@ -150,35 +150,17 @@ class _Model:
         """The area under the ROC curve."""
         chance = np.full(len(self.sums), 0.5)
         scores = np.divide(self.sums, self.counts, chance, where=self.counts > 0)
-        return _area(scores[self.labels], scores[~self.labels])
-
-
-def _area(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
-    """How often a positive scores above a negative; ties count half."""
-    if not (len(positive) and len(negative)):
-        return 0.5
-    ascending = np.sort(negative)
-    below = np.searchsorted(ascending, positive, "left") + np.searchsorted(
-        ascending, positive, "right"
-    )
-    return float(below.sum()) / (2 * len(positive) * len(negative))
+        area = auc(scores, self.labels)
+        return 0.5 if area is None else area
 
 
 def _timed_types(graph: Graph, name: str) -> list[str]:
     """The node types whose samples have times to keep."""
-    edges = _edge_times(graph, name)
+    edges = edge_times(graph, name)
     timed = {target for _, _, target in edges} | {source for source, _, _ in edges}
     timed |= {one for one in graph.node_types if f"nodes/{one}/{name}" in graph.arrays}
     reached = {target for _, _, target in graph.edge_types}
     return [one for one, count in graph.node_types.items() if one in timed & reached and count]
-
-
-def _edge_times(graph: Graph, name: str) -> dict[EdgeType, str]:
-    """The name of the array of each edge type with times."""
-    found = edge_name(graph, name) or name
-    return {
-        one: found for one in graph.edge_types if edge_array_key(graph, one, found) in graph.arrays
-    }
 
 
 def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Canary:
@@ -207,7 +189,7 @@ def _seed_times(
     if key in graph.arrays:
         return graph.rows(key, nodes).astype(np.int64)
     some = []
-    for edge_type, array in _edge_times(graph, name).items():
+    for edge_type, array in edge_times(graph, name).items():
         times = array_of(graph, edge_array_key(graph, edge_type, array))
         some.append(np.asarray(times[:: len(times) // 10_000 + 1], np.int64))
     joined = np.concatenate(some) if some else np.zeros(1, np.int64)
@@ -229,7 +211,7 @@ def _batches(
     rules: dict[str, Any] = {"disjoint": True}
     if guard is not None:
         rules = {"time_attr": guard, "input_time": times}
-    timed = _edge_times(graph, name)
+    timed = edge_times(graph, name)
     keys = [edge_array_key(graph, *one) for one in timed.items()]
     loader = NeighborLoader(
         graph,
@@ -252,7 +234,7 @@ def _later(
     graph: Graph, batch: Any, name: str, asked: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
     """What is in a batch: what it is, whose it is, and whether it is later than its seed."""
-    timed = _edge_times(graph, name)
+    timed = edge_times(graph, name)
     of_nodes = {one: _seeds_of(graph, batch, one) for one in graph.node_types}
     ids = {one: _store(graph, batch, one).n_id.numpy() for one in graph.node_types}
     for node_type, seeds in of_nodes.items():

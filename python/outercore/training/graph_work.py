@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +14,27 @@ from torch import Tensor
 from outercore.base.sizes import parse_size
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
-from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
-from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
-from outercore.training.graph_batches import GraphLoader, GraphReader
-from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
+from outercore.training.graph_batches import (
+    GraphLoader,
+    GraphReader,
+    NodeInputs,
+    input_name,
+    node_inputs,
+)
 from outercore.training.graph_models import GraphNetwork
-from outercore.training.inference import Prediction, Predictor, evaluating, prediction_of
+from outercore.training.inference import (
+    Context,
+    Prediction,
+    Predictor,
+    evaluating,
+    prediction_of,
+)
 from outercore.training.model_files import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
-from outercore.training.work import ScoredOnSplits
+from outercore.training.work import PredictingWork
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -38,7 +46,7 @@ def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
     return replace(config, sampling=replace(config.sampling, features=name))
 
 
-class GraphWork(ScoredOnSplits):
+class GraphWork(PredictingWork):
     """Whole graphs, each with all its nodes and arcs.
 
     Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
@@ -93,12 +101,9 @@ class GraphWork(ScoredOnSplits):
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
-    def _inference(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> Predictor:
+    def predictor(self, context: Context) -> Predictor:
         """The network itself: it takes all neighbours already."""
-        size = self._config.sampling.seeds
-        return _GraphPredictor(self._reader, self.model, size, device, observer, stop)
+        return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
 
     def facts(self) -> dict[str, Any]:
         """How many graphs there are, and what is known of their nodes."""
@@ -149,17 +154,13 @@ class _GraphLoaders:
 class _GraphPredictor:
     """Runs a network over chosen graphs."""
 
+    samples_only = False
+
     def __init__(
-        self,
-        reader: GraphReader,
-        model: GraphNetwork,
-        batch_size: int,
-        device: torch.device,
-        observer: Observer,
-        stop: StopRequest,
+        self, reader: GraphReader, model: GraphNetwork, batch_size: int, context: Context
     ) -> None:
         self._reader, self._model, self._batch_size = reader, model, batch_size
-        self._device, self._observer, self._stop = device, observer, stop
+        self._context = context
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
@@ -172,16 +173,16 @@ class _GraphPredictor:
         if nodes is None:
             nodes = np.arange(self._reader.count)
         loader = GraphLoader(self._reader, nodes, self._batch_size)
-        self._observer.evaluation_started("scores", len(loader), 0)
+        self._context.observer.evaluation_started("scores", len(loader), 0)
         with evaluating(self._model):
             for batch in loader:
-                self._stop.check()
-                here = batch.to(self._device)
+                self._context.stop.check()
+                here = batch.to(self._context.device)
                 # Not around the loop: it would hold in the caller's code, too.
                 with torch.no_grad():
                     outputs = self._model(here)
                 yield prediction_of(here, outputs)
-                self._observer.evaluation_advanced(1)
+                self._context.observer.evaluation_advanced(1)
 
 
 def _require_labels(graph: Graph, labels: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LoaderFactory = Callable[..., Any]
 
+_NAMED = object()
 TABLE_COPIES = 13
 """Of a learned table: weights, gradient, two moments of Adam and the best weights; and while a
 checkpoint is written, all but the gradient twice more."""
@@ -53,26 +54,30 @@ class Loaders:
     little to work with.
     """
 
-    advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
-    """What to do where nothing is left for batches."""
-
     def __init__(
         self,
         graph: Graph,
         config: TrainConfig,
         *,
+        features: Any = _NAMED,
+        seeds: Mapping[str, Any] | None = None,
         reserved: Mapping[str, int] | None = None,
+        advice: str = "give more memory by `--memory`",
         open_loader: LoaderFactory = neighbor_loader,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`reserved` names what else is in memory all the time, with its bytes.
+        """`features` of batches, by default those that `config` names.
+
+        `seeds` are arguments of the training loader that say what it visits, by default the
+        training split. `reserved` names what else is in memory all the time, with its bytes;
+        `advice` says what to do where that leaves nothing for batches.
 
         Errors: `BudgetError` where that takes all of the budget.
         """
-        self._graph = graph
-        self._config = config
-        self._open_loader = open_loader
-        self._note = note
+        self._graph, self._config, self._seeds = graph, config, seeds
+        self.features = config.sampling.features if features is _NAMED else features
+        """What the loader's batches have as `x`."""
+        self._open_loader, self._note = open_loader, note
         self._training: Any = None
         self.training_plan: dict[str, Any] = {}
         """What the training loader opened last keeps where."""
@@ -85,7 +90,7 @@ class Loaders:
         if taken >= total:
             raise BudgetError(
                 f"memory budget {format_size(total)}: {self._named()} leave nothing for batches\n"
-                f"hint: {self.advice}",
+                f"hint: {advice}",
                 taken,
             )
         self._total = total - taken
@@ -187,24 +192,18 @@ class Loaders:
             return []
         return list(self._config.sampling.fanout)
 
-    def features(self) -> Any:
-        """What the loader's batches have as `x`."""
-        return self._config.sampling.features
-
     def _open_training(self) -> Any:
         sampling = self._config.sampling
-        return self._open(
-            num_neighbors=self.fanout(),
-            input_nodes=sampling.train,
-            batch_size=sampling.seeds,
-            memory=self.training_memory,
-            shuffle=True,
-            replace=sampling.replace,
-            features=self.features(),
-            labels=sampling.labels,
-            hotness=self._config.budget.hotness,
-            far=self._far,
-        )
+        seeds = self._seeds or {
+            "num_neighbors": self.fanout(),
+            "input_nodes": sampling.train,
+            "batch_size": sampling.seeds,
+            "replace": sampling.replace,
+            "features": self.features,
+            "labels": sampling.labels,
+            "hotness": self._config.budget.hotness,
+        }
+        return self._open(memory=self.training_memory, shuffle=True, far=self._far, **seeds)
 
     def _evaluation_far(self) -> FarOptions | None:
         """The memory server where it holds the data set for good.

@@ -26,8 +26,8 @@ from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
+from outercore.training.typed.inputs import Schema
 from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.schema import Schema
 
 _FORMAT = "outercore-model"
 _VERSION = 2

@@ -26,15 +26,14 @@ from outercore.data.outputs import (
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.importing.table.pairs import PairList
 from outercore.runs.progress import Observer
-from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given
-from outercore.training.inference import Prediction
-from outercore.training.links.trained_model import opened_links
+from outercore.training.inference import Context, Prediction
+from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.model_files import SavedModel, load_model
+from outercore.training.model_files import load_model
 from outercore.training.tasks import Task
-from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
-from outercore.training.work import samples_only
+from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.work import PredictingWork, samples_only
 
 _GROUP = 1 << 16
 """Least rows of a row group, but for the last one."""
@@ -110,16 +109,24 @@ def predict(
     if of_links != (edges is not None):
         raise InvalidError(_about_edges(directory, of_links))
     graph = open_graph(root_of(data_set))
-    config = config_under(saved, graph, memory)
-    job = _Job(saved, directory, graph, config, out, observer, open_loader)
-    rows = job.edges(str(edges)) if of_links else job.all()
+    pairs = PairList.parse(str(edges), names_of_nodes(graph)) if of_links else None
+    opening = opened_work(
+        saved, directory, graph, memory, observer=observer, open_loader=open_loader
+    )
+    with opening as (work, ready):
+        if isinstance(work, PredictingWork):
+            count = _write_rows(out, work, ready)
+        else:
+            assert isinstance(work, LinkWork)
+            assert pairs is not None
+            count = _write_pairs(out, work, ready, pairs, observer)
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
         "out": str(out),
         "task": saved.task.name,
-        "neighbours": "sampled" if samples_only(config, saved.model) else "all",
-        **rows,
+        "neighbours": "sampled" if samples_only(saved.config, saved.model) else "all",
+        work.rows: count,
     }
 
 
@@ -135,56 +142,39 @@ def _about_edges(model: Path, of_links: bool) -> str:
     )
 
 
-class _Job:
-    """What a prediction is made of and with."""
+def _write_rows(out: Path, work: PredictingWork, ready: Callable[[], Context]) -> int:
+    """Writes the predictions of all nodes, or graphs; returns how many."""
+    table = _NodeTable(work.labelled, work.task)
+    with _grouped(out, table.columns) as rows:
+        for prediction in work.predictor(ready()).exact(None):
+            rows.append(table.rows(prediction))
+    return work.labelled.num_nodes
 
-    def __init__(
-        self,
-        saved: SavedModel,
-        directory: Path,
-        graph: Any,
-        config: TrainConfig,
-        out: Path,
-        observer: Observer,
-        open_loader: LoaderFactory,
-    ) -> None:
-        self._task, self._graph, self._out, self._observer = saved.task, graph, out, observer
-        self._opening = (saved, directory, graph, config)
-        self._options: dict[str, Any] = {"observer": observer, "open_loader": open_loader}
 
-    def all(self) -> dict[str, int]:
-        """Writes all nodes, or graphs; says how many."""
-        with predicting(*self._opening, **self._options) as (work, open_predictor):
-            count = work.labelled.num_nodes
-            table = _NodeTable(work.labelled, self._task)
-            with _grouped(self._out, table.columns) as rows:
-                for prediction in open_predictor().exact(None):
-                    rows.append(table.rows(prediction))
-        return {work.rows: count}
-
-    def edges(self, listed: str) -> dict[str, int]:
-        """Writes the pairs of a list; says how many."""
-        ids = names_of_nodes(self._graph)
-        pairs = PairList.parse(listed, ids)
-        with opened_links(*self._opening, **self._options) as (_, open_scoring):
-            # The whole list is checked before the work.
-            ends = np.zeros(self._graph.num_nodes, np.bool_)
-            count = 0
-            for some in pairs.chunks():
-                ends[some] = True
-                count += len(some)
-            kind = type_of_ids(ids)
-            columns = {"source": kind, "target": kind, "score": pa.float32()}
-            with (
-                _grouped(self._out, columns) as rows,
-                open_scoring().embedded(np.flatnonzero(ends)) as scored,
-            ):
-                self._observer.evaluation_started("scores", count, 0)
-                for some in pairs.chunks():
-                    both = [arrow_ids(ids, column) for column in some.T]
-                    rows.append({"source": both[0], "target": both[1], "score": scored(some)})
-                    self._observer.evaluation_advanced(len(some))
-        return {"edges": count}
+def _write_pairs(
+    out: Path,
+    work: LinkWork,
+    ready: Callable[[], Context],
+    pairs: PairList,
+    observer: Observer,
+) -> int:
+    """Writes the scores of a list of pairs; returns how many."""
+    # The whole list is checked before the work.
+    ends = np.zeros(work.labelled.num_nodes, np.bool_)
+    count = 0
+    for some in pairs.chunks():
+        ends[some] = True
+        count += len(some)
+    ids = names_of_nodes(work.labelled)
+    columns = {"source": type_of_ids(ids), "target": type_of_ids(ids), "score": pa.float32()}
+    scoring = work.scoring(ready())
+    with _grouped(out, columns) as rows, scoring.embedded(np.flatnonzero(ends)) as scored:
+        observer.evaluation_started("scores", count, 0)
+        for some in pairs.chunks():
+            sources, targets = (arrow_ids(ids, column) for column in some.T)
+            rows.append({"source": sources, "target": targets, "score": scored(some)})
+            observer.evaluation_advanced(len(some))
+    return count
 
 
 class _NodeTable:

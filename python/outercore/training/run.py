@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from outercore.base.display import Forecast
 from outercore.base.plan_display import LoaderPlan, TrainPlan
+from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
 from outercore.data.graph import Source, root_of
-from outercore.data.graph_arrays import require_edges
 from outercore.data.many_graphs import Labelled, ManyGraphs
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
-from outercore.data.split_names import find_split
-from outercore.errors import CorruptError, InvalidError, UnsupportedError
+from outercore.data.split_names import find_split, normal_split
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.loading.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
@@ -31,22 +31,21 @@ from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given, OwnCode, own_again, own_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
-from outercore.training.links.evaluate import evaluate_links
-from outercore.training.links.held_out import require_topology
+from outercore.training.inference import Context
+from outercore.training.links.data import require_topology
+from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
-from outercore.training.open_work import open_predicting
+from outercore.training.open_work import open_work, require_model_fits, unused_times
 from outercore.training.options import configuration
-from outercore.training.result import TrainRecord
+from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.unused_times import unused_times
 from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
-from outercore.training.typed.inputs import require_model_fits
-from outercore.training.work import Work, samples_only
+from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.work import PredictingWork, Work, samples_only
 
 _COMMAND = "outercore train"
 
@@ -151,11 +150,7 @@ def plan(
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer)
-    work: Any
-    if chosen.of_links:
-        work = TemporalLinkWork(graph, chosen, open_loader=open_loader, note=observer.note)
-    else:
-        work = open_predicting(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
+    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
     with closing(work.loaders) as loaders:
         loaders.training()
         work.prepare()
@@ -307,26 +302,26 @@ def evaluate(
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
     graph = open_graph(_data_set_of(directory) if data_set is None else root_of(data_set))
-    config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
-    if saved.task.kind == "links":
-        return evaluate_links(
-            saved,
-            directory,
-            graph,
-            config,
-            part=split,
-            sampled=sampled,
-            outputs=predictions is not None or logits is not None,
-            observer=observer,
-            open_loader=open_loader,
+    of_links = saved.task.kind == "links"
+    if of_links and not (predictions is None and logits is None):
+        raise UnsupportedError(
+            "predictions: a model of edges has no predictions of nodes\n"
+            "hint: leave `--predictions` and `--logits` out"
         )
-    ready = predicting(saved, directory, graph, config, observer=observer, open_loader=open_loader)
+    opening = opened_work(
+        saved, directory, graph, memory, far, observer=observer, open_loader=open_loader
+    )
     with ExitStack() as stack:
-        work, open_predictor = stack.enter_context(ready)
+        work, ready = stack.enter_context(opening)
+        described = {"model": str(directory), "data_set": str(Path(graph.root).resolve())}
+        neighbours = "sampled" if sampled else "all"
+        if isinstance(work, LinkWork | TemporalLinkWork):
+            return described | _scores_of_links(work, ready, directory, split, neighbours)
+        assert isinstance(work, PredictingWork)
         nodes = _nodes(work.labelled, split)
         metric = saved.task.metric()
-        predictor = open_predictor()
+        predictor = work.predictor(ready())
         labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
         for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
             saved.task.update(metric, prediction.logits, prediction.labels)
@@ -335,14 +330,44 @@ def evaluate(
             if logits_out is not None:
                 logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
     return {
-        "model": str(directory),
-        "data_set": str(Path(graph.root).resolve()),
+        **described,
         "split": split,
         work.rows: len(nodes),
-        "neighbours": "sampled" if sampled else "all",
+        "neighbours": neighbours,
         "metric": metric.name,
         "score": metric.value(),
         **(metric.values() if isinstance(metric, Errors) else {}),
+    }
+
+
+def _scores_of_links(
+    work: LinkWork | TemporalLinkWork,
+    ready: Callable[[], Context],
+    model: Path,
+    split: str,
+    neighbours: str,
+) -> dict[str, Any]:
+    """All metrics of `valid` or `test`: by messages along the training edges, or along the past.
+
+    Errors: `NotFoundError` for a part that the run does not have.
+    """
+    part, links = normal_split(split), work.links
+    if part not in links.parts:
+        raise NotFoundError(
+            f"run `{model.parent}`: no held-out edges `{part}`; it has "
+            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
+            "hint: `--split` takes `valid` or `test`"
+        )
+    scores = work.scoring(ready()).scores(part, sampled=neighbours == "sampled")
+    edges, negatives = links.sizes(part)
+    return {
+        "split": part,
+        "edges": edges,
+        "negatives": negatives,
+        "neighbours": neighbours,
+        "metric": scores.name,
+        "score": scores.value(),
+        **scores.values(),
     }
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from outercore.data.many_graphs import Labelled
 from outercore.data.split_names import normal_split
 from outercore.training.config import TrainConfig, Validation
-from outercore.training.inference import Prediction, Predictor, SampledOnly
+from outercore.training.inference import Prediction, Predictor
 from outercore.training.metrics import Metric
 from outercore.training.tasks import Task
 
@@ -58,7 +58,7 @@ class Scoring:
 
     def validates_fully(self) -> bool:
         """Whether epochs are scored over all neighbours."""
-        if isinstance(self._predictor, SampledOnly):
+        if self._predictor.samples_only:
             return False
         return validates_fully(self._config.run.validation, self._graph.num_edges)
 
@@ -95,7 +95,7 @@ class Scoring:
         }
         if not splits:
             return {}
-        if isinstance(self._predictor, SampledOnly):
+        if self._predictor.samples_only:
             found: dict[str, Metric] = {}
             for name, nodes in splits.items():
                 found |= self._score(self._predictor.sampled(nodes), {name: nodes})

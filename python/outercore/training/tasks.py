@@ -16,7 +16,7 @@ from torch.nn import functional
 from outercore.data.how_to_add import how_to_add
 from outercore.data.many_graphs import Labelled
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.files.large_arrays import blocks
+from outercore.files.large_arrays import blocks, mapped
 from outercore.training.config import LinkMetric, TaskName
 from outercore.training.metrics import Metric, build_metric
 
@@ -328,7 +328,7 @@ class _Labels:
 
     def units(self, nodes: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Means and deviations of the numbers of `nodes`; the deviation of equal ones is 1."""
-        values = np.asarray(self._rows(nodes), np.float64).reshape(len(nodes), -1)
+        values = np.asarray(self._array()[nodes], np.float64).reshape(len(nodes), -1)
         known = ~np.isnan(values)
         count = np.maximum(known.sum(axis=0), 1)
         means = np.where(known, values, 0.0).sum(axis=0) / count
@@ -348,18 +348,11 @@ class _Labels:
         if self._shape[0]:
             yield from blocks(self._array())
 
-    def _rows(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        rows: NDArray[Any] = self._array()[nodes]
-        return rows
-
     def _array(self) -> NDArray[Any]:
         if self._dtype == "bfloat16":
             values: NDArray[Any] = self._graph.array(self._key)
             return values
-        entry = self._graph.manifest["arrays"][self._key]
-        path = Path(self._graph.root) / entry["file"]
-        shape, offset = tuple(self._shape), int(entry["data_offset"])
-        return np.memmap(path, np.dtype(self._dtype), "r", offset, shape)
+        return mapped(Path(self._graph.root), self._graph.manifest["arrays"][self._key])
 
 
 def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -17,18 +17,18 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// From which nodes shortest paths are counted.
+/// The nodes from which shortest paths are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources<'a> {
-    /// All: exact.
+    /// All nodes: an exact result.
     All,
-    /// These node ids: the paths that begin there, and no others.
+    /// Only these node ids: only paths that start there are counted.
     Given(&'a [u64]),
-    /// So many, drawn without repetition: a sample of all paths.
+    /// A number of nodes drawn without repetition: a sample of all paths.
     Drawn {
-        /// How many.
+        /// Number of nodes.
         samples: u32,
-        /// Of the draw.
+        /// Seed of the draw.
         seed: u64,
     },
 }
@@ -39,13 +39,13 @@ pub enum Sources<'a> {
 pub struct Betweenness {
     /// Nodes from which paths are counted; all by default.
     pub sources: Option<Vec<u64>>,
-    /// So many nodes instead.
+    /// Number of nodes to draw instead.
     pub samples: Option<u32>,
-    /// Of their draw.
+    /// Seed of the draw.
     pub seed: u64,
-    /// Edge array of lengths; arcs of length 1 by default.
+    /// Edge array of lengths; by default each arc has length 1.
     pub weights: Option<String>,
-    /// Divided by the number of pairs.
+    /// Whether to divide by the number of pairs.
     pub normalized: bool,
 }
 
@@ -77,7 +77,7 @@ impl GraphAlgorithm for Betweenness {
 
     fn need(&self, scale: &Scale<'_>) -> Need {
         Need {
-            // Distances twice, with a bit each, and arcs that are awaited.
+            // Distances twice, each with a bit, and the number of arcs that a node waits for.
             state_per_node: 44 + if self.weights.is_some() { 21 } else { 0 },
             fixed: Bytes(0),
             output: Bytes(8 * scale.shape.nodes),
@@ -97,32 +97,33 @@ impl GraphAlgorithm for Betweenness {
     }
 }
 
-/// For every node the sum, over pairs of other nodes, of the share of shortest paths between them
-/// that lead through it.
+/// For every node, the sum, over pairs of other nodes, of the share of shortest paths between them
+/// that lead through the node.
 ///
-/// Paths follow the arcs and are as long as they have arcs, or with `weighted` as the sum of their
-/// weights, which must be above 0; parallel arcs are different paths. `normalized` divides by the
-/// number of ordered pairs of other nodes, `(n - 1) (n - 2)`; otherwise a graph without directions
-/// counts each pair once. With `k` drawn sources instead of all `n` nodes the sums are scaled by
-/// `n / k`, which makes them unbiased; those of given sources are not scaled, as they are no sample.
-/// Drawn sources depend on the seed alone, not on how the grid is numbered. Nodes without arcs have
-/// 0. Facts: `sources`, `levels` (of the deepest search).
+/// Paths follow the arcs. The length of a path is its number of arcs or, with `weighted`, the sum
+/// of its weights, which must be above 0. Parallel arcs give different paths. `normalized` divides
+/// by the number of ordered pairs of other nodes, `(n - 1) (n - 2)`; otherwise an undirected graph
+/// counts each pair once. With `k` drawn sources instead of all `n` nodes, the sums are scaled by
+/// `n / k`, which makes them unbiased. Sums of given sources are not scaled, because these are not
+/// a sample. Drawn sources depend only on the seed, not on the numbering of the grid. Nodes without
+/// arcs have the value 0.
+/// Facts: `sources`, `levels` (of the deepest search).
 ///
 /// # Method
-/// From one source after the other: level by level the number of shortest paths to each node, then
-/// back from the deepest level what each node passes on. Numbers of paths have exponents of their
-/// own, so they do not overflow. The order of the sums is the order of the grid, so the result is
+/// One source after the other: first the number of shortest paths to each node, level by level,
+/// then the dependencies, backwards from the deepest level. Numbers of paths have separate
+/// exponents, so they do not overflow. Sums are computed in the order of the grid, so the result is
 /// the same for every number of threads and every budget.
 ///
 /// # Cost
-/// Two passes for each level of each source; forward over the partitions that have nodes in the
-/// level, back over those in the two levels. With weights as many passes more as distances take, and
-/// a level is a wave of nodes: see `weighted.rs`. Draw sources where the graph is large. State: 44
-/// bytes for each connected node, with weights 65.
+/// Two passes for each level of each source: forward over the partitions with nodes in the level,
+/// and back over the partitions of the two levels. With weights, additional passes compute the
+/// distances, and a level is a wave of nodes: see `weighted.rs`. For large graphs, draw sources.
+/// State: 44 bytes per connected node, 65 with weights.
 ///
 /// # Errors
 /// `Invalid`: a source out of range; no sources; no samples, or more than nodes. `Unsupported`:
-/// weights that are nothing beside distances. A failed or corrupt read; the wish to stop.
+/// weights too small relative to the distances. A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Brandes, "A faster algorithm for betweenness centrality", Journal of Mathematical Sociology 25
@@ -158,11 +159,11 @@ pub fn betweenness<R: Passes>(
     Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0.0), facts })
 }
 
-/// Where the sources are.
+/// The places of the sources.
 struct Places {
-    /// Those with arcs; the others contribute nothing.
+    /// Sources with arcs; the others contribute nothing.
     connected: Vec<(usize, usize)>,
-    /// All of them.
+    /// Number of all sources.
     count: u64,
 }
 
@@ -201,11 +202,11 @@ fn places<R: Passes>(run: &mut R, sources: Sources<'_>) -> Result<Places> {
     Ok(Places { connected, count: nodes.len() as u64 })
 }
 
-/// What the sums are multiplied with.
+/// The factor of the sums.
 fn scale(shape: &GridShape, sources: Sources<'_>, normalized: bool) -> f64 {
     let nodes = shape.nodes as f64;
     let pairs = match normalized {
-        // Two nodes have nobody between them: all sums are 0.
+        // With two nodes, no node is between others: all sums are 0.
         true => ((nodes - 1.0) * (nodes - 2.0)).max(1.0),
         false if shape.symmetric => 2.0,
         false => 1.0,
@@ -216,25 +217,25 @@ fn scale(shape: &GridShape, sources: Sources<'_>, normalized: bool) -> f64 {
     }
 }
 
-/// What a partition's nodes have found out about the source at hand.
+/// Results of a partition's nodes for the current source.
 struct State {
     partition: usize,
     /// -1: not reached.
     level: Vec<i32>,
-    /// Shortest paths from the source.
+    /// Number of shortest paths from the source.
     paths: Counts,
-    /// What the level behind hands back.
+    /// Dependency passed back by the next level.
     passed_on: Vec<f64>,
-    /// Over all sources so far.
+    /// Sum over all sources so far.
     score: Vec<f64>,
-    /// With weights: arcs on shortest paths to a node that have not been followed yet.
+    /// With weights: number of arcs on shortest paths to a node that have not been followed yet.
     waiting: Vec<u32>,
-    /// The level that the pass works on.
+    /// The level of the current pass.
     at: i32,
 }
 
-/// What the nodes of a level hand on; 0 for all others. Forward it is numbers of paths, back what one
-/// path is worth: a share that is divided by their number.
+/// Values that the nodes of a level pass on; 0 for all other nodes. Forward, these are numbers of
+/// paths. Backward, each is the value of one path: a share divided by the number of paths.
 struct Handed {
     partition: usize,
     counts: Counts,
@@ -243,11 +244,11 @@ struct Handed {
 struct Search {
     sources: Vec<Handed>,
     targets: Vec<State>,
-    /// For each level the partitions with nodes in it.
+    /// For each level, the partitions with nodes in it.
     levels: Vec<Vec<bool>>,
-    /// Of no nodes without weights.
+    /// Empty without weights.
     distances: Distances,
-    /// Sources done, and all of them.
+    /// Number of finished sources, and of all sources.
     done: (u64, u64),
 }
 
@@ -273,7 +274,7 @@ impl Search {
         }
     }
 
-    /// Forgets the source before, and begins with `source`.
+    /// Removes the results of the previous source, and starts with `source`.
     fn begin(&mut self, source: (usize, usize)) {
         for (state, ahead) in self.targets.iter_mut().zip(&mut self.sources) {
             state.level.fill(-1);
@@ -298,7 +299,7 @@ impl Search {
             let active = self.levels.last().expect("the source's level");
             let select =
                 Selection { sources: active, targets: &all, flow: Flow::Along, weights: false };
-            // In every level: a long search can be stopped in the middle.
+            // In every level, so that a long search can be stopped in between.
             run.progress("sources", self.done.0, self.done.1)?;
             run.pass(&Forward, &self.sources, &mut self.targets, &select)?;
             let mut both: Vec<_> = self.sources.iter_mut().zip(&mut self.targets).collect();
@@ -322,9 +323,9 @@ impl Search {
         }
     }
 
-    /// Hands back, from the deepest level on, the share of paths that lead through each node.
+    /// Passes back, starting at the deepest level, the share of paths that lead through each node.
     fn backward<R: Passes>(&mut self, run: &mut R, weighted: bool) -> Result<()> {
-        // The source itself takes no part.
+        // The source itself is left out.
         for level in (1..self.levels.len()).rev() {
             let mut both: Vec<_> = self.sources.iter_mut().zip(&mut self.targets).collect();
             each_partition(run, &mut both, |_, (back, state)| {
@@ -358,7 +359,7 @@ impl Search {
     }
 }
 
-/// Adds up paths in nodes of the next level.
+/// Sums the numbers of paths in nodes of the next level.
 struct Forward;
 
 impl EdgeProgram for Forward {
@@ -375,7 +376,7 @@ impl EdgeProgram for Forward {
     }
 }
 
-/// Adds up what the level behind hands back.
+/// Sums the values that the next level passes back.
 struct Backward;
 
 impl EdgeProgram for Backward {

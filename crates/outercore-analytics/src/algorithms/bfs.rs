@@ -16,19 +16,19 @@ use crate::result::AnyRaw;
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 use crate::teleport::Teleport;
 
-/// Which search; see [`bfs`].
+/// The search to run; see [`bfs`].
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// Node ids at which it begins.
+    /// Ids of the start nodes.
     pub sources: &'a [u64],
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     pub flow: Flow,
-    /// It ends after so many levels.
+    /// The search ends after this many levels.
     pub cutoff: Option<u32>,
 }
 
 impl<'a> Search<'a> {
-    /// From these sources as far as arcs lead.
+    /// A search from these sources without a cut-off.
     pub fn new(sources: &'a [u64], flow: Flow) -> Self {
         Self { sources, flow, cutoff: None }
     }
@@ -38,12 +38,12 @@ impl<'a> Search<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bfs {
-    /// Where it begins.
+    /// The start nodes.
     pub source: Source,
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     #[serde(default, rename = "direction")]
     pub flow: FlowName,
-    /// It ends after so many levels.
+    /// The search ends after this many levels.
     #[serde(default)]
     pub cutoff: Option<u32>,
     /// Levels or predecessors.
@@ -60,10 +60,10 @@ impl GraphAlgorithm for Bfs {
         if self.result.is_before() { Leaves::Never } else { Leaves::Always }
     }
 
-    /// Predecessors, from levels in memory.
+    /// Predecessors are computed from levels in memory.
     fn need(&self, scale: &Scale<'_>) -> Need {
         if self.result.is_before() {
-            // Levels as they are found, then as distances.
+            // Levels from the search, then as distances.
             return Need {
                 state_per_node: 5 + 8 + predecessors::PER_NODE,
                 output: Bytes(8 * scale.shape.nodes),
@@ -116,7 +116,7 @@ struct Hop {
 #[derive(Default)]
 struct Reached {
     level: Vec<i32>,
-    /// Follows from the levels.
+    /// Derived from the levels.
     visited: Bits,
     /// Empty between levels.
     next: Bits,
@@ -146,12 +146,12 @@ impl Stored for Reached {
 
 impl Step for Level {
     type Program = Hop;
-    /// The nodes of the level before.
+    /// The nodes of the previous level.
     type Shown = Bits;
     type Fixed = ();
     type Own = Reached;
     type Target = Reached;
-    /// Nodes of this level, and of all so far.
+    /// Number of nodes of this level, and of all levels so far.
     type Report = (usize, usize);
     const TRAFFIC: Traffic = TRAFFIC;
     const ANY_ORDER: bool = true;
@@ -178,7 +178,7 @@ impl Step for Level {
         let new = frontier.count();
         let report = (new, target.visited.count());
         *own = target;
-        // Where nothing is new, nobody looks at what is shown before something is.
+        // If there are no new nodes, the shown set is not read before it changes.
         Closed { report, shown: new > 0, own: new > 0 }
     }
 }
@@ -191,7 +191,7 @@ const TRAFFIC: Traffic = Traffic {
     close_fixed: false,
 };
 
-/// Where the loop is, between two levels.
+/// State of the loop between two levels.
 #[derive(Serialize, Deserialize)]
 struct At {
     level: i32,
@@ -216,7 +216,7 @@ impl EdgeProgram for Hop {
 
     fn apply(&self, arcs: &Arcs<'_>, frontier: &Bits, target: &mut Reached) {
         match arcs.side {
-            // Bottom-up: a row is done with its first neighbour in the frontier.
+            // Bottom-up: stop at a row's first neighbour in the frontier.
             Side::ToRows => {
                 for (row, columns, _) in arcs.rows() {
                     if !target.visited.has(row)
@@ -242,20 +242,20 @@ impl EdgeProgram for Hop {
     }
 }
 
-/// The fewest arcs from any of the sources to every node; -1 where there is no way, or none up to the
-/// cut-off.
+/// The fewest arcs from any of the sources to every node; -1 if there is no path, or no path within
+/// the cut-off.
 ///
-/// A pass for each level visits the blocks between partitions with nodes of the last level and
-/// partitions with nodes not yet reached. Sources without arcs reach themselves, which is the
-/// caller's to enter: isolated nodes have no place here.
+/// The pass of a level visits the blocks between partitions with nodes of the previous level and
+/// partitions with unreached nodes. Sources without arcs reach themselves. The caller must enter
+/// them, because isolated nodes have no place in the grid.
 ///
-/// Facts: `reached` (nodes, the sources included), `levels` (the largest distance).
+/// Facts: `reached` (number of nodes, including the sources), `levels` (the largest distance).
 ///
 /// # Errors
-/// Those of the passes.
+/// Errors of the passes.
 ///
 /// **Source**: bottom-up steps as in Beamer, Asanovic, Patterson, "Direction-optimizing
-/// breadth-first search" (2012); here every block decides by its orientation.
+/// breadth-first search" (2012); here the orientation of each block decides.
 pub fn bfs<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i32>> {
     let starts = Starts::new(run, search.sources)?;
     let Found { reached, facts } = levels(run, search, &starts)?;
@@ -263,15 +263,15 @@ pub fn bfs<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i32>> {
     Ok(Raw { by_partition, isolated: Isolated::Same(-1), facts })
 }
 
-/// The node before each one on a path of [`bfs`], of several the one with the smallest id; -1 for
-/// sources, and where no path leads.
+/// The previous node on a path of [`bfs`] for each node; among several the one with the smallest
+/// id; -1 for sources and unreachable nodes.
 ///
-/// State in memory. The same facts.
+/// State is in memory. The facts are those of [`bfs`].
 ///
-/// **Cost**: a pass more than levels.
+/// **Cost**: one pass more than for levels.
 ///
 /// # Errors
-/// Those of the passes.
+/// Errors of the passes.
 pub fn bfs_predecessors<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i64>> {
     let starts = Starts::new(run, search.sources)?;
     let Found { reached, facts } = levels(run, search, &starts)?;

@@ -12,19 +12,19 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// Searches that go side by side, a bit each.
+/// Number of searches that run together, with one bit each.
 const TOGETHER: usize = 64;
 
 /// Options of [`closeness`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Closeness {
-    /// Nodes whose closeness is wanted; all by default.
+    /// Nodes for which to compute closeness; all by default.
     pub nodes: Option<Vec<u64>>,
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     #[serde(rename = "direction")]
     pub flow: FlowName,
-    /// Times the share of nodes reached.
+    /// Whether to multiply by the share of nodes reached.
     pub improved: bool,
 }
 
@@ -51,7 +51,7 @@ impl GraphAlgorithm for Closeness {
         closeness(run, nodes, self.flow.into(), self.improved).map(AnyRaw::from)
     }
 
-    /// A node without arcs reaches none.
+    /// A node without arcs reaches no other nodes.
     fn zeros<R: Passes>(&self, run: &mut R) -> Result<Vec<u64>> {
         let Some(nodes) = &self.nodes else { return Ok(Vec::new()) };
         let places = run.place(nodes)?;
@@ -60,23 +60,23 @@ impl GraphAlgorithm for Closeness {
     }
 }
 
-/// For each node one over the mean distance from it to the nodes that it reaches along `flow`.
+/// For each node, one over the mean distance to the nodes that it reaches along `flow`.
 ///
-/// With `improved` times the share of all other nodes that it reaches, so that nodes of small
-/// components do not come first (Wasserman, Faust). 0 where a node reaches none. Only for `nodes`
-/// where they are given; then NaN for all others. Facts: `searches`.
+/// With `improved`, multiplied by the share of all other nodes that it reaches, so that nodes of
+/// small components do not rank first (Wasserman, Faust). 0 if a node reaches no other nodes. If
+/// `nodes` are given, computed only for these, and NaN for all others. Facts: `searches`.
 ///
 /// # Cost
-/// A search from every node, 64 at a time: each 64 take as many passes as the farthest node has
-/// distance, and one more. For small graphs, or a few nodes. State: 24 bytes for each connected
+/// A search from every node, 64 at a time. 64 searches need one pass per level of the deepest
+/// search, and one more. Suitable for small graphs or a few nodes. State: 24 bytes per connected
 /// node.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
-/// Freeman, "Centrality in social networks" (1979); as `closeness_centrality` of networkx, whose
-/// directed graphs follow arcs against their direction ([`Flow::Against`]).
+/// Freeman, "Centrality in social networks" (1979); as `closeness_centrality` of networkx, which
+/// follows the arcs of directed graphs against their direction ([`Flow::Against`]).
 pub fn closeness<R: Passes>(
     run: &mut R,
     nodes: Option<&[u64]>,
@@ -109,7 +109,7 @@ pub fn closeness<R: Passes>(
     Ok(Raw { by_partition: Parts::Here(scores), isolated, facts })
 }
 
-/// Of a node that reaches so many others, so far away in sum.
+/// The score of a node that reaches `reached` other nodes with the total distance `distance`.
 fn score(reached: u64, distance: u64, nodes: u64, improved: bool) -> f64 {
     if reached == 0 {
         return 0.0;
@@ -118,7 +118,7 @@ fn score(reached: u64, distance: u64, nodes: u64, improved: bool) -> f64 {
     if improved { closeness * (reached as f64 / (nodes - 1) as f64) } else { closeness }
 }
 
-/// By source how many other nodes it reaches, and the sum of their distances.
+/// For each source, the number of other nodes that it reaches, and the sum of their distances.
 fn search<R: Passes>(
     run: &mut R,
     together: &[(usize, usize)],
@@ -170,7 +170,7 @@ fn search<R: Passes>(
     Ok(found)
 }
 
-/// What reaches a node reaches its neighbours.
+/// Each search that reaches a node also reaches its neighbours.
 struct Spread;
 
 impl EdgeProgram for Spread {

@@ -1,4 +1,4 @@
-//! Degrees, from the grid's own arrays.
+//! Degrees, from the arrays of the grid.
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::GridShape;
@@ -16,12 +16,12 @@ use crate::teleport::Teleport;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DegreeName {
-    /// Those that end at a node.
+    /// Arcs into a node.
     #[default]
     In,
-    /// Those that start at a node.
+    /// Arcs out of a node.
     Out,
-    /// Both; without direction every arc once.
+    /// Both; in an undirected graph every arc once.
     Total,
 }
 
@@ -29,7 +29,7 @@ pub enum DegreeName {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Degrees {
-    /// Which.
+    /// The arcs to count.
     pub which: DegreeName,
 }
 
@@ -37,7 +37,7 @@ impl GraphAlgorithm for Degrees {
     fn need(&self, scale: &Scale<'_>) -> Need {
         Need {
             state_per_node: 8,
-            // Counts by value while the median is sought, a megabyte of them at most.
+            // Counts by value for finding the median, at most one megabyte.
             fixed: Bytes::mib(1),
             output: Bytes(8 * scale.shape.nodes),
             passes: Some(0),
@@ -61,13 +61,14 @@ impl GraphAlgorithm for Degrees {
     }
 }
 
-/// The number of arcs at every node: loops and parallel arcs count. In an undirected graph every
-/// edge is two arcs, so that each of its nodes has it once in, once out, and once in total.
+/// The number of arcs at every node, including loops and parallel arcs. In an undirected graph
+/// every edge is two arcs, so each of its nodes counts it once as in-degree, once as out-degree,
+/// and once in total.
 ///
-/// Facts: `min`, `mean`, `median` (the lower one), `max`, `isolated`, `histogram` (nodes by degree
-/// 0, 1, 2-3, 4-7, ...), all over all nodes.
+/// Facts, over all nodes: `min`, `mean`, `median` (the lower one), `max`, `isolated`, `histogram`
+/// (nodes by degree 0, 1, 2-3, 4-7, ...).
 ///
-/// **Cost**: reads the degree arrays; no pass.
+/// **Cost**: reads the degree arrays; makes no pass.
 ///
 /// # Errors
 /// A failed read.
@@ -115,7 +116,7 @@ fn facts(
     Ok(facts)
 }
 
-/// The lower median: its class from the histogram, then its value by halving the class.
+/// The lower median: its class from the histogram, then its value by bisecting the class.
 fn median(shape: &GridShape, histogram: &[u64], counts: &mut Table<Vec<i64>>) -> Result<i64> {
     let place = shape.nodes.saturating_sub(1) / 2;
     let mut before = 0;
@@ -124,7 +125,7 @@ fn median(shape: &GridShape, histogram: &[u64], counts: &mut Table<Vec<i64>>) ->
         before > place
     });
     let Some(class @ 1..) = class else { return Ok(0) };
-    // Without arcs, and therefore not among `counts`.
+    // Nodes without arcs are not in `counts`.
     let isolated = shape.nodes - shape.connected;
     let (mut low, mut high) = (1i64 << (class - 1), (1i64 << class) - 1);
     while low < high {

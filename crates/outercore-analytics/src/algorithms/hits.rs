@@ -18,7 +18,7 @@ use crate::teleport::Teleport;
 pub enum Score {
     /// How well a node points at authorities.
     Hubs,
-    /// How much hubs point at a node.
+    /// How well hubs point at a node.
     #[default]
     Authorities,
 }
@@ -27,13 +27,13 @@ pub enum Score {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hits {
-    /// Iterations at most, 1 or more.
+    /// Most iterations, at least 1.
     pub max_iterations: u32,
-    /// Ready when the scores change by no more than this together; 0: always all iterations.
+    /// Stop when the sum of all changes of scores is at most this; 0: run all iterations.
     pub tolerance: f64,
-    /// Edge array by which arcs count.
+    /// Edge array of weights.
     pub weights: Option<String>,
-    /// Which score.
+    /// The score to return.
     pub score: Score,
 }
 
@@ -73,19 +73,19 @@ impl GraphAlgorithm for Hits {
     }
 }
 
-/// Hubs and authorities: a node is the better a hub the better the authorities that it points at, and
-/// the better an authority the better the hubs that point at it. Either score sums to 1.
+/// Hubs and authorities: a node is a better hub if it points at better authorities, and a better
+/// authority if better hubs point at it. The scores of each kind sum to 1.
 ///
-/// Starts with all hubs alike; an iteration sums over arcs from hubs to authorities and back. Ends
-/// when the hubs change by at most `tolerance` (sum of the absolute changes). Where two parts of a
-/// graph are equally strong the result depends on this start, as the scores are then not unique.
-/// Nodes without arcs have 0. Facts: `iterations`, `change`.
+/// Starts with equal hubs; an iteration sums over arcs from hubs to authorities and back. Ends when
+/// the hubs change by at most `tolerance` (sum of the absolute changes). If two parts of a graph
+/// are equally strong, the scores are not unique, and the result depends on this start. Nodes
+/// without arcs have the score 0. Facts: `iterations`, `change`.
 ///
 /// # Cost
-/// Two passes for each iteration. State: 24 bytes for each connected node.
+/// Two passes per iteration. State: 24 bytes per connected node.
 ///
 /// # Errors
-/// `Invalid`: an option out of range; the scores have not come to rest after `max_iterations`. Those
+/// `Invalid`: an option out of range; the scores have not converged after `max_iterations`. Errors
 /// of the passes.
 ///
 /// # Source

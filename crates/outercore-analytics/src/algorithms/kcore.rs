@@ -12,7 +12,7 @@ use crate::program::{Flow, Passes};
 use crate::result::AnyRaw;
 use crate::teleport::Teleport;
 
-/// Options of [`kcore`]; there are none.
+/// Options of [`kcore`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kcore {}
@@ -38,24 +38,23 @@ impl GraphAlgorithm for Kcore {
     }
 }
 
-/// The core number of every node: the largest k for which it belongs to a subgraph in which every
-/// node has k neighbours.
+/// The core number of every node: the largest k such that the node belongs to a subgraph in which
+/// every node has k neighbours.
 ///
-/// Directions are ignored, and so are loops; parallel edges count as often as they are there. Nodes
-/// without arcs have 0. Facts: `degeneracy` (the largest core number) and `iterations`.
+/// Directions and loops are ignored; parallel edges are counted. Nodes without arcs have the core
+/// number 0. Facts: `degeneracy` (the largest core number) and `iterations`.
 ///
 /// # Method
-/// Every node starts from its degree; from then on it takes the h-index of its neighbours' values
-/// where that is smaller, until nothing changes. Values never fall below the core number, and only
-/// core numbers are left unchanged. Partitions without a changed neighbour are left out.
+/// Every node starts with its degree. It then takes the h-index of its neighbours' values if that
+/// is smaller, until no value changes. Values never fall below the core number, and only core
+/// numbers are a fixed point. Partitions without a changed neighbour are skipped.
 ///
 /// # Cost
-/// An iteration is a gather: one pass where all slots fit into memory. There are
-/// rarely more than a hundred iterations, though a path of n nodes takes n / 2. State: 12 bytes for
-/// each connected node.
+/// An iteration is a gather: one pass if all slots fit into memory. There are rarely more than a
+/// hundred iterations, but a path of n nodes needs n / 2. State: 12 bytes per connected node.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Montresor, De Pellegrini, Miorandi, "Distributed k-core decomposition", TPDS 24 (2013); Lü,
@@ -73,7 +72,7 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     while at.wanted.contains(&true) {
         tables.checkpoint(run, &at)?;
         run.progress("iteration", at.iterations, 0)?;
-        // Until nothing changes, which is known only afterwards.
+        // Until an iteration changes nothing, so another one may always follow.
         at.next(run, &adjacency, &step, &mut tables, true)?;
     }
     let mut degeneracy = 0;
@@ -87,10 +86,10 @@ pub fn kcore<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     Ok(Raw { by_partition: results(tables.shown), isolated: Isolated::Same(0), facts })
 }
 
-/// The largest h, at most `bound`, for which h of `values` are h or more.
+/// The largest h, at most `bound`, for which h of `values` are at least h.
 ///
-/// By halving: a count is one comparison a value, several at a time, which a sort is not; and after
-/// the first iterations the bound nearly always holds, which is the first thing tried.
+/// By bisection: counting is one comparison per value, several at a time, which a sort is not.
+/// After the first iterations, the bound itself nearly always holds, so it is tested first.
 fn h_index(bound: u32, values: &[u32]) -> u32 {
     let holds = |h: u32| {
         let enough = values.iter().filter(|&&value| value >= h).count();

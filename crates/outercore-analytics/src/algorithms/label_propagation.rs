@@ -19,22 +19,22 @@ use crate::teleport::Teleport;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelPropagation {
-    /// Iterations at most, 1 or more.
+    /// Most iterations, at least 1.
     pub max_iterations: u32,
-    /// Which nodes take a new label in an iteration.
+    /// Which nodes may take a new label in an iteration.
     pub update: Update,
-    /// Of what `asynchronous` draws.
+    /// Seed of the draws of `asynchronous`.
     pub seed: u64,
 }
 
-/// Which nodes take a new label in an iteration.
+/// Which nodes may take a new label in an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Update {
-    /// All together, as LDBC Graphalytics has it.
+    /// All nodes together, as in LDBC Graphalytics.
     #[default]
     Synchronous,
-    /// Those whose label is drawn, three quarters of the labels.
+    /// Nodes whose current label is drawn; three quarters of the labels are.
     Asynchronous,
 }
 
@@ -74,34 +74,35 @@ impl GraphAlgorithm for LabelPropagation {
     }
 }
 
-/// A label for every node, shared by those that are close to each other: the id of some node.
+/// A label for every node, shared by nodes that are close to each other: the id of some node.
 ///
-/// Every node starts with its own id; in each iteration all nodes together take the label that is
-/// most frequent among their neighbours, of equally frequent ones the smallest. In- and
-/// out-neighbours both count, so an arc both ways counts twice, and so do parallel arcs; a loop
-/// makes a node its own neighbour. Ends after `max_iterations`, or when nothing changes. Nodes
-/// without arcs keep their id. Facts: `communities` (distinct labels), `iterations`, `settled`
-/// (whether the last iteration changed nothing) and `alternating` (nodes whose labels alternate
-/// between two, as on bipartite graphs, where both sides only exchange their labels; 0 while others
-/// change, too).
+/// Every node starts with its id as label. In each iteration, all nodes together take the most
+/// frequent label of their neighbours, and among equally frequent labels the smallest. In- and
+/// out-neighbours both count, so arcs in both directions count twice, and so do parallel arcs; a
+/// loop makes a node its own neighbour. Ends after `max_iterations`, or when no label changes.
+/// Nodes without arcs keep their id. Facts: `communities` (distinct labels), `iterations`,
+/// `settled` (whether the last iteration changed nothing) and `alternating`. The last is the number
+/// of nodes whose labels alternate between two, as on bipartite graphs, where both sides only
+/// exchange their labels; it is 0 while other labels change too.
 ///
-/// `Asynchronous` differs in three points. A node keeps its label if that is among the most frequent;
-/// of other equally frequent labels one is drawn for the whole run, as the smallest would flood the
-/// graph; and a node only moves if its label is drawn for the iteration. Two labels that would be
-/// exchanged are drawn differently before long, so it settles where the other form alternates.
+/// `Asynchronous` differs in three points. A node keeps its label if it is among the most frequent.
+/// Among other equally frequent labels, one is drawn for the whole run, because the smallest label
+/// would spread over the whole graph. A node changes only in iterations for which its label is
+/// drawn. Two labels that would be exchanged are soon drawn differently, so this update settles
+/// where the synchronous one alternates.
 ///
 /// # Cost
-/// An iteration is a gather: one pass where all slots fit into
-/// memory. State: 12 bytes for each connected node.
+/// An iteration is a gather: one pass if all slots fit into memory. State: 12 bytes per connected
+/// node.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Raghavan, Albert, Kumara, "Near linear time algorithm to detect community structures in
-/// large-scale networks", Physical Review E 76 (2007), in the synchronous and deterministic form
-/// of LDBC Graphalytics (CDLP). `Asynchronous` is between that and the sequential form of Raghavan:
-/// labels of the last pass are all that a stream of edges can show.
+/// large-scale networks", Physical Review E 76 (2007), in the synchronous and deterministic form of
+/// LDBC Graphalytics (CDLP). `Asynchronous` is between that and the sequential form of Raghavan:
+/// streamed edges can only show the labels of the previous pass.
 pub fn label_propagation<R: Passes>(run: &mut R, options: &LabelPropagation) -> Result<Raw<i64>> {
     let max_iterations = options.max_iterations;
     let partitions = run.shape().partitions();
@@ -129,14 +130,14 @@ pub fn label_propagation<R: Passes>(run: &mut R, options: &LabelPropagation) -> 
     facts.insert("settled".into(), (!at.wanted.contains(&true)).into());
     let alternating = match options.update {
         Update::Synchronous => at.alternating,
-        // Draws differ, so what came back once does not go on.
+        // Each iteration has different draws, so a return to earlier labels does not repeat.
         Update::Asynchronous => 0,
     };
     facts.insert("alternating".into(), alternating.into());
     Ok(Raw { by_partition: results(tables.shown), isolated: Isolated::Itself, facts })
 }
 
-/// What nodes do in an iteration.
+/// The update of nodes in an iteration.
 fn step(
     options: &LabelPropagation,
     iteration: u64,
@@ -151,7 +152,8 @@ fn step(
     })
 }
 
-/// The most frequent of some labels; of equally frequent ones `own`, else the one drawn first.
+/// The most frequent label; among equally frequent ones `own`, otherwise the label with the
+/// smallest draw.
 fn preferred(own: u32, labels: &mut [u32], seed: u64) -> u32 {
     let draw = |label: u32| (mix(seed ^ mix(u64::from(label))), label);
     labels.sort_unstable();
@@ -166,13 +168,14 @@ fn preferred(own: u32, labels: &mut [u32], seed: u64) -> u32 {
     best
 }
 
-/// Whether nodes of a label may move in an iteration: three in four. With one in two, planted
-/// communities took half as many iterations again, with all of them bipartite graphs alternate.
+/// Whether nodes with a label may change in an iteration: three of four labels may. With one of
+/// two, planted communities needed half as many iterations again; if all labels may change,
+/// bipartite graphs alternate.
 fn moves(label: u32, seed: u64, iteration: u64) -> bool {
     Stream::new(seed, iteration).uniform(0, 0, u64::from(label)).below(4) > 0
 }
 
-/// The most frequent of some labels, of equally frequent ones the smallest.
+/// The most frequent label; among equally frequent ones the smallest.
 fn most_frequent(labels: &mut [u32]) -> u32 {
     labels.sort_unstable();
     let (mut best, mut most) = (labels[0], 0);
@@ -184,7 +187,7 @@ fn most_frequent(labels: &mut [u32]) -> u32 {
     best
 }
 
-/// Distinct labels, those of the nodes without arcs included.
+/// Number of distinct labels, including nodes without arcs.
 fn communities(shape: &GridShape, labels: &mut Table<Numbers>) -> Result<u64> {
     let mut seen = vec![0u64; shape.nodes.div_ceil(64) as usize];
     labels.each(|_, labels| {

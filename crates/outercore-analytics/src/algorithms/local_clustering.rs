@@ -11,7 +11,7 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// Options of [`local_clustering`]; there are none.
+/// Options of [`local_clustering`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalClustering {}
@@ -19,7 +19,7 @@ pub struct LocalClustering {}
 impl GraphAlgorithm for LocalClustering {
     fn need(&self, scale: &Scale<'_>) -> Need {
         let need = Triangles {}.need(scale);
-        // How many neighbours each node has.
+        // Plus the number of neighbours of each node.
         Need { state_per_node: need.state_per_node + 4, ..need }
     }
 
@@ -28,22 +28,22 @@ impl GraphAlgorithm for LocalClustering {
     }
 }
 
-/// For each node the share of the possible arcs between its neighbours that are there.
+/// For each node, the share of the possible arcs between its neighbours that exist.
 ///
-/// Neighbours are the other nodes at an arc of the node, whichever way it leads: with `d` of them
-/// there are `d (d - 1)` possible arcs, of which parallel ones count once. Without directions an edge
-/// is two arcs. 0 where a node has fewer than two neighbours. Fact: `mean`, over all nodes.
+/// Neighbours are the other nodes at the node's arcs, in either direction. `d` neighbours have `d
+/// (d - 1)` possible arcs; parallel arcs count once. In an undirected graph an edge is two arcs. 0
+/// for a node with fewer than two neighbours. Fact: `mean`, over all nodes.
 ///
 /// # Method, cost
-/// Those of [`triangles`](super::triangles::triangles), which also counts the arcs on the far side of
-/// every triangle. State: 20 bytes for each connected node.
+/// As for [`triangles`](super::triangles::triangles), but it also counts the arcs opposite to the
+/// node in every triangle. State: 20 bytes per connected node.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
-/// LCC of the LDBC Graphalytics specification. Without directions it is the coefficient of Watts,
-/// Strogatz, "Collective dynamics of small-world networks" (1998).
+/// LCC of the LDBC Graphalytics specification. For undirected graphs it is the coefficient of
+/// Watts, Strogatz, "Collective dynamics of small-world networks" (1998).
 pub fn local_clustering<R: Passes>(run: &mut R) -> Result<Raw<f64>> {
     let nodes = run.shape().nodes;
     let Corners { found, neighbours, groups } = corners(run, Counted::Arcs)?;

@@ -16,21 +16,21 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// A level is over when it has raised modularity by less: as in networkx.
+/// A level ends when a round raises modularity by less than this, as in networkx.
 const LEAST_GAIN: f64 = 1e-7;
 
-/// Bytes of an edge at one of its ends: the other end and the weight.
+/// Bytes per edge at one of its ends: the other end and the weight.
 const PER_SLOT: u64 = 12;
 
 /// Options of [`louvain`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Louvain {
-    /// How small communities are.
+    /// Larger values give smaller communities.
     pub resolution: f64,
-    /// Of the order in which nodes are visited.
+    /// Seed of the order in which nodes are visited.
     pub seed: u64,
-    /// Edge array by which edges count.
+    /// Edge array of weights.
     pub weights: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl GraphAlgorithm for Louvain {
         self.weights.as_deref()
     }
 
-    /// The edges of a level in memory, and those of the next while it is made.
+    /// The edges of a level in memory, and those of the next level while it is built.
     fn need(&self, scale: &Scale<'_>) -> Need {
         let slots = if scale.shape.symmetric { scale.shape.arcs } else { 2 * scale.shape.arcs };
         Need {
@@ -77,32 +77,34 @@ fn validate(resolution: f64) -> Result<()> {
     Err(Error::invalid(format!("louvain: resolution {resolution}, expected above 0")))
 }
 
-/// For every node the smallest node of its community, such that many weights are within communities
-/// and few between them.
+/// For every node, the smallest node of its community. Communities are chosen so that much weight
+/// is within them and little between them.
 ///
-/// Directions are ignored: an arc is an edge, arcs both ways and parallel arcs add up. The measure is
-/// modularity, `sum over communities of w / m - resolution (s / 2 m)^2`: `m` is the weight of all
-/// edges, `w` that within the community, `s` the sum over its nodes of the weights at each. A larger
-/// `resolution` gives smaller communities. Nodes without arcs are communities of their own. Facts:
-/// `communities`, `modularity`, `levels`.
+/// Directions are ignored: each arc is an edge, and arcs in both directions and parallel arcs are
+/// summed. The measure is modularity, `sum over communities of w / m - resolution (s / 2 m)^2`.
+/// Here `m` is the weight of all edges, `w` the weight within the community, and `s` the sum over
+/// its nodes of the weights at each node. A larger `resolution` gives smaller communities. Each
+/// node without arcs is a separate community. Facts: `communities`, `modularity`, `levels`.
 ///
 /// # Method
-/// Nodes go one after the other, in an order drawn by `seed`, to the community of a neighbour that
-/// raises modularity most, of equal ones the first, until a round brings little; then communities are
-/// the nodes of the next level, in the order of their first nodes. In the order of ids, where
-/// neighbours have close ids, communities would grow along the ids one node at a time, and settle
-/// while they are small and many nodes are at the wrong one: modularity .66 instead of .91 on a ring
-/// lattice of 1,000 nodes with neighbours up to 3 away.
+/// Nodes are visited one after the other, in an order drawn by `seed`. Each moves to the community
+/// of a neighbour that raises modularity most, ties to the first, until a round gains little. Then
+/// the communities are the nodes of the next level, in the order of their first nodes. The order of
+/// ids is not suitable if neighbours have close ids: communities would grow along the ids one node
+/// at a time, and settle while they are small and many nodes are in the wrong one. On a ring
+/// lattice of 1,000 nodes with neighbours up to 3 away, this gave a modularity of .66 instead of
+/// .91.
 ///
 /// # Cost
-/// One pass; all edges are in memory: 24 bytes for each at both ends, and 96 for each connected node.
+/// One pass; all edges are in memory: 24 bytes per edge for both ends, and 96 bytes per connected
+/// node.
 ///
 /// # Errors
-/// `Invalid`: a resolution that is not above 0; weights that overflow. Those of the pass.
+/// `Invalid`: a resolution that is not above 0; weights that overflow. Errors of the pass.
 ///
 /// # Source
-/// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks" (2008);
-/// resolution as in Reichardt, Bornholdt (2006).
+/// Blondel, Guillaume, Lambiotte, Lefebvre, "Fast unfolding of communities in large networks"
+/// (2008); resolution as in Reichardt, Bornholdt (2006).
 pub fn louvain<R: Passes>(
     run: &mut R,
     resolution: f64,
@@ -111,8 +113,8 @@ pub fn louvain<R: Passes>(
 ) -> Result<Raw<i64>> {
     validate(resolution)?;
     let shape = *run.shape();
-    // Nodes are numbered as they are visited, so that visits go through memory in its order. A drawn
-    // order of nodes numbered by their ids took 1.6 times as long (R-MAT, 2^17 nodes, 16 edges each).
+    // Nodes are numbered in the order of visits, so that visits access memory in order. With nodes
+    // numbered by id, a drawn order took 1.6 times as long (R-MAT, 2^17 nodes, 16 edges each).
     let drawn = Permutation::new(shape.nodes, seed, 0);
     let mut order: Vec<(u32, usize)> = Vec::with_capacity(shape.connected as usize);
     for part in 0..shape.partitions() {
@@ -153,7 +155,7 @@ pub fn louvain<R: Passes>(
     Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Itself, facts })
 }
 
-/// By partition, the smallest node of each node's community, of which there are `communities`.
+/// By partition, the smallest node of each node's community; there are `communities` communities.
 fn smallest_nodes<R: Passes>(
     run: &mut R,
     community: &[u32],
@@ -179,7 +181,7 @@ fn smallest_nodes<R: Passes>(
     Ok(labels.collect())
 }
 
-/// All edges at both ends; nodes are numbered as in `order`, which has their places.
+/// All edges at both ends. Nodes are numbered by their index in `order`, which holds their places.
 fn first_level<R: Passes>(run: &mut R, order: &[(u32, usize)], weighted: bool) -> Result<Level> {
     let shape = *run.shape();
     let counts = neighbour_counts(run, Flow::Both)?.into_here()?;
@@ -189,7 +191,7 @@ fn first_level<R: Passes>(run: &mut R, order: &[(u32, usize)], weighted: bool) -
     }
     let slots: usize = counts.iter().flatten().map(|&count| count as usize).sum();
     let (mut neighbours, mut weights) = (vec![0u32; slots], vec![0f64; slots]);
-    // Rows lie as the grid numbers nodes.
+    // Rows are stored in the order in which the grid numbers nodes.
     let mut starts = vec![0u64; order.len()];
     {
         let (mut neighbours, mut weights) = (&mut neighbours[..], &mut weights[..]);
@@ -241,12 +243,12 @@ fn first_level<R: Passes>(run: &mut R, order: &[(u32, usize)], weighted: bool) -
     Ok(Level::new(rows, neighbours, weights))
 }
 
-/// Room for the neighbours of a partition's nodes.
+/// Memory for the neighbours of a partition's nodes.
 struct Rows<'a> {
     partition: usize,
-    /// Place of the first node.
+    /// Grid place of the first node.
     first: usize,
-    /// Where the next neighbour of each goes.
+    /// Position of each node's next neighbour.
     ends: Vec<u64>,
     neighbours: &'a mut [u32],
     weights: &'a mut [f64],
@@ -260,7 +262,7 @@ struct Fill<'a> {
 }
 
 impl<'a> EdgeProgram for Fill<'a> {
-    /// Partition, place of its first node.
+    /// Partition, and place of its first node.
     type Source = (usize, usize);
     type Target = Rows<'a>;
 

@@ -1,4 +1,4 @@
-//! The algorithms, each generic over what makes its passes.
+//! The algorithms, each generic over the implementation of its passes.
 
 pub mod betweenness;
 pub mod bfs;
@@ -27,7 +27,7 @@ use crate::program::Passes;
 use crate::result::AnyRaw;
 use crate::teleport::Teleport;
 
-/// Makes [`Algorithm`] of modules and their options.
+/// Builds [`Algorithm`] from modules and their options.
 macro_rules! algorithms {
     ($($module:ident :: $name:ident),+ $(,)?) => {
         /// An algorithm with its options.
@@ -38,14 +38,14 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// Its name.
+            /// The name of the algorithm.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => stringify!($module),)+
                 }
             }
 
-            /// When a run of it leaves checkpoints.
+            /// When a run of it writes checkpoints.
             pub fn leaves_checkpoints(&self) -> Leaves {
                 match self {
                     $(Self::$name(one) => one.leaves_checkpoints(),)+
@@ -90,7 +90,7 @@ macro_rules! algorithms {
     };
 }
 
-// A new algorithm has a module above, and a line here.
+// Each algorithm needs a module above, and a line here.
 algorithms! {
     pagerank::Pagerank,
     bfs::Bfs,
@@ -109,7 +109,7 @@ algorithms! {
     degrees::Degrees,
 }
 
-/// Of a checkpoint that has gone further than a run is to go.
+/// The error for a checkpoint with more iterations than the run's maximum.
 pub(crate) fn beyond(name: &str, iterations: u64, maximum: u32) -> Error {
     Error::invalid(format!(
         "{name}: the checkpoint is after iteration {iterations}, max_iterations is {maximum}"

@@ -21,11 +21,11 @@ use crate::teleport::isolated_shares;
 pub struct Pagerank {
     /// Share of a rank that follows the arcs, in `0.0..1.0`.
     pub damping: f64,
-    /// Iterations at most, 1 or more.
+    /// Most iterations, at least 1.
     pub max_iterations: u32,
-    /// Ready when the ranks change by no more than this together; 0: always all iterations.
+    /// Stop when the sum of all changes of ranks is at most this; 0: run all iterations.
     pub tolerance: f64,
-    /// Edge array in proportion to which ranks flow.
+    /// Edge array of weights: ranks flow in proportion to them.
     pub weights: Option<String>,
     /// Whether ranks flow from targets to sources.
     pub reverse: bool,
@@ -93,7 +93,7 @@ impl GraphAlgorithm for Pagerank {
     }
 }
 
-/// Sums what comes in over the arcs; rows in a register.
+/// Sums the values that arrive over the arcs; sums of rows stay in a register.
 pub(super) struct Spread {
     pub(super) weighted: bool,
 }
@@ -144,7 +144,7 @@ impl EdgeProgram for Spread {
     }
 }
 
-/// Sums the weights of the arcs, whatever comes over them.
+/// Sums the weights of the arcs and ignores the values.
 struct Strength;
 
 impl EdgeProgram for Strength {
@@ -156,7 +156,7 @@ impl EdgeProgram for Strength {
     }
 }
 
-/// By how much a node's rank is divided: its degree or the sum of its weights.
+/// The divisor of a node's rank: its degree, or the sum of its weights.
 enum Divisor {
     Degrees(Vec<u32>),
     Strengths(Vec<f64>),
@@ -200,28 +200,28 @@ impl Stored for Divisor {
     }
 }
 
-/// An iteration: shares flow, sums become ranks, ranks become shares.
+/// An iteration: shares flow, sums become ranks, and ranks become shares.
 struct Iteration<'a> {
     spread: Spread,
     damping: f64,
     teleport: &'a Teleport,
     scalar: f64,
-    /// Whether it is the last one for certain, and whether it may be.
+    /// Whether it is certainly the last iteration, and whether it may be the last.
     is_last: bool,
     may_be_last: bool,
 }
 
 impl Step for Iteration<'_> {
     type Program = Spread;
-    /// A node with a way on keeps what each of its arcs carries; one without keeps its rank, which
-    /// no arc reads.
+    /// For a node with outgoing arcs, the value that each arc carries. For a node without, its
+    /// rank, which no arc reads.
     type Shown = Vec<f64>;
-    /// The divisors, and the teleport vector where it is not uniform.
+    /// The divisors, and the teleport vector unless it is uniform.
     type Fixed = (Divisor, Option<Vec<f64>>);
-    /// Ranks.
+    /// The ranks.
     type Own = Vec<f64>;
     type Target = Vec<f64>;
-    /// By how much ranks have changed, and what is lost at nodes without a way on.
+    /// The change of the ranks, and the rank at nodes without outgoing arcs.
     type Report = (f64, f64);
     const TRAFFIC: Traffic = TRAFFIC;
     const ANY_ORDER: bool = false;
@@ -274,7 +274,7 @@ const TRAFFIC: Traffic = Traffic {
     close_fixed: true,
 };
 
-/// Where the loop is, between two iterations.
+/// State of the loop between two iterations.
 #[derive(Serialize, Deserialize)]
 struct At {
     iterations: u32,
@@ -283,20 +283,20 @@ struct At {
     change: FloatBits,
 }
 
-/// The ranks of a random walk that follows an arc with probability `damping` and else begins anew
-/// according to `teleport`, as it also does at nodes without a way on. They sum to 1.
+/// The ranks of a random walk. It follows an arc with probability `damping`, and otherwise restarts
+/// according to `teleport`. It also restarts at nodes without outgoing arcs. The ranks sum to 1.
 ///
-/// Starts with every node alike and iterates until the ranks change by at most `tolerance`
-/// (sum of the absolute changes). Sums are taken in file order, so the result has the same bits
-/// for every budget and number of threads.
+/// Starts with equal ranks and iterates until the ranks change by at most `tolerance` (sum of the
+/// absolute changes). Sums are computed in file order, so the result has the same bits for every
+/// budget and number of threads.
 ///
 /// Facts: `iterations`, `change`.
 ///
-/// **Cost**: a pass for each iteration, one more with weights.
+/// **Cost**: one pass per iteration, and one more with weights.
 ///
 /// # Errors
-/// `Invalid`: an option out of range; the ranks have not come to rest after `max_iterations`; the
-/// weights of a node overflow. Those of the passes.
+/// `Invalid`: an option out of range; the ranks have not converged after `max_iterations`; the sum
+/// of a node's weights overflows. Errors of the passes.
 ///
 /// **Source**: Page, Brin, Motwani, Winograd, "The PageRank citation ranking" (1999); dangling
 /// nodes as in networkx.
@@ -339,7 +339,8 @@ pub fn pagerank<R: Passes>(
     while at.iterations < options.max_iterations {
         tables.checkpoint(run, &at)?;
         run.progress("iteration", u64::from(at.iterations), u64::from(options.max_iterations))?;
-        // The change shrinks by the damping at least, so this one may be known to be the last.
+        // Each iteration shrinks the change at least by the factor `damping`, so this iteration may
+        // be known to be the last.
         let may_rest =
             options.tolerance > 0.0 && options.damping * at.change.value() <= options.tolerance;
         let is_last = at.iterations + 1 == options.max_iterations;
@@ -380,7 +381,7 @@ pub fn pagerank<R: Passes>(
     Ok(Raw { by_partition: tables.own.into_parts(|ranks| ranks), isolated, facts })
 }
 
-/// Of ranks that still change by more than `tolerance`.
+/// The error if ranks still change by more than `tolerance`.
 fn cut_off<R: Passes>(run: &mut R, at: &At, tolerance: f64) -> Error {
     let (iterations, change) = (at.iterations, at.change.value());
     Error::invalid(format!(
@@ -392,7 +393,7 @@ fn cut_off<R: Passes>(run: &mut R, at: &At, tolerance: f64) -> Error {
     })
 }
 
-/// Where the loop is before the first iteration; `lost` is the rank of nodes without arcs.
+/// State of the loop before the first iteration; `lost` is the rank of nodes without arcs.
 fn start_of(lost: f64) -> At {
     At {
         iterations: 0,
@@ -402,7 +403,7 @@ fn start_of(lost: f64) -> At {
     }
 }
 
-/// By what ranks are divided, and the teleport vector in the grid's numbering.
+/// The divisors of ranks, and the teleport vector in the grid's numbering.
 fn fixed<R: Passes>(
     run: &mut R,
     options: &Pagerank,
@@ -416,7 +417,7 @@ fn fixed<R: Passes>(
         Ok(Some(ids.iter().map(|&id| teleport.of(u64::from(id))).collect()))
     };
     let mut divisors = divisors(run, options)?;
-    // One array after the other: a run reads those of many partitions at once.
+    // One array after the other, because a run reads the array for many partitions at once.
     let mut given = Table::build(run, 1, given)?;
     Table::build(run, 1, |_, part| Ok((divisors.take(part)?, given.take(part)?)))
 }
@@ -431,7 +432,7 @@ fn divisors<R: Passes>(run: &mut R, options: &Pagerank) -> Result<Table<Divisor>
         return Table::build(run, 1, |run, part| run.degrees(which, part).map(Divisor::Degrees));
     }
     let everywhere = all(run.shape().partitions());
-    // Strengths belong to where an arc starts, so they gather the other way.
+    // Strengths belong to the source of an arc, so they are gathered in the opposite direction.
     let flow = if options.reverse { Flow::Along } else { Flow::Against };
     let select = Selection { sources: &everywhere, targets: &everywhere, flow, weights: true };
     let mut tables = Tables::<Strengths>::once(run, &Divisor::Strengths(Vec::new()))?;

@@ -1,4 +1,4 @@
-//! The node before each one on a shortest path, from distances that are known.
+//! Computes the previous node of each node on a shortest path, from known distances.
 
 use outercore_core::Result;
 use outercore_grid::Arcs;
@@ -9,17 +9,17 @@ use crate::partitions::all;
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Bits, Parts};
 
-/// Bytes that predecessors take for each connected node, beside distances.
+/// Bytes of predecessors per connected node, without the distances.
 pub(crate) const PER_NODE: u64 = 8 + 4 + 1;
 
-/// For each node the one before it on a shortest path; -1 for sources, and where no path leads.
+/// For each node, the previous node on a shortest path; -1 for sources and unreachable nodes.
 ///
-/// Of several the one with the smallest id among those that are nearer to a source. Over arcs of
-/// weight 0 a node may have none that is nearer: then the smallest of those whose own predecessor is
-/// known, round by round, so that following predecessors always ends at a source.
+/// Among several, the node with the smallest id that is nearer to a source. With arcs of weight 0,
+/// no such node may be nearer. The result is then the smallest of those whose predecessor is
+/// already known, round by round, so that following predecessors always ends at a source.
 ///
 /// # Cost
-/// A pass, and another for each arc of weight 0 in a row.
+/// One pass, and one more for each arc of weight 0 in a row.
 pub(crate) fn predecessors<R: Passes>(
     run: &mut R,
     distances: &[Vec<f64>],
@@ -68,7 +68,7 @@ pub(crate) fn predecessors<R: Passes>(
     Ok(Parts::Here(found.into_iter().map(|found| found.before).collect()))
 }
 
-/// Predecessors as a result.
+/// The predecessors as a result.
 pub(crate) fn result(
     by_partition: Parts<i64>,
     facts: serde_json::Map<String, serde_json::Value>,
@@ -85,14 +85,15 @@ struct Found {
 struct Before<'a> {
     distances: &'a [Vec<f64>],
     nodes: &'a [Vec<u32>],
-    /// Nodes whose predecessor is known, and sources.
+    /// Nodes with a known predecessor, and sources.
     known: &'a [Bits],
-    /// Only nodes that are nearer to a source; else only those that are known.
+    /// Whether to consider only nodes that are nearer to a source; otherwise, only nodes with a
+    /// known predecessor.
     nearer: bool,
 }
 
 impl EdgeProgram for Before<'_> {
-    /// Which partition it is.
+    /// The partition.
     type Source = usize;
     type Target = Found;
 
@@ -103,7 +104,7 @@ impl EdgeProgram for Before<'_> {
         let nodes = &self.nodes[source];
         arcs.for_each(|from, to, weight| {
             let (start, end) = (from_distance[from], to_distance[to]);
-            // Infinity plus a weight is infinity: no path leads there.
+            // Infinity plus a weight is infinity, but no path leads there.
             if start + weight != end || end == f64::INFINITY || to_known.has(to) {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Distances from a sample of nodes to all others: how wide the graph is.
+//! Distances from a sample of nodes to all others, which estimate the width of the graph.
 
 use outercore_core::{Bytes, Error, Permutation, Result};
 use outercore_grid::Arcs;
@@ -12,18 +12,18 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// Searches that go side by side, a bit each.
+/// Number of searches that run together, with one bit each.
 const TOGETHER: usize = 64;
 
 /// Options of [`radii`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Radii {
-    /// Nodes to search from, 1 or more.
+    /// Number of nodes to search from, at least 1.
     pub sources: u32,
-    /// Of their draw.
+    /// Seed of their draw.
     pub seed: u64,
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     #[serde(rename = "direction")]
     pub flow: FlowName,
 }
@@ -58,19 +58,19 @@ impl GraphAlgorithm for Radii {
     }
 }
 
-/// The largest distance to each node from those of some sources that reach it; -1 where none does.
+/// The largest distance to each node from any of the sources that reach it; -1 if none does.
 ///
-/// Distances are numbers of arcs along `flow`. `sources` is rounded up to a multiple of 64 as far as
-/// the graph has nodes; they are drawn with `seed` without repetition, nodes without arcs left out,
-/// and do not depend on how the grid is numbered. Nodes without arcs have -1. Facts: `sources` and
-/// `diameter_at_least` (the largest value).
+/// Distances are numbers of arcs along `flow`. `sources` is rounded up to a multiple of 64, limited
+/// by the number of nodes. The sources are drawn with `seed`, without repetition and without
+/// isolated nodes, and do not depend on the numbering of the grid. Nodes without arcs have the
+/// value -1. Facts: `sources` and `diameter_at_least` (the largest value).
 ///
 /// # Cost
-/// Each 64 sources take as many passes as the farthest node has distance, and one more; partitions
-/// that nothing new reached are left out. State: 20 bytes for each connected node.
+/// 64 sources together need one pass per level of the deepest search, and one more; partitions that
+/// nothing new reached are skipped. State: 20 bytes per connected node.
 ///
 /// # Errors
-/// `Invalid`: no sources. A failed or corrupt read; the wish to stop.
+/// `Invalid`: no sources. A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Magnien, Latapy, Habib, "Fast computation of empirically tight bounds for the diameter of
@@ -95,14 +95,14 @@ pub fn radii<R: Passes>(run: &mut R, sources: u32, seed: u64, flow: Flow) -> Res
     Ok(Raw { by_partition: Parts::Here(radii), isolated: Isolated::Same(-1), facts })
 }
 
-/// The places of the sources: of the first nodes of a permutation of all node ids those with arcs.
+/// The places of the sources: the first nodes with arcs in a permutation of all node ids.
 fn draw<R: Passes>(run: &mut R, sources: u32, seed: u64) -> Result<Vec<(usize, usize)>> {
     let shape = *run.shape();
     let wanted = (sources as usize).next_multiple_of(TOGETHER).min(shape.connected as usize);
     let order = Permutation::new(shape.nodes, seed, 0);
     let mut found = Vec::with_capacity(wanted);
     let mut next = 0;
-    // Twice as many as are likely to do: a look-up of places scans the whole order.
+    // Twice as many as are probably needed, because each look-up of places scans the whole order.
     let mut share = 2 * wanted as u64 * shape.nodes.div_ceil(shape.connected.max(1));
     while found.len() < wanted {
         let end = shape.nodes.min(next + share);
@@ -135,7 +135,7 @@ fn search<R: Passes>(
         if !active.contains(&true) {
             break;
         }
-        // In every level: a long search can be stopped in the middle.
+        // In every level, so that a long search can be stopped in between.
         run.progress("sources", done, total)?;
         let select = Selection { sources: &active, targets: &all, flow, weights: false };
         if is_everywhere(&select) {
@@ -160,7 +160,7 @@ fn search<R: Passes>(
     Ok(())
 }
 
-/// What reaches a node reaches its neighbours.
+/// Each search that reaches a node also reaches its neighbours.
 struct Spread;
 
 impl EdgeProgram for Spread {

@@ -12,20 +12,20 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// In a component already.
+/// Belongs to a known component.
 const DONE: u8 = 1;
-/// Has an arc from a node that is in no component yet.
+/// Has an arc from a node without a component.
 const HAS_IN: u8 = 2;
-/// Has an arc to such a node.
+/// Has an arc to a node without a component.
 const HAS_OUT: u8 = 4;
 /// Reached from the pivot along the arcs.
 const AHEAD: u8 = 8;
-/// Reached from the pivot (or from the root of the colour) against them.
+/// Reached from the pivot (or from the root of the colour) against the arcs.
 const BEHIND: u8 = 16;
-/// Changed in this pass, or in the one before.
+/// Changed in this pass, or in the previous one.
 const FRESH: u8 = 32;
 
-/// Options of [`scc`]; there are none.
+/// Options of [`scc`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scc {}
@@ -49,30 +49,30 @@ impl GraphAlgorithm for Scc {
 
 /// The strongly connected component of every node: the smallest node id in it.
 ///
-/// Two nodes are in the same component if each can be reached from the other. Without directions
-/// these are the connected components. Nodes without arcs are on their own. Facts: `components`,
-/// `largest` (nodes in the largest component).
+/// Two nodes are in the same component if each can be reached from the other. In an undirected
+/// graph these are the connected components. Each node without arcs is a separate component. Facts:
+/// `components`, `largest` (nodes in the largest component).
 ///
 /// # Method
-/// 1. *Trim*: nodes without an arc from or without an arc to the rest are components of their own.
-///    Repeated until a round takes less than one in a hundred.
-/// 2. *Forward and backward*: what the node with the largest product of degrees reaches and is
-///    reached by is its component, usually the giant one. Both searches go side by side.
-/// 3. *Colours*, until nothing is left: every node takes the largest number among those of the
-///    nodes that reach it; what the owner of a number is reached from inside its colour is a
-///    component.
+/// 1. *Trim*: nodes without an arc from, or without an arc to, the remaining nodes are separate
+///    components. Repeated until a round finds less than one in a hundred of the remaining nodes.
+/// 2. *Forward and backward*: take the node with the largest product of degrees. The nodes that it
+///    reaches and that also reach it are its component, usually the giant one. Both searches run
+///    together.
+/// 3. *Colours*, until no nodes remain: every node takes the largest number of all nodes that reach
+///    it. The nodes of a colour that reach the node with this number are a component.
 ///
 /// # Cost
 /// One pass for each round and each step of a search; both directions share a pass. Partitions
-/// where nothing changed are left out. State: 16 bytes for each connected node.
+/// without changes are skipped. State: 16 bytes per connected node.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Fleischer, Hendrickson, Pınar, "On identifying strongly connected components in parallel"
-/// (2000); Orzan, "On distributed verification and verified distribution" (2004), for colours; put
-/// together as by Slota, Rajamanickam, Madduri, "BFS and coloring-based parallel algorithms for
+/// (2000); Orzan, "On distributed verification and verified distribution" (2004), for colours;
+/// combined as by Slota, Rajamanickam, Madduri, "BFS and coloring-based parallel algorithms for
 /// strongly connected components and related problems", IPDPS 2014.
 pub fn scc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     let mut search = Search::new(run);
@@ -80,18 +80,18 @@ pub fn scc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     search.around_pivot(run)?;
     while search.left() > 0 {
         search.colour(run)?;
-        // Removing components leaves new ends of chains.
+        // Removing components creates new ends of chains.
         while search.left() > 0 && search.trim(run)? {}
     }
     search.into_components().finish(run)
 }
 
-/// The number of a node here: partition and local id. Any order of the nodes would do.
+/// The number of a node: partition and local id. Any order of the nodes would work.
 fn number(partition: usize, local: usize) -> u32 {
     (partition as u32) << 16 | local as u32
 }
 
-/// What is known of a partition's nodes.
+/// State of a partition's nodes.
 #[derive(Clone, Default)]
 struct State {
     partition: usize,
@@ -100,12 +100,12 @@ struct State {
 }
 
 struct Search {
-    /// As it was before the pass.
+    /// State before the pass.
     sources: Vec<State>,
-    /// As it becomes.
+    /// State after the pass.
     targets: Vec<State>,
     components: Components,
-    /// Nodes in no component yet.
+    /// Number of nodes without a component, by partition.
     left: Vec<u64>,
     all: Vec<bool>,
 }
@@ -139,7 +139,7 @@ impl Search {
         }
     }
 
-    /// Frees what only the search needs.
+    /// Frees the memory that only the search needs.
     fn into_components(self) -> Components {
         self.components
     }
@@ -148,7 +148,7 @@ impl Search {
         self.left.iter().sum()
     }
 
-    /// A pass from `sources` to the partitions that have nodes left.
+    /// A pass from `sources` to the partitions with remaining nodes.
     fn pass<R: Passes, P: EdgeProgram<Source = State, Target = State>>(
         &mut self,
         run: &mut R,
@@ -164,8 +164,8 @@ impl Search {
         Ok(())
     }
 
-    /// Repeats a pass of `program` over the partitions that the one before changed, until nothing
-    /// does any more.
+    /// Repeats a pass of `program` over the partitions that the previous pass changed, until
+    /// nothing changes.
     fn spread<R: Passes, P: EdgeProgram<Source = State, Target = State>>(
         &mut self,
         run: &mut R,
@@ -180,8 +180,8 @@ impl Search {
         Ok(())
     }
 
-    /// Makes what the targets have become the sources of the next pass; returns where something
-    /// is fresh.
+    /// Makes the states of the targets the sources of the next pass; returns the partitions with
+    /// fresh nodes.
     fn publish<R: Passes>(&mut self, run: &mut R) -> Vec<bool> {
         let targets = &mut self.targets;
         let mut both: Vec<_> = self.sources.iter_mut().zip(targets.iter_mut()).collect();
@@ -195,8 +195,8 @@ impl Search {
         })
     }
 
-    /// Changes the nodes that are left: `change(number, flags, colour)` may return the component
-    /// that a node is in. Flags of the targets and the sources agree afterwards.
+    /// Changes the remaining nodes: `change(number, flags, colour)` may return the component of a
+    /// node. Afterwards the flags of targets and sources agree.
     fn settle<R: Passes>(
         &mut self,
         run: &mut R,
@@ -225,7 +225,7 @@ impl Search {
         self.publish(run)
     }
 
-    /// One round of trimming; whether another may be worth its pass.
+    /// One round of trimming; returns whether another round may be worth its pass.
     fn trim<R: Passes>(&mut self, run: &mut R) -> Result<bool> {
         let before = self.left();
         let program = Trim { symmetric: run.shape().symmetric };
@@ -243,8 +243,8 @@ impl Search {
     /// Finds the component of the node with the largest product of degrees.
     fn around_pivot<R: Passes>(&mut self, run: &mut R) -> Result<()> {
         let mut best = None;
-        // One kind after the other, as a run reads the degrees of many partitions at once; in-degrees
-        // wait in colours, which nobody has yet.
+        // One kind of degree after the other, because a run reads the degrees of many partitions at
+        // once. In-degrees are stored in the colours, which are not used yet.
         for partition in 0..self.sources.len() {
             self.sources[partition].colours = run.degrees(Degree::In, partition)?;
         }
@@ -294,7 +294,7 @@ impl Search {
     }
 }
 
-/// Marks nodes with arcs from and to others that are left.
+/// Marks nodes with arcs from and to other remaining nodes.
 struct Trim {
     symmetric: bool,
 }
@@ -334,7 +334,7 @@ impl EdgeProgram for Reach {
             Side::ToColumns => BEHIND,
         };
         arcs.for_each(|from, to, _| {
-            // What is done has none of the marks.
+            // Finished nodes have none of the marks.
             let new = source.flags[from] & passed & !target.flags[to];
             if new != 0 && target.flags[to] & DONE == 0 {
                 target.flags[to] |= new | FRESH;
@@ -343,7 +343,7 @@ impl EdgeProgram for Reach {
     }
 }
 
-/// One step of the largest number along the arcs.
+/// One step of spreading the largest number along the arcs.
 struct Colour;
 
 impl EdgeProgram for Colour {
@@ -364,7 +364,7 @@ impl EdgeProgram for Colour {
     }
 }
 
-/// One step from the root of each colour against the arcs, inside the colour.
+/// One step from the root of each colour against the arcs, within the colour.
 struct Inside;
 
 impl EdgeProgram for Inside {
@@ -383,7 +383,7 @@ impl EdgeProgram for Inside {
     }
 }
 
-/// For each node the number of one node of its component, the same for the whole component.
+/// For each node, the number of one node of its component; it is the same for the whole component.
 struct Components {
     of: Vec<Vec<u32>>,
 }

@@ -1,4 +1,4 @@
-//! Shortest paths from one node or the nearest of several.
+//! Shortest paths from one node, or from the nearest of several.
 
 use outercore_core::{Bytes, Error, Result};
 use outercore_grid::{Arcs, Side};
@@ -16,21 +16,21 @@ use crate::result::AnyRaw;
 use crate::state::{Bits, Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 use crate::teleport::Teleport;
 
-/// Which shortest paths; see [`sssp`].
+/// The search to run; see [`sssp`].
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// Node ids at which paths begin.
+    /// Ids of the start nodes.
     pub sources: &'a [u64],
-    /// Whether a path is as long as the sum of its weights; else as it has arcs.
+    /// Whether the length of a path is the sum of its weights; otherwise it is its number of arcs.
     pub weighted: bool,
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     pub flow: Flow,
     /// Longer paths are left out.
     pub cutoff: Option<f64>,
 }
 
 impl<'a> Search<'a> {
-    /// From these sources as far as arcs lead.
+    /// A search from these sources without a cut-off.
     pub fn new(sources: &'a [u64], weighted: bool, flow: Flow) -> Self {
         Self { sources, weighted, flow, cutoff: None }
     }
@@ -40,12 +40,12 @@ impl<'a> Search<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sssp {
-    /// Where paths begin.
+    /// The start nodes.
     pub source: Source,
-    /// Edge array of lengths; arcs of length 1 by default.
+    /// Edge array of lengths; by default each arc has length 1.
     #[serde(default)]
     pub weights: Option<String>,
-    /// Which way arcs are followed.
+    /// The direction in which arcs are followed.
     #[serde(default, rename = "direction")]
     pub flow: FlowName,
     /// Longer paths are left out.
@@ -74,7 +74,7 @@ impl GraphAlgorithm for Sssp {
         if self.result.is_before() { Leaves::Never } else { Leaves::Always }
     }
 
-    /// Predecessors, from distances in memory.
+    /// Predecessors are computed from distances in memory.
     fn need(&self, scale: &Scale<'_>) -> Need {
         if self.result.is_before() {
             return Need {
@@ -121,7 +121,7 @@ impl GraphAlgorithm for Sssp {
     }
 }
 
-/// Distances and which of them are new.
+/// Distances, and which of them are new.
 #[derive(Clone, Default)]
 pub(super) struct Reach {
     pub(super) distance: Vec<f64>,
@@ -144,8 +144,8 @@ impl Stored for Reach {
     }
 }
 
-/// Distances as they become; between passes they are those that are shown, and need no place of
-/// their own.
+/// Distances during a pass. Between passes they equal the shown distances, so they are not stored
+/// separately.
 #[derive(Default)]
 pub(super) struct Kept(Reach);
 
@@ -169,7 +169,7 @@ impl Step for Relax {
     type Fixed = ();
     type Own = Kept;
     type Target = Reach;
-    /// Whether a distance has become shorter.
+    /// Whether a distance has decreased.
     type Report = bool;
     const TRAFFIC: Traffic = TRAFFIC;
     const ANY_ORDER: bool = true;
@@ -207,7 +207,7 @@ impl Step for Relax {
             }
             own.0 = target;
         }
-        // Where nothing is new, nobody looks at what is before something is.
+        // If there are no new distances, the shown ones are not read before they change.
         Closed { report: any, shown: any, own: false }
     }
 }
@@ -220,16 +220,16 @@ const TRAFFIC: Traffic = Traffic {
     close_fixed: false,
 };
 
-/// Where the loop is, between two passes.
+/// State of the loop between two passes.
 #[derive(Serialize, Deserialize)]
 struct At {
     iterations: u64,
     active: Vec<bool>,
 }
 
-/// Shortens distances over arcs from nodes that have changed.
+/// Decreases distances over arcs from changed nodes.
 pub(super) struct Relax {
-    /// Nothing beyond is reached.
+    /// Nodes farther away are not reached.
     cutoff: f64,
 }
 
@@ -278,19 +278,20 @@ impl EdgeProgram for Relax {
     }
 }
 
-/// The least sum of weights (without them: of arcs) on a way from any of the sources to every node;
-/// infinite where there is no way, or none up to the cut-off. Weights must not be negative.
+/// The least sum of weights (without weights: of arcs) on a path from any of the sources to every
+/// node. Infinite if there is no path, or no path within the cut-off. Weights must not be negative.
 ///
-/// A pass follows the arcs of all nodes whose distance the pass before has shortened, until none
-/// is. Sources without arcs reach themselves, which is the caller's to enter.
+/// A pass follows the arcs of all nodes whose distance the previous pass decreased, until there are
+/// none. Sources without arcs reach themselves, and the caller must enter them.
 ///
-/// Facts: `reached` (nodes, the sources included), `iterations`, `farthest` (largest distance).
+/// Facts: `reached` (number of nodes, including the sources), `iterations`, `farthest` (largest
+/// distance).
 ///
 /// # Errors
-/// Those of the passes.
+/// Errors of the passes.
 ///
-/// **Source**: Bellman, "On a routing problem" (1958), on changed nodes alone. Additions round
-/// monotonically, so there is one fixed point and it does not depend on the order of work.
+/// **Source**: Bellman, "On a routing problem" (1958), for changed nodes only. Additions round
+/// monotonically, so there is one fixed point, independent of the order of work.
 pub fn sssp<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<f64>> {
     let starts = Starts::new(run, search.sources)?;
     let Found { reach, facts } = distances(run, search, &starts)?;
@@ -298,15 +299,16 @@ pub fn sssp<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<f64>> {
     Ok(Raw { by_partition, isolated: Isolated::Same(f64::INFINITY), facts })
 }
 
-/// The node before each one on a shortest path of [`sssp`], of several the one with the smallest id;
-/// -1 for sources, and where no path leads. Following predecessors always ends at a source.
+/// The previous node on a shortest path of [`sssp`] for each node; among several the one with the
+/// smallest id; -1 for sources and unreachable nodes. Following predecessors always ends at a
+/// source.
 ///
-/// State in memory. The same facts.
+/// State is in memory. The facts are those of [`sssp`].
 ///
-/// **Cost**: a pass more than distances, and another for each arc of weight 0 in a row.
+/// **Cost**: one pass more than for distances, and one more for each arc of weight 0 in a row.
 ///
 /// # Errors
-/// Those of the passes.
+/// Errors of the passes.
 pub fn sssp_predecessors<R: Passes>(run: &mut R, search: &Search<'_>) -> Result<Raw<i64>> {
     let starts = Starts::new(run, search.sources)?;
     let Found { reach, facts } = distances(run, search, &starts)?;

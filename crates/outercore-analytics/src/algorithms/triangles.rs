@@ -16,10 +16,10 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// Bytes beside the lists for each node of a group: where its list begins and how long it is.
+/// Bytes per node of a group, without its list: start and length of the list.
 const PER_NODE: u64 = 12;
 
-/// Options of [`triangles`]; there are none.
+/// Options of [`triangles`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Triangles {}
@@ -47,24 +47,24 @@ impl GraphAlgorithm for Triangles {
     }
 }
 
-/// How many triangles each node is in.
+/// The number of triangles of each node.
 ///
-/// A triangle is three nodes with an arc between every two of them: directions, loops and parallel
-/// arcs make no difference. Nodes without arcs are in none. Facts: `triangles` (all together) and
-/// `groups`.
+/// A triangle is three nodes with an arc between each two of them. Directions, loops and parallel
+/// arcs make no difference. Nodes without arcs are in no triangle. Facts: `triangles` (in total)
+/// and `groups`.
 ///
 /// # Method
-/// Every edge is pointed at its node of the larger degree, which leaves lists of at most
-/// `sqrt(2 m)` nodes; a triangle is where the lists of a node and of a node in its list meet. Where
-/// not all lists fit into the working memory, groups of partitions take half of it, and every two
-/// groups are in memory together once.
+/// Every edge points at its node of larger degree, so lists have at most `sqrt(2 m)` nodes. A
+/// triangle is a common entry of the list of a node and the list of a node in it. If not all lists
+/// fit into the working memory, groups of partitions take half of it each, and every two groups are
+/// in memory together once.
 ///
 /// # Cost
-/// A pass to count, then `g (g + 1) / 2` passes for `g` groups, each over the blocks of one group.
-/// State: 16 bytes for each connected node; lists: 4 bytes for each edge of a group.
+/// One pass to count, then `g (g + 1) / 2` passes for `g` groups, each over the blocks of one
+/// group. State: 16 bytes per connected node; lists: 4 bytes per edge of a group.
 ///
 /// # Errors
-/// A failed or corrupt read; the wish to stop.
+/// A failed or corrupt read; a stop request.
 ///
 /// # Source
 /// Schank, Wagner, "Finding, counting and listing all triangles in large graphs, an experimental
@@ -83,7 +83,7 @@ pub fn triangles<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     Ok(Raw { by_partition: Parts::Here(by_partition), isolated: Isolated::Same(0), facts })
 }
 
-/// What is counted at a corner of a triangle.
+/// The quantity to count at a corner of a triangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     /// The triangle.
@@ -92,16 +92,17 @@ pub(super) enum Counted {
     Arcs,
 }
 
-/// What is found at the corners of all triangles.
+/// Counts at the corners of all triangles.
 pub(super) struct Corners {
-    /// By partition: what was counted at each node.
+    /// By partition: the count at each node.
     pub(super) found: Vec<Vec<AtomicU64>>,
-    /// By partition, where arcs are counted: how many neighbours each node has, itself left out.
+    /// By partition, if arcs are counted: the number of neighbours of each node, without the node
+    /// itself.
     pub(super) neighbours: Vec<Vec<AtomicU32>>,
     pub(super) groups: usize,
 }
 
-/// Looks at every triangle once.
+/// Processes every triangle once.
 pub(super) fn corners<R: Passes>(run: &mut R, counted: Counted) -> Result<Corners> {
     let count = Count::new(run, counted)?;
     let groups = groups(&count.longest, run.working().0);
@@ -125,20 +126,20 @@ pub(super) fn corners<R: Passes>(run: &mut R, counted: Counted) -> Result<Corner
     Ok(Corners { found, neighbours, groups: groups.len() })
 }
 
-/// The number of a node here: partition and local id. Partitions have 12 bits, so that two are left
-/// in an entry of a list for the arcs that lead to the node and back.
+/// The number of a node: partition and local id. Partitions take at most 12 bits, so two bits of a
+/// list entry remain for the arcs to the neighbour and back.
 fn number(partition: usize, local: usize) -> u32 {
     (partition as u32) << 16 | local as u32
 }
 
-/// A neighbour in a list, and which arcs are there: see [`OUT`] and [`BACK`].
+/// A neighbour in a list, with flags for the existing arcs: see [`OUT`] and [`BACK`].
 fn entry(number: u32, arcs: u32) -> u32 {
     number << 2 | arcs
 }
 
-/// The arc from the node whose list it is.
+/// The arc from the owner of the list.
 const OUT: u32 = 1;
-/// The arc to it.
+/// The arc to the owner of the list.
 const BACK: u32 = 2;
 
 /// The node of an entry.
@@ -146,13 +147,13 @@ fn node(entry: u32) -> u32 {
     entry >> 2
 }
 
-/// How many of the two arcs are there.
+/// How many of the two arcs exist.
 fn arcs(entry: u32) -> u64 {
     u64::from((entry & (OUT | BACK)).count_ones())
 }
 
-/// Ranges of partitions: one, if all lists fit into `working`; otherwise as many as fit into half
-/// of it, at least one partition each.
+/// Ranges of partitions. A single range if all lists fit into `working`; otherwise as many
+/// partitions per range as fit into half of it, at least one.
 fn groups(longest: &[Vec<u32>], working: u64) -> Vec<Range<usize>> {
     let bytes = |longest: &[u32]| longest.iter().map(|&len| 4 * u64::from(len) + PER_NODE).sum();
     let sizes: Vec<u64> = longest.iter().map(|longest| bytes(longest)).collect();
@@ -175,12 +176,12 @@ fn groups(longest: &[Vec<u32>], working: u64) -> Vec<Range<usize>> {
 }
 
 struct Count {
-    /// By partition: degrees, loops and parallel arcs counted.
+    /// By partition: degrees, including loops and parallel arcs.
     degrees: Vec<Vec<u32>>,
-    /// By partition: neighbours that a node points at, parallel arcs counted.
+    /// By partition: number of neighbours that a node points at, including parallel arcs.
     longest: Vec<Vec<u32>>,
     counted: Counted,
-    /// By partition: what has been counted so far.
+    /// By partition: the counts so far.
     found: Vec<Vec<AtomicU64>>,
     /// See [`Corners`].
     neighbours: Vec<Vec<AtomicU32>>,
@@ -282,7 +283,7 @@ impl Count {
             for local in 0..lists[partition].lens.len() {
                 let list = lists[partition].of(local);
                 let mut corners = 0;
-                // Numbers ascend by partition: the middle nodes lie side by side.
+                // Numbers ascend by partition, so the middle nodes of `second` are contiguous.
                 let partition_of = |entry: u32| (node(entry) >> 16) as usize;
                 let from = list.partition_point(|&other| partition_of(other) < second.start);
                 let to = list.partition_point(|&other| partition_of(other) < second.end);
@@ -307,7 +308,7 @@ impl Count {
     }
 }
 
-/// What belongs to the node of a number.
+/// The element for the node with this number.
 fn at<T>(values: &[Vec<T>], number: u32) -> &T {
     &values[(number >> 16) as usize][(number & 0xFFFF) as usize]
 }
@@ -347,7 +348,7 @@ impl Lists {
         &self.nodes[self.starts[local] as usize..][..self.lens[local] as usize]
     }
 
-    /// Sorts each list and joins what is there twice: its arcs are those of both.
+    /// Sorts each list and merges repeated neighbours, combining their arcs.
     fn tidy(&mut self) {
         for (&start, len) in self.starts.iter().zip(&mut self.lens) {
             let list = &mut self.nodes[start as usize..][..*len as usize];
@@ -366,8 +367,8 @@ impl Lists {
     }
 }
 
-/// Whether an edge points from `low` to `high`: at the larger degree, between equals at the larger
-/// number. Never for a loop.
+/// Whether an edge points from `low` to `high`: at the larger degree, and for equal degrees at the
+/// larger number. Never true for a loop.
 fn points(low: (u32, u32), high: (u32, u32)) -> bool {
     low < high
 }
@@ -378,9 +379,9 @@ struct Measure<'a> {
 }
 
 impl EdgeProgram for Measure<'_> {
-    /// Which partition it is.
+    /// The partition.
     type Source = usize;
-    /// Which partition it is; the counts.
+    /// The partition, and the counts.
     type Target = (usize, Vec<u32>);
 
     fn apply(&self, arcs: &Arcs<'_>, &source: &usize, target: &mut Self::Target) {
@@ -400,7 +401,7 @@ struct Fill<'a> {
 }
 
 impl EdgeProgram for Fill<'_> {
-    /// Which partition it is.
+    /// The partition.
     type Source = usize;
     type Target = Lists;
 
@@ -408,7 +409,7 @@ impl EdgeProgram for Fill<'_> {
         let (sources, targets) = (&self.degrees[source][..], &self.degrees[lists.partition][..]);
         let there = match arcs.side {
             _ if self.symmetric => OUT | BACK,
-            // Rows are targets of arcs: here they hear of what points at them.
+            // Rows are targets of arcs: for them, the arc leads back from the neighbour.
             Side::ToRows => BACK,
             Side::ToColumns => OUT,
         };
@@ -430,7 +431,7 @@ mod tests {
     #[test]
     fn groups_fill_the_room_and_have_at_least_one_partition() {
         let longest = [vec![1, 1], vec![2], vec![100], vec![0], vec![1]];
-        // 32, 20, 412, 12 and 16 bytes.
+        // The partitions take 32, 20, 412, 12 and 16 bytes.
         assert_eq!(groups(&longest, 0), [0..1, 1..2, 2..3, 3..4, 4..5]);
         assert_eq!(groups(&longest, 104), [0..2, 2..3, 3..5]);
         assert_eq!(groups(&longest, 492).len(), 1);

@@ -1,4 +1,4 @@
-//! Components of the graph without directions.
+//! Connected components, with directions ignored.
 
 mod smallest;
 
@@ -16,7 +16,7 @@ use crate::result::AnyRaw;
 use crate::state::Parts;
 use crate::teleport::Teleport;
 
-/// Options of [`wcc`]; there are none.
+/// Options of [`wcc`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wcc {}
@@ -42,13 +42,13 @@ impl GraphAlgorithm for Wcc {
     }
 }
 
-/// Trees over all nodes; the node of partition p and local id l is number `starts[p] + l`.
+/// Trees over all nodes; local id l of partition p has the number `starts[p] + l`.
 struct Forest {
     parents: Vec<AtomicU32>,
 }
 
 impl Forest {
-    /// The root of a tree; halves the way for those who come after.
+    /// The root of a tree; halves the path for later calls.
     fn root(&self, mut at: u32) -> u32 {
         loop {
             let parent = self.parents[at as usize].load(Relaxed);
@@ -57,21 +57,22 @@ impl Forest {
             }
             let above = self.parents[parent as usize].load(Relaxed);
             if above != parent {
-                // Parents only ever become ancestors, so a lost race leaves another ancestor.
+                // A parent is only ever replaced by an ancestor, so after a lost race it is still
+                // an ancestor.
                 self.parents[at as usize].store(above, Relaxed);
             }
             at = above;
         }
     }
 
-    /// Joins two trees, the larger root under the smaller; returns the common root.
+    /// Joins two trees by hanging the larger root under the smaller one; returns the common root.
     fn join(&self, a: u32, b: u32) -> u32 {
         let (mut a, mut b) = (self.root(a), self.root(b));
         while a != b {
             let (small, large) = (a.min(b), a.max(b));
             match self.parents[large as usize].compare_exchange(large, small, Relaxed, Relaxed) {
                 Ok(_) => return small,
-                // Somebody else has hooked it meanwhile.
+                // Another thread has hooked the root meanwhile.
                 Err(_) => (a, b) = (self.root(small), self.root(large)),
             }
         }
@@ -90,7 +91,7 @@ impl EdgeProgram for Forest {
             let mut root = self.root(row);
             for &column in columns {
                 let column = *source + u32::from(column);
-                // Most arcs join nothing: the neighbour hangs at the same root already.
+                // Most arcs join nothing, because the neighbour already has the same root.
                 if self.parents[column as usize].load(Relaxed) != root {
                     root = self.join(root, column);
                 }
@@ -99,21 +100,23 @@ impl EdgeProgram for Forest {
     }
 }
 
-/// The smallest node id of every node's component, directions ignored.
+/// The smallest node id of every node's component, with directions ignored.
 ///
-/// In memory, one pass over the stored edges joins trees; which tree hangs under which depends on the order
-/// of work, the components do not. Where the trees have no room, nodes that hang together inside a
-/// partition are joined once, and each such set then takes the smallest node id of its neighbours,
-/// pass by pass, until nothing changes: as many passes as a way through a component changes
-/// partitions, at most.
+/// In memory, one pass over the stored edges joins trees. The shape of the trees depends on the
+/// order of work, the components do not. If memory has no room for the trees, connected nodes
+/// inside a partition are joined once. Each such set then takes the smallest node id of its
+/// neighbours, pass by pass, until nothing changes. The number of passes is at most the number of
+/// partition changes on a path through a component.
 ///
-/// Facts: `components`, `largest` (nodes of the largest), those without arcs included.
+/// Facts: `components`, `largest` (nodes of the largest component); both include nodes without
+/// arcs.
 ///
 /// # Errors
-/// Those of the pass.
+/// Errors of the pass.
 ///
 /// **Source**: union-find with hooking by compare-and-swap and path halving, as in Jayanti and
-/// Tarjan, "A randomized concurrent algorithm for disjoint set union" (2016), roots by number.
+/// Tarjan, "A randomized concurrent algorithm for disjoint set union" (2016), with roots ordered by
+/// number.
 pub fn wcc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     if run.spill().is_some() {
         return smallest::wcc(run);

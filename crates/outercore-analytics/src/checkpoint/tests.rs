@@ -23,7 +23,7 @@ fn a_full_disk_ends_the_checkpoints_and_leaves_the_last_whole_one() {
         }
         assert!(!checkpoints.is_due(), "{at}");
         drop(checkpoints);
-        // The record may have been complete although the error came after it.
+        // The record may be complete even if the error came after it.
         let again = Checkpoints::open(Arc::new(RealDisk), &place, json!({}), Duration::ZERO, true);
         match again {
             Ok(mut found) => left.push(found.resume().unwrap().1.as_u64().unwrap()),

@@ -1,6 +1,6 @@
-//! The memory plan: one budget, divided between an algorithm's state and what streams past it.
+//! The memory plan: divides one budget between an algorithm's state and the streamed blocks.
 //!
-//! Pure: sizes go in, a plan comes out. The run follows it.
+//! Pure: computes a plan from sizes. The run follows the plan.
 
 mod spill;
 
@@ -16,34 +16,34 @@ use crate::output::{Need, SpillNeed};
 use crate::pins::choose;
 use crate::segments::{Segment, slot_bytes};
 
-/// Piece record, segment, tasks of a pass.
+/// Piece record, segment, and tasks of a pass.
 const INDEX_PER_PIECE: u64 = 128;
 
-/// Decoded rows and columns of a thread.
+/// Decoded rows and columns per thread.
 const SCRATCH_PER_THREAD: Bytes = Bytes::kib(768);
 
-/// Decoded weights of a thread.
+/// Decoded weights per thread.
 const WEIGHTS_PER_THREAD: Bytes = Bytes::kib(512);
 
-/// What bounds staging and window from below and above.
+/// Least and most memory of staging and of the window.
 const STAGING: (Bytes, Bytes) = (Bytes::mib(1), Bytes::mib(8));
 const WINDOW: (Bytes, Bytes) = (Bytes::mib(2), Bytes::mib(16));
 
-/// What lives where, and what to expect from the device.
+/// Memory of each component, and the expected reads.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct RunPlan {
     /// The whole budget.
     pub budget: Bytes,
-    /// The least that works.
+    /// The least sufficient budget.
     #[serde(default)]
     pub least: Bytes,
-    /// The least with which state and result stay in memory.
+    /// The least budget that keeps state and result in memory.
     #[serde(default)]
     pub least_in_memory: Bytes,
     /// State of the algorithm.
     pub state: Bytes,
-    /// The result in the grid's numbering and by node, and the inputs; all other state and the
-    /// pins are gone when it is made.
+    /// The result in the grid's numbering and by node, and the inputs. All other state and the pins
+    /// have been freed when the result is built.
     pub output: Bytes,
     /// Piece records and tasks.
     pub index: Bytes,
@@ -53,59 +53,59 @@ pub struct RunPlan {
     pub window: Bytes,
     /// Decoded pieces.
     pub scratch: Bytes,
-    /// Memory in which more saves passes.
+    /// Additional memory that saves passes.
     pub working: Bytes,
     /// Segments that stay in memory.
     pub pinned: Bytes,
-    /// All segments.
+    /// Number of all segments.
     pub segments: u64,
-    /// Those that stay.
+    /// Number of segments that stay in memory.
     pub pinned_segments: u64,
     /// Whether weights are read.
     pub weighted: bool,
-    /// Passes, where they are known beforehand.
+    /// Number of passes, if known in advance.
     pub passes: Option<u64>,
     /// Bytes read by a first pass over everything.
     pub bytes_first_pass: Bytes,
-    /// Bytes read by every further one.
+    /// Bytes read by every later pass.
     pub bytes_per_pass: Bytes,
-    /// Expected seconds of the device, where the passes are known and none of it is far away.
+    /// Expected seconds of the device, if the passes are known and no data is in far memory.
     pub seconds: Option<f64>,
-    /// Share of the segments' bytes that far memory is asked to hold; 0 without far memory.
+    /// Share of the segments' bytes planned for far memory; 0 without far memory.
     #[serde(default)]
     pub far_ratio: f64,
-    /// The bytes that are.
+    /// Bytes in far memory.
     #[serde(default)]
     pub far_bytes: Bytes,
-    /// Bytes of the result that are put together at a time, in a file, where memory has no room for
-    /// all of it.
+    /// If the result does not fit into memory: the bytes of it that are assembled at a time, in a
+    /// file.
     #[serde(default)]
     pub result_window: Option<Bytes>,
-    /// How state goes through memory that has no room for all of it.
+    /// How state is moved if it does not fit into memory.
     #[serde(default)]
     pub spill: Option<SpillPlan>,
-    /// Bytes of files in the scratch directory at once, at most: state and a result that memory has
-    /// no room for.
+    /// Most bytes of files in the scratch directory at one time: state and a result that do not fit
+    /// into memory.
     #[serde(default)]
     pub disk: Bytes,
-    /// What checkpoints take, where they are left.
+    /// Cost of checkpoints, if they are written.
     #[serde(default)]
     pub checkpoint: Option<CheckpointPlan>,
 }
 
-/// What checkpoints take.
+/// Cost of checkpoints.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct CheckpointPlan {
-    /// Bytes of state that each writes.
+    /// Bytes of state per checkpoint.
     pub bytes: Bytes,
-    /// Bytes of their directory: the last two.
+    /// Bytes of their directory, which has the last two checkpoints.
     pub disk: Bytes,
-    /// Seconds from one to the next, at least.
+    /// Least seconds between checkpoints.
     pub seconds: f64,
 }
 
 impl CheckpointPlan {
-    /// Checkpoints `seconds` apart of an algorithm that takes `need`; `None` where it leaves none.
+    /// Checkpoints `seconds` apart, for an algorithm with these needs; `None` if it writes none.
     pub fn new(need: &Need, shape: &GridShape, seconds: f64) -> Option<Self> {
         let state = need.spill?;
         let of = |len| {
@@ -118,32 +118,32 @@ impl CheckpointPlan {
     }
 }
 
-/// Everything that [`RunPlan::new`] looks at.
+/// Inputs of [`RunPlan::new`].
 #[derive(Debug)]
 pub struct PlanInput<'a> {
-    /// What runs, for messages; `None` where passes are somebody's own.
+    /// Name of the algorithm, for messages; `None` if the caller makes the passes.
     pub algorithm: Option<&'a str>,
     /// The whole budget.
     pub budget: Bytes,
-    /// Threads that compute.
+    /// Number of computing threads.
     pub threads: usize,
     /// The grid.
     pub shape: &'a GridShape,
-    /// Pieces of the grid.
+    /// Number of pieces of the grid.
     pub pieces: usize,
-    /// Their records, where state may go to scratch files; the plan looks into them.
+    /// Piece records, needed if state may go to scratch files.
     pub records: &'a [Piece],
     /// Its segments.
     pub segments: &'a [Segment],
     /// Whether weights are read.
     pub weighted: bool,
-    /// What the algorithm takes.
+    /// Needs of the algorithm.
     pub need: Need,
-    /// The device.
+    /// Cost model of the device.
     pub cost: &'a CostModel,
-    /// Far memory for what does not stay, where there is any.
+    /// Far memory for segments that do not stay, if there is any.
     pub far: Option<FarShare>,
-    /// By segment: how many passes of an earlier run wanted it.
+    /// By segment: number of passes of an earlier run that needed it.
     pub reads_by_segment: Option<&'a [u32]>,
 }
 
@@ -155,20 +155,20 @@ impl PlanInput<'_> {
     }
 }
 
-/// How much of the segments goes to far memory.
+/// Amount of segments for far memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FarShare {
-    /// What the budget does not keep.
+    /// The segments that the budget does not keep.
     Rest,
-    /// So much of their bytes, even where the budget would keep more; 0 to 1.
+    /// This share of their bytes (0 to 1), even if the budget would keep more.
     Ratio(f64),
 }
 
 impl RunPlan {
-    /// Divides the budget: state first, then buffers, then memory that saves passes, then pins.
+    /// Divides the budget: first state, then buffers, then memory that saves passes, then pins.
     ///
     /// # Errors
-    /// `Budget`, with the least that works.
+    /// `Budget`, with the least sufficient budget.
     pub fn new(input: &PlanInput<'_>) -> Result<Self> {
         Ok(Self {
             least: least(input)?,
@@ -188,7 +188,7 @@ impl RunPlan {
         let window = (budget.0 / 8).clamp(WINDOW.0.0, WINDOW.1.0).max(two_slots);
         let least_working = need.working.map_or(0, |working| working.least.0);
         let local = local(input, &sizes)?;
-        // What a far ratio keeps has to have room; without one, pins take what is left.
+        // Segments kept by a far ratio must fit; without a ratio, pins take the remaining memory.
         let kept = local.unwrap_or(0);
 
         let streaming = index + staging + window + scratch + state;
@@ -200,7 +200,7 @@ impl RunPlan {
             if budget >= least_in_memory(input)? {
                 return Ok(Self::with_least_buffers(input, &sizes, local));
             }
-            // The result can be put together in a file, and state can go to scratch files.
+            // The result can be assembled in a file, and state can go to scratch files.
             let held = result - need.output.0;
             if budget.0 >= least_with_file(input)?.0 {
                 let mut plan = Self::with_least_buffers(input, &sizes, local);
@@ -216,7 +216,7 @@ impl RunPlan {
             };
         }
         let rest = budget.0 - streaming - kept;
-        // A far ratio says what pins take: all the rest may save passes.
+        // A far ratio determines the pins, so all remaining memory may save passes.
         let share = if local.is_some() { rest } else { rest / 2 };
         let working =
             need.working.map_or(0, |working| working.most.0.min(share.max(working.least.0)));
@@ -224,7 +224,7 @@ impl RunPlan {
         Ok(Self::assemble(input, &sizes, local, &taken))
     }
 
-    /// The same with the smallest staging and window.
+    /// The plan with the smallest staging and window.
     fn with_least_buffers(input: &PlanInput<'_>, sizes: &[u64], local: Option<u64>) -> Self {
         let need = input.need;
         let two_slots = 2 * slot_bytes(input.segments, input.weighted).0;
@@ -279,7 +279,7 @@ impl RunPlan {
         }
     }
 
-    /// The most memory that is in use at once.
+    /// The most memory in use at one time.
     pub fn peak(&self) -> Bytes {
         let buffers = self.index.0 + self.staging.0 + self.window.0;
         let streaming = buffers + self.state.0 + self.scratch.0 + self.working.0 + self.pinned.0;
@@ -287,7 +287,7 @@ impl RunPlan {
     }
 }
 
-/// What a plan with state in memory takes besides pins, in bytes.
+/// Bytes of a plan with state in memory, without pins.
 struct Taken {
     state: u64,
     index: u64,
@@ -303,14 +303,14 @@ impl Taken {
     }
 }
 
-/// Records and tasks of pieces, and decoded ones.
+/// Bytes of piece records and tasks, and of decoded pieces.
 fn buffers(input: &PlanInput<'_>) -> (u64, u64) {
     let weights = if input.weighted { WEIGHTS_PER_THREAD.0 } else { 0 };
     let per_thread = SCRATCH_PER_THREAD.0 + weights;
     (INDEX_PER_PIECE * input.pieces as u64, per_thread * input.threads as u64)
 }
 
-/// Bytes of segments that a far ratio keeps, where one is given.
+/// Bytes of segments that a far ratio keeps in memory, if a ratio is given.
 fn local(input: &PlanInput<'_>, sizes: &[u64]) -> Result<Option<u64>> {
     let Some(FarShare::Ratio(ratio)) = input.far else { return Ok(None) };
     check_ratio(ratio)?;
@@ -318,19 +318,19 @@ fn local(input: &PlanInput<'_>, sizes: &[u64]) -> Result<Option<u64>> {
     Ok(Some(total.saturating_sub((ratio * total as f64).ceil() as u64)))
 }
 
-/// Memory while the result is brought from the grid's numbering into that of the nodes.
+/// Memory while the result is converted from the grid's numbering to node ids.
 fn delivered(input: &PlanInput<'_>) -> u64 {
     let Need { output, fixed, .. } = input.need;
     let per_node = output.0.div_ceil(input.shape.nodes.max(1));
     output.0 + per_node * input.shape.connected + fixed.0
 }
 
-/// What the algorithm takes where its state is in scratch files, if it can be there.
+/// Needs with state in scratch files, if supported.
 fn spill_need(input: &PlanInput<'_>) -> Option<SpillNeed> {
     input.need.spill.filter(|_| !input.records.is_empty())
 }
 
-/// The least budget that works.
+/// The least sufficient budget.
 fn least(input: &PlanInput<'_>) -> Result<Bytes> {
     let here = least_in_memory(input)?.min(least_with_file(input)?);
     match spill_need(input) {
@@ -339,7 +339,7 @@ fn least(input: &PlanInput<'_>) -> Result<Bytes> {
     }
 }
 
-/// The least budget for state in memory, with the least buffers.
+/// The least budget for state in memory, with the smallest buffers.
 fn least_in_memory(input: &PlanInput<'_>) -> Result<Bytes> {
     let (passing, delivering) = least_phases(input)?;
     Ok(Bytes(passing.max(delivering)))
@@ -351,7 +351,7 @@ fn least_with_file(input: &PlanInput<'_>) -> Result<Bytes> {
     Ok(Bytes(passing.max(delivering - input.need.output.0 + spill::LEAST_WINDOW)))
 }
 
-/// The least memory with state in memory: while passes are made, and while the result is delivered.
+/// The least memory with state in memory: during passes, and during delivery of the result.
 fn least_phases(input: &PlanInput<'_>) -> Result<(u64, u64)> {
     let need = input.need;
     let (index, scratch) = buffers(input);

@@ -1,5 +1,6 @@
-//! The memory plan where the state of the nodes has no room: how many partitions are in memory at
-//! once, and what a pass then moves. Pure: goes through a pass as a run does, without the bytes.
+//! The memory plan if the state of the nodes does not fit into memory: the number of partitions in
+//! memory at one time, and the bytes that a pass then moves. Pure: simulates a pass without moving
+//! bytes.
 
 use outercore_core::{Bytes, Result};
 use outercore_grid::Piece;
@@ -16,38 +17,38 @@ use crate::state::steps::{Cached, plan_group};
 use crate::state::{PerNode, Slots};
 use crate::task::Task;
 
-/// A result is put together for so many bytes at a time at least.
+/// Least bytes of a result that are assembled at a time.
 pub(super) const LEAST_WINDOW: u64 = 64 << 10;
 
-/// So many ways to divide memory between targets and sources are compared.
+/// Number of divisions of memory between targets and sources to compare.
 const CANDIDATES: usize = 8;
 
-/// Node ids by partition, while a result is put together in a file.
+/// Node ids by partition, while a result is assembled in a file.
 const NODE_IDS: PerNode = PerNode::new(4, 0);
 
-/// How state goes through memory.
+/// How state is moved through memory.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct SpillPlan {
-    /// Target partitions in memory at once.
+    /// Target partitions in memory at one time.
     pub targets: u64,
-    /// Source partitions, besides the one that is being loaded.
+    /// Source partitions in memory, without the one that is being loaded.
     pub sources: u64,
     /// Groups of targets in a pass over everything.
     pub groups: u64,
-    /// Bytes of state that such a pass reads.
+    /// Bytes of state that a pass over everything reads.
     pub read_per_pass: Bytes,
-    /// Bytes of state that it writes.
+    /// Bytes of state that a pass over everything writes.
     pub written_per_pass: Bytes,
 }
 
 impl SpillPlan {
-    /// What a run needs of it; `room` once passes are over.
+    /// The settings for a run; `room` is the memory for the result after all passes.
     pub fn slots(&self, room: Bytes) -> Slots {
         Slots { group: self.targets as usize, sources: self.sources as usize, room }
     }
 }
 
-/// What the parts of a plan take that do not depend on how state is divided.
+/// Memory of components that do not depend on the division of state.
 struct Fixed {
     index: u64,
     scratch: u64,
@@ -55,7 +56,7 @@ struct Fixed {
     window: u64,
     /// Segments that a far ratio keeps.
     kept: u64,
-    /// Of the algorithm, of scratch files, and of a partition that is opened or closed.
+    /// For the algorithm, for scratch files, and for one partition that is opened or closed.
     rest: u64,
 }
 
@@ -64,20 +65,20 @@ impl Fixed {
         self.index + self.scratch + self.staging + self.window + self.kept + self.rest
     }
 
-    /// What of it is there while a result is put together: passes are over then.
+    /// The part of it that remains while a result is assembled, after all passes.
     fn delivering(&self) -> u64 {
         self.index + self.staging + self.window + self.rest
     }
 }
 
-/// What a plan is made of, whatever the budget.
+/// Inputs of a plan that do not depend on the budget.
 struct Parts {
     fixed: Fixed,
     /// Bytes of the segments.
     sizes: Vec<u64>,
-    /// Whether the segments that are kept are given, by a far ratio.
+    /// Whether a far ratio determines the kept segments.
     keeps: bool,
-    /// Memory of a target on average, of the largest, and of a source.
+    /// Memory of an average target, of the largest target, and of a source.
     target: u64,
     largest: u64,
     shown: u64,
@@ -89,8 +90,8 @@ impl Parts {
         // The first partition is the longest.
         let len = shape.partition_len(0) as u64;
         let shown = need.shown.total(len);
-        // Gathered values are as many as arcs: on average for a group, at their most for a
-        // partition.
+        // The number of gathered values equals the number of arcs. A group needs the average, a
+        // single partition the maximum.
         let (target, largest) = match input.need.working {
             Some(Working { least, most }) => (most.0.div_ceil(shape.partitions() as u64), least.0),
             None => (need.target.total(len), need.target.total(len)),
@@ -112,7 +113,7 @@ impl Parts {
     }
 
     fn least(&self, input: &PlanInput<'_>) -> u64 {
-        // A target, a source and the next one.
+        // A target, a source, and the next source.
         let passing = self.fixed.total() + self.largest + 2 * self.shown;
         let result = self.fixed.delivering() + delivering(input);
         passing.max(result + LEAST_WINDOW.min(input.need.output.0))
@@ -127,7 +128,7 @@ pub(super) fn least(input: &PlanInput<'_>, need: &SpillNeed) -> Result<Bytes> {
     Ok(Bytes(Parts::of(input, need)?.least(input)))
 }
 
-/// A way to divide memory, and what a pass over everything then moves.
+/// A division of memory, and the bytes that a pass over everything then moves.
 #[derive(Clone, Copy)]
 struct Division {
     group: usize,
@@ -142,7 +143,7 @@ struct Division {
 /// The plan with state in scratch files.
 ///
 /// # Errors
-/// `Budget`, with the least that works.
+/// `Budget`, with the least sufficient budget.
 pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     let parts = Parts::of(input, need)?;
     if input.budget.0 < parts.least(input) {
@@ -157,7 +158,7 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     let rest = input.budget.0 - fixed.delivering();
     let whole = input.need.output.0 + delivering(input) <= rest;
     let spill = SpillPlan {
-        // Gathers are bound by their working memory alone.
+        // Gathers are limited only by their working memory.
         targets: if gathers { input.shape.partitions() as u64 } else { division.group as u64 },
         sources: division.sources as u64,
         groups: division.groups,
@@ -205,13 +206,13 @@ pub(super) fn plan(input: &PlanInput<'_>, need: &SpillNeed) -> Result<RunPlan> {
     })
 }
 
-/// Bytes of a kind of state of all nodes.
+/// Bytes of one kind of state of all nodes.
 fn of_all(input: &PlanInput<'_>, kind: PerNode) -> u64 {
     let shape = input.shape;
     (0..shape.partitions()).map(|part| kind.moved(shape.partition_len(part) as u64)).sum()
 }
 
-/// Bytes of state that a pass over everything reads, `loads` of them for sources, and writes.
+/// Bytes of state that a pass over everything reads, including `loads` of sources, and writes.
 fn moved(input: &PlanInput<'_>, need: &SpillNeed, loads: u64) -> (u64, u64) {
     let traffic = need.traffic;
     let times = |kind: PerNode, often: &[bool]| {
@@ -224,7 +225,7 @@ fn moved(input: &PlanInput<'_>, need: &SpillNeed, loads: u64) -> (u64, u64) {
     (read, times(need.shown, &[true]) + times(need.own, &[need.writes_own]))
 }
 
-/// Bytes of scratch files at once, at most; `whole`: the result has room in memory.
+/// Most bytes of scratch files at one time; `whole` means that the result fits into memory.
 fn disk(input: &PlanInput<'_>, need: &SpillNeed, whole: bool) -> Bytes {
     let of_all = |kind| of_all(input, kind);
     let passing = 2 * of_all(need.shown) + of_all(need.fixed) + of_all(need.own);
@@ -237,13 +238,13 @@ fn disk(input: &PlanInput<'_>, need: &SpillNeed, whole: bool) -> Bytes {
     Bytes(passing.max(result))
 }
 
-/// Memory while a result is put together besides its window: ids and values of a partition.
+/// Memory while a result is assembled, without its window: ids and values of a partition.
 fn delivering(input: &PlanInput<'_>) -> u64 {
     let per_node = input.need.output.0.div_ceil(input.shape.nodes.max(1));
     (2 * per_node + 4) * input.shape.partition_len(0) as u64
 }
 
-/// The best of some ways to divide what is left between targets, sources and pins.
+/// The best of several divisions of the remaining memory between targets, sources and pins.
 fn divide(input: &PlanInput<'_>, need: &SpillNeed, parts: &Parts) -> Division {
     let Parts { fixed, sizes, keeps, target, largest, shown } = parts;
     let (target, largest, shown) = (*target, *largest, *shown);

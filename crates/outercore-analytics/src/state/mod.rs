@@ -1,8 +1,8 @@
-//! State of the nodes, partition by partition: in memory, or in scratch files where the budget is
-//! smaller than it.
+//! State of the nodes, partition by partition: in memory, or in scratch files if the budget is
+//! smaller.
 //!
-//! [`stored`] says what a partition's state looks like as bytes, a [`Table`] has one for each partition,
-//! [`steps`] decides in which order they are loaded, [`Tables`] make passes, and [`spill`] is the
+//! [`stored`] defines the bytes of a partition's state, and a [`Table`] has one value per
+//! partition. [`steps`] decides the order of loads, [`Tables`] make passes, and [`spill`] is the
 //! scratch space.
 
 mod parts;

@@ -4,16 +4,16 @@ use std::fmt;
 
 use outercore_core::Result;
 
-/// Values by partition and local id: in memory, or brought as they are wanted.
+/// Values by partition and local id: in memory, or loaded when needed.
 pub enum Parts<T> {
     /// In memory.
     Here(Vec<Vec<T>>),
-    /// `bring(partition)`, as often as wanted.
+    /// Loaded by `bring(partition)`, as often as needed.
     Away(Box<dyn FnMut(usize) -> Result<Vec<T>>>),
 }
 
 impl<T: Clone> Parts<T> {
-    /// The values in memory; none where they are elsewhere.
+    /// The values in memory; empty if they are not in memory.
     pub fn here(&self) -> &[Vec<T>] {
         match self {
             Self::Here(values) => values,
@@ -21,7 +21,7 @@ impl<T: Clone> Parts<T> {
         }
     }
 
-    /// The values of a partition; `last`: they are not wanted again.
+    /// The values of a partition; `last` means that they are not needed again.
     ///
     /// # Errors
     /// A failed or corrupt read of scratch files.

@@ -1,4 +1,4 @@
-//! Scratch files for state that memory has no room for.
+//! Scratch files for state that does not fit into memory.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,24 +16,24 @@ use super::stored::{PAGE, Stored};
 /// Memory for reads in flight.
 const STAGING: Bytes = Bytes::kib(512);
 
-/// What is written at a time.
+/// Bytes written at a time.
 const CHUNK: usize = 128 << 10;
 
 /// Memory of a [`Spill`] itself.
 pub(crate) const BUFFERS: Bytes = Bytes(STAGING.0 + CHUNK as u64);
 
-/// How many partitions are in memory at once.
+/// Number of partitions in memory at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// Target partitions.
     pub group: usize,
-    /// Source partitions, besides the one that is being loaded.
+    /// Source partitions, without the one that is being loaded.
     pub sources: usize,
-    /// Bytes in which a result can be put together, once passes are over.
+    /// Memory for assembling a result, after all passes.
     pub room: Bytes,
 }
 
-/// What has been moved between memory and scratch files.
+/// Transfers between memory and scratch files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SpillCounters {
     /// Bytes read: whole pages.
@@ -42,13 +42,12 @@ pub struct SpillCounters {
     pub written: Bytes,
     /// Seconds of reading and writing.
     pub seconds: f64,
-    /// The most bytes that the files in the scratch directory have had at once, that of a result
-    /// included.
+    /// Most bytes of files in the scratch directory at one time, including a result file.
     pub most: Bytes,
 }
 
 impl SpillCounters {
-    /// What was moved since these were `before`.
+    /// The transfers since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             read: Bytes(self.read.0 - before.read.0),
@@ -59,7 +58,7 @@ impl SpillCounters {
     }
 }
 
-/// Scratch files of a run, which have no names: however it ends, they are gone.
+/// Scratch files of a run. They have no names, so they disappear however the run ends.
 pub struct Spill {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
@@ -77,7 +76,7 @@ struct Inner {
     counters: SpillCounters,
 }
 
-/// A file, to be read by the engine and to be written.
+/// A file that the engine reads, and that can be written.
 struct Scratch {
     id: FileId,
     unnamed: Unnamed,
@@ -85,12 +84,12 @@ struct Scratch {
 }
 
 impl Spill {
-    /// Scratch space in `directory`, which is made where there is none, read by `backend`.
+    /// Creates scratch space in `directory`, which is created if missing, read by `backend`.
     ///
     /// # Errors
     /// The directory cannot be made; the back end does not work.
     pub fn create(directory: &Path, backend: Backend, slots: Slots) -> Result<Self> {
-        // A mapping and direct writes would not agree on what is there.
+        // A memory mapping would not see direct writes reliably, so use ordinary writes.
         let disk: Arc<dyn Disk> = match backend {
             Backend::Mmap => Arc::new(RealDisk),
             _ => Arc::new(DirectDisk),
@@ -98,7 +97,7 @@ impl Spill {
         Self::create_on(disk, directory, backend, slots)
     }
 
-    /// The same on a disk of the caller's, for tests with faults.
+    /// Scratch space on the caller's disk, for tests with faults.
     ///
     /// # Errors
     /// As [`Spill::create`].
@@ -123,12 +122,12 @@ impl Spill {
         Ok(Self { disk, directory, slots, inner: Mutex::new(inner) })
     }
 
-    /// How many partitions are in memory at once.
+    /// Number of partitions in memory at one time.
     pub fn slots(&self) -> Slots {
         self.slots
     }
 
-    /// What has been moved so far.
+    /// Transfers so far.
     pub fn counters(&self) -> SpillCounters {
         self.inner().counters
     }
@@ -137,7 +136,7 @@ impl Spill {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new file of `bytes`, without a name.
+    /// Creates a file of `bytes` bytes, without a name.
     pub(super) fn file(&self, bytes: u64) -> Result<usize> {
         let mut inner = self.inner();
         let mut open = || {
@@ -151,16 +150,16 @@ impl Spill {
         open().map_err(|error| in_scratch(error, &self.directory))
     }
 
-    /// Counts a file of somebody else's in the same directory.
+    /// Counts a file of another component in the same directory.
     pub(crate) fn hold(&self, bytes: u64) {
         self.inner().hold(bytes);
     }
 
-    /// Gives the room of a file back, whose bytes nobody wants any more.
+    /// Frees the space of a file whose bytes are no longer needed.
     pub(super) fn empty(&self, file: usize) {
         let mut inner = self.inner();
         let file = &mut inner.files[file];
-        // Where that fails the room is free at the end of the run.
+        // If this fails, the space is freed at the end of the run.
         let _ = file.unnamed.file.set_len(0);
         let bytes = std::mem::take(&mut file.bytes);
         inner.held -= bytes;
@@ -201,7 +200,7 @@ impl Spill {
         Ok(sum.digest())
     }
 
-    /// Fills a value with what was written at `offset`.
+    /// Fills a value with the bytes written at `offset`.
     pub(super) fn read<T: Stored>(
         &self,
         file: usize,
@@ -239,7 +238,7 @@ impl Inner {
     }
 }
 
-/// Says what the file was for, and what helps.
+/// Adds the purpose of the file and a hint.
 fn in_scratch(error: Error, directory: &Path) -> Error {
     let what = format!("state of the nodes in scratch directory `{}`", directory.display());
     if error.kind() == ErrorKind::NoSpace {

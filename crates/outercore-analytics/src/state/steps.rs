@@ -1,24 +1,24 @@
-//! In which order a group of target partitions takes its source partitions, when only a few of them
-//! fit into memory. Pure: the plan counts with it what a run then does.
+//! The order in which a group of target partitions takes its source partitions, if only a few of
+//! them fit into memory. Pure: the plan uses it to count the loads of a run.
 //!
-//! A group of targets stays in memory while sources come by. Where each target has to take its
-//! sources in the order of the file, which for the target t of a grid without symmetry is t, t + 1,
-//! ..., the group goes in a wave: a source that is loaded serves all targets whose turn it is, so
-//! that each comes by about once for the whole group. Where the order is free, each does so exactly
-//! once, forwards for one group and backwards for the next, which finds the last ones still there.
+//! A group of targets stays in memory while sources are loaded. A target may have to take its
+//! sources in file order, which for target t of a directed grid is t, t + 1, ... The group is then
+//! processed in a wave: a loaded source serves all targets that need it next, so each source is
+//! loaded about once for the whole group. If the order is free, each source is loaded exactly once,
+//! forwards for one group and backwards for the next, which finds the last sources still in memory.
 
 use std::collections::BTreeSet;
 
 use crate::task::Task;
 
-/// What is loaded next, and what can be done then.
+/// The next load, and the tasks that follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepPlan {
-    /// The source partition to drop before.
+    /// The source partition to drop first.
     pub evict: Option<usize>,
     /// The source partition to load.
     pub load: Option<usize>,
-    /// Target partitions and their tasks, in the order of the file.
+    /// Target partitions and their tasks, in file order.
     pub tasks: Vec<(usize, Vec<Task>)>,
 }
 
@@ -26,20 +26,20 @@ pub struct StepPlan {
 #[derive(Clone, Debug, Default)]
 pub struct Cached {
     here: Vec<bool>,
-    /// In the order in which they came.
+    /// In order of loading.
     order: Vec<usize>,
     slots: usize,
-    /// Whether the next group goes backwards, where the order is free.
+    /// Whether the next group is processed backwards, if the order is free.
     backwards: bool,
 }
 
 impl Cached {
-    /// None of `partitions`, with room for `slots` of them.
+    /// An empty cache of `partitions` partitions, with room for `slots` of them.
     pub fn new(partitions: usize, slots: usize) -> Self {
         Self { here: vec![false; partitions], order: Vec::new(), slots, backwards: false }
     }
 
-    /// Makes room if there is none: drops what `worst` of the cached ones says.
+    /// Makes room if there is none: drops the cached partition chosen by `worst`.
     fn bring(&mut self, source: usize, worst: impl FnOnce(&[usize]) -> usize) -> Option<usize> {
         let evicted = (self.order.len() >= self.slots).then(|| {
             let at = worst(&self.order);
@@ -53,10 +53,11 @@ impl Cached {
     }
 }
 
-/// The steps for the target partitions `group`, whose tasks are `lists` (by partition), each in file
-/// order; `source_of` says where a task's values come from. With `any_order` a target may take its sources as they come.
+/// The steps for the target partitions `group`. `lists` has their tasks by partition, each in file
+/// order, and `source_of` gives the source partition of a task. With `any_order`, a target may take
+/// its sources in any order.
 ///
-/// **Cost**: for each load, a look at every cached source and every target of the group.
+/// **Cost**: each load examines every cached source and every target of the group.
 pub fn plan_group(
     group: &[usize],
     lists: &[Vec<Task>],
@@ -103,7 +104,7 @@ fn freely(
         steps.push(merged(first));
     }
     for source in away {
-        // The one that was loaded last is the next group's first; the oldest is its last.
+        // The source loaded last is the next group's first; the oldest is its last.
         let evict = cached.bring(source, |_| 0);
         let tasks = std::mem::take(&mut by_source[source]);
         steps.push(StepPlan { evict, load: Some(source), tasks });
@@ -111,7 +112,7 @@ fn freely(
     steps
 }
 
-/// Tasks of a target from several sources as one list in file order.
+/// Merges the tasks of a target from several sources into one list in file order.
 fn merged(mut step: StepPlan) -> StepPlan {
     step.tasks.sort_by_key(|tasks| tasks.0);
     step.tasks.dedup_by(|next, kept| {
@@ -125,19 +126,19 @@ fn merged(mut step: StepPlan) -> StepPlan {
     step
 }
 
-/// Targets that take their sources in the order of the file.
+/// Targets that take their sources in file order.
 struct Wave<'a> {
     group: &'a [usize],
     lists: &'a [Vec<Task>],
-    /// By target of the group: its sources and how many tasks each is for, in their order.
+    /// By target of the group: its sources in order, with the number of tasks for each.
     runs: Vec<Vec<(usize, usize)>>,
-    /// By target of the group: runs and tasks that are done.
+    /// By target of the group: number of finished runs, and of finished tasks.
     done: Vec<(usize, usize)>,
-    /// By source: the targets of the group whose turn it is.
+    /// By source: the targets of the group that need it next.
     waiting: Vec<Vec<usize>>,
-    /// Number of targets that wait, and the source; the lowest source of several last.
+    /// Number of waiting targets, and the source; among several, the lowest source is last.
     wanted: BTreeSet<(usize, std::cmp::Reverse<usize>)>,
-    /// By source: where in which target's runs it is, not yet done.
+    /// By source: its unfinished positions in the runs of targets.
     uses: Vec<Vec<(usize, usize)>>,
     cached: &'a mut Cached,
 }
@@ -194,7 +195,7 @@ impl<'a> Wave<'a> {
         steps
     }
 
-    /// Takes `targets` on as far as what is cached lets them; what they do.
+    /// Advances `targets` as far as the cached sources allow; returns their tasks.
     fn advance(&mut self, targets: &[usize]) -> Vec<(usize, Vec<Task>)> {
         let mut all = Vec::new();
         for &at in targets {
@@ -219,7 +220,7 @@ impl<'a> Wave<'a> {
         all
     }
 
-    /// Loads a source in place of the one that is needed last, if any has to go.
+    /// Loads a source; if there is no room, it replaces the source that is needed last.
     fn bring(&mut self, source: usize) -> Option<usize> {
         let Self { cached, uses, done, .. } = self;
         cached.bring(source, |order| {
@@ -245,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Lists in file order of a grid with all blocks: by diagonal, then by row.
+    /// Lists in file order for a grid with all blocks: by diagonal, then by row.
     fn grid(parts: usize, symmetric: bool, both: bool) -> (Vec<Vec<Task>>, Vec<(usize, usize)>) {
         let mut blocks = Vec::new();
         for diagonal in 0..parts {
@@ -271,7 +272,7 @@ mod tests {
         task.side().ends(row, column).0
     }
 
-    /// Follows the steps; how many loads they take.
+    /// Follows the steps; returns the number of loads.
     fn follow(
         parts: usize,
         (symmetric, both): (bool, bool),
@@ -319,16 +320,16 @@ mod tests {
 
     #[test]
     fn sources_come_by_once_for_a_group() {
-        // Free: all sources, less those that the group before has left.
+        // Free order: all sources, except for those left in memory by the previous group.
         assert_eq!(follow(40, (true, false), 10, 1, true), 40 + 3 * 39);
         assert_eq!(follow(40, (true, false), 10, 5, true), 40 + 3 * 35);
-        // In a wave: the first ones come again at its end.
+        // In a wave, the first sources are loaded again at its end.
         assert!(follow(40, (false, false), 10, 1, false) <= 4 * 50);
-        // With the two windows of a symmetric grid in memory, less than once: what one group has
-        // left serves the next.
+        // With room for both windows of a symmetric grid, each source is loaded less than once,
+        // because a group leaves sources for the next.
         assert!(follow(40, (true, false), 10, 20, false) <= 4 * 40);
         assert!(follow(40, (true, false), 20, 20, false) <= 2 * 40);
-        // With half of that, sources come again, yet not for every target.
+        // With half of that, sources are loaded again, but not for every target.
         assert!(follow(40, (true, false), 10, 10, false) <= 4 * 60);
     }
 }

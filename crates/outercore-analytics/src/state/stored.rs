@@ -1,16 +1,16 @@
-//! What a partition's state looks like as bytes.
+//! The bytes of a partition's state.
 
 use bytemuck::Pod;
 
-/// Scratch files hold each partition's state in whole pages.
+/// Scratch files store each partition's state in whole pages.
 pub const PAGE: u64 = 4096;
 
-/// Bytes of state for each node, and bits.
+/// Bytes and bits of state per node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerNode {
     /// Bytes.
     pub bytes: u64,
-    /// Sets of nodes, a bit each.
+    /// Number of sets of nodes, with one bit per node.
     pub sets: u64,
 }
 
@@ -18,7 +18,7 @@ impl PerNode {
     /// Nothing.
     pub const NONE: Self = Self::new(0, 0);
 
-    /// So many bytes and bits.
+    /// This number of bytes and bits.
     pub const fn new(bytes: u64, sets: u64) -> Self {
         Self { bytes, sets }
     }
@@ -28,21 +28,21 @@ impl PerNode {
         self.bytes * len + self.sets * 8 * len.div_ceil(64)
     }
 
-    /// Bytes that reading or writing the state of `len` nodes moves.
+    /// Bytes moved by reading or writing the state of `len` nodes.
     pub fn moved(&self, len: u64) -> u64 {
         self.total(len).next_multiple_of(PAGE)
     }
 }
 
-/// State of a partition's nodes that can be written and read again, column by column.
+/// State of a partition's nodes that can be written and read column by column.
 pub trait Stored: Send + Sync + Sized {
     /// A value of the same kind for `len` nodes, all zeros.
     fn like(&self, len: usize) -> Self;
     /// The bytes of the columns that are stored.
     fn columns(&self) -> Vec<&[u8]>;
-    /// The same, to be filled.
+    /// The bytes of the stored columns, for filling.
     fn columns_mut(&mut self) -> Vec<&mut [u8]>;
-    /// Called once the columns have been filled: makes what follows from them.
+    /// Called after the columns have been filled: recomputes derived values.
     fn restored(&mut self, _partition: usize) {}
 }
 
@@ -118,34 +118,34 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// The empty set of `len` ids.
+    /// An empty set for ids below `len`.
     pub fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
-    /// Whether `at` is in it.
+    /// Whether the set contains `at`.
     #[inline(always)]
     pub fn has(&self, at: usize) -> bool {
         self.0[at / 64] >> (at % 64) & 1 != 0
     }
 
-    /// Puts `at` into it.
+    /// Adds `at` to the set.
     #[inline(always)]
     pub fn insert(&mut self, at: usize) {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
-    /// How many are in it.
+    /// Number of ids in the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Takes all out.
+    /// Removes all ids.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    /// Those in it, ascending.
+    /// The ids in the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(at, &word)| {
             let rest = |word: u64| (word != 0).then_some(word);

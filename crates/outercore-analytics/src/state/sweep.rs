@@ -1,5 +1,5 @@
-//! A pass over tables: target partitions are opened, hear what comes over their arcs, and are
-//! closed; in memory all of them together, else group by group.
+//! A pass over tables. Target partitions are opened, receive values over their arcs, and are
+//! closed: in memory all together, otherwise group by group.
 
 use outercore_core::{Bytes, Error, Result};
 use serde::Serialize;
@@ -14,50 +14,51 @@ use crate::partitions::each_partition;
 use crate::program::{EdgeProgram, Passes, Selection};
 use crate::task::Task;
 
-/// What closing a partition has come to.
+/// Result of closing a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed<T> {
-    /// For the algorithm.
+    /// Report to the algorithm.
     pub report: T,
-    /// Whether it shows something else than before.
+    /// Whether the shown state has changed.
     pub shown: bool,
-    /// Whether its own state is another.
+    /// Whether the own state has changed.
     pub own: bool,
 }
 
-/// What a pass does with the state of a partition. State is in three tables: what other partitions
-/// read of it, what never changes, and what is its own.
+/// The work of a pass on the state of a partition. State is stored in three tables: *shown* state,
+/// which other partitions read; *fixed* state, which never changes; and *own* state, which only the
+/// partition uses.
 ///
 /// # Contract
-/// The values of a sweep depend on the values before it alone, not on the groups in which it goes.
+/// The result of a sweep depends only on the values before it, not on its groups.
 pub trait Step: Sync {
-    /// What the arcs do.
+    /// The work per arc.
     type Program: EdgeProgram<Source = Self::Shown, Target = Self::Target>;
-    /// What others read.
+    /// State that other partitions read.
     type Shown: Stored + Clone + Default;
-    /// What never changes.
+    /// State that never changes.
     type Fixed: Stored + Default;
-    /// What nobody else reads.
+    /// State that other partitions do not read.
     type Own: Stored + Default;
-    /// What arcs change.
+    /// State that arcs change.
     type Target: Send + Default;
-    /// What the algorithm wants to know of a closed partition.
+    /// The algorithm's report about a closed partition.
     type Report: Send;
-    /// What is read when.
+    /// Which state is read, and when.
     const TRAFFIC: Traffic;
-    /// Whether a target may hear its sources in any order.
+    /// Whether a target may receive its sources in any order.
     const ANY_ORDER: bool;
-    /// Whether a target that hears nothing has nothing to close.
+    /// Whether a target without incoming values need not be closed.
     const QUIET: bool;
-    /// Whether targets gather values, for which [`Step::room`] says how much memory they need.
+    /// Whether targets gather values; [`Step::room`] is then their memory.
     const GATHERS: bool = false;
-    /// The arcs' part.
+    /// The program for the arcs.
     fn program(&self) -> &Self::Program;
-    /// Bytes of a target beyond what the plan counts for each node: gathered values.
+    /// Bytes of a target's gathered values, in addition to the planned bytes per node.
     fn room(&self, _fixed: &Self::Fixed) -> u64 {
         0
     }
-    /// Begins a target. What is its own can be moved into it.
+    /// Opens a target. Its own state can be moved into it.
     fn open(
         &self,
         partition: usize,
@@ -65,7 +66,7 @@ pub trait Step: Sync {
         fixed: &Self::Fixed,
         own: &mut Self::Own,
     ) -> Self::Target;
-    /// Ends it: what is shown from the next sweep on, and what is its own.
+    /// Closes a target: sets its own state, and its shown state for the next sweep.
     fn close(
         &self,
         partition: usize,
@@ -76,21 +77,21 @@ pub trait Step: Sync {
     ) -> Closed<Self::Report>;
 }
 
-/// The state that a step works on.
+/// The state on which a step works.
 pub struct Tables<S: Step> {
-    /// What others read.
+    /// State that other partitions read.
     pub shown: Table<S::Shown>,
-    /// What never changes.
+    /// State that never changes.
     pub fixed: Table<S::Fixed>,
-    /// What nobody else reads.
+    /// State that other partitions do not read.
     pub own: Table<S::Own>,
-    /// By partition: what gathered values take; empty until it is needed.
+    /// By partition: memory of gathered values; empty until needed.
     rooms: Vec<u64>,
 }
 
 impl<S: Step> Tables<S> {
-    /// The state that an algorithm begins with, or the state and the loop of the checkpoint that
-    /// the run goes on from. What is fixed is not part of a checkpoint.
+    /// The initial state of an algorithm, or the state and the loop of the checkpoint to resume
+    /// from. Fixed state is not part of a checkpoint.
     pub(crate) fn begin<R: Passes, L: DeserializeOwned>(
         run: &mut R,
         mut fixed: Table<S::Fixed>,
@@ -128,7 +129,7 @@ impl<S: Step> Tables<S> {
         Ok((Self { shown, fixed, own, rooms: Vec::new() }, at))
     }
 
-    /// Tables for a single sweep, in which nothing is shown and what is its own is made anew.
+    /// Tables for a single sweep, without shown state, in which the own state is created.
     pub(crate) fn once<R: Passes>(run: &mut R, own: &S::Own) -> Result<Self> {
         Ok(Self {
             shown: Table::build(run, 1, |_, _| Ok(S::Shown::default()))?,
@@ -138,10 +139,10 @@ impl<S: Step> Tables<S> {
         })
     }
 
-    /// Between sweeps, before one that is at `at`: leaves a checkpoint, if it is time for one.
+    /// Called between sweeps, with the loop in state `at`: writes a checkpoint if it is due.
     ///
     /// # Errors
-    /// A failed write; the wish to stop, once the checkpoint is there.
+    /// A failed write; a stop request, after the checkpoint.
     pub(crate) fn checkpoint<R: Passes, L: Serialize>(
         &mut self,
         run: &mut R,
@@ -161,15 +162,17 @@ impl<S: Step> Tables<S> {
         })
     }
 
-    /// A pass: the selected targets hear what the selected sources show. Reports by partition;
-    /// none of those that were not selected. `again`: a pass over the same will probably follow.
+    /// Makes a pass: the selected targets receive the shown state of the selected sources. Returns
+    /// reports by partition; `None` for partitions that were not selected. `again` means that a
+    /// pass over the same selection will probably follow.
     ///
     /// # Cost
-    /// In memory one pass. From scratch files one pass in groups: each reads what its targets keep
-    /// and, once or somewhat more often, what all sources show, and writes what its targets become.
+    /// In memory, one pass. From scratch files, one pass in groups: each group reads the state of
+    /// its targets and, about once, the shown state of all sources, and writes the new state of its
+    /// targets.
     ///
     /// # Errors
-    /// A failed or corrupt read; a full scratch disk; the wish to stop.
+    /// A failed or corrupt read; a full scratch disk; a stop request.
     pub(crate) fn sweep<R: Passes>(
         &mut self,
         run: &mut R,
@@ -206,7 +209,8 @@ fn parse<L: DeserializeOwned>(at: serde_json::Value) -> Result<L> {
     serde_json::from_value(at).map_err(|error| Error::corrupt(format!("checkpoint: {error}")))
 }
 
-/// What a checkpoint has for a partition, like `made`; `made` where there is none.
+/// The value of a partition in a checkpoint, with the same kind as `made`; `made` without a
+/// checkpoint.
 fn kept<R: Passes, T: Stored>(
     from: &mut Option<Saved>,
     run: &R,
@@ -227,7 +231,8 @@ fn write_columns<T: Stored>(value: &T, write: WriteTo<'_>) -> Result<bool> {
     Ok(false)
 }
 
-/// Partitions in groups of `most`, whose targets have room together: each at least one.
+/// Groups of at most `most` partitions whose targets fit into memory together; each group has at
+/// least one.
 fn grouped(
     wanted: impl Iterator<Item = usize>,
     rooms: &[u64],
@@ -270,7 +275,7 @@ fn sweep_here<R: Passes, S: Step>(
     let partitions = shown.len();
     let wanted = (0..partitions).filter(|&partition| select.targets[partition]);
     let groups = grouped(wanted, rooms, usize::MAX, run.working());
-    // Others read what is shown until the last group is done.
+    // With several groups, the shown state is still read until the last group is finished.
     let alone = groups.len() <= 1;
     if alone && again {
         run.expect(select);
@@ -332,7 +337,7 @@ struct Sweep<'a, R, S: Step> {
     lists: Vec<Vec<Task>>,
     groups: Vec<Vec<usize>>,
     cached: Cached,
-    /// What is loaded of the sources; of the others nothing.
+    /// The loaded sources; all others are empty.
     sources: Vec<S::Shown>,
     targets: Vec<S::Target>,
     reports: Vec<Option<S::Report>>,
@@ -413,7 +418,8 @@ impl<'a, R: Passes, S: Step> Sweep<'a, R, S> {
         Ok(())
     }
 
-    /// Takes the steps of a group; what the next one needs is loaded while one is computed.
+    /// Executes the steps of a group; the state for the next step is loaded while one step is
+    /// computed.
     fn steps(&mut self, steps: Vec<StepPlan>) -> Result<()> {
         let partitions = self.targets.len();
         let lists = |step: &StepPlan| {

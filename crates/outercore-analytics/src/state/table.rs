@@ -18,27 +18,27 @@ pub enum Table<T> {
     Away(Away<T>),
 }
 
-/// Values in a scratch file, each in one of its places.
+/// Values in a scratch file; each value has one or two places.
 pub struct Away<T> {
     spill: Arc<Spill>,
     file: usize,
-    /// Like all of them, for no nodes.
+    /// An empty value of the same kind.
     like: T,
     lens: Vec<usize>,
-    /// Where each begins in its first place.
+    /// Start of each value in its first place.
     starts: Vec<u64>,
     /// Bytes of all first places.
     bytes: u64,
     places: usize,
-    /// By partition: the place whose value counts, and the checksums in all places.
+    /// By partition: the place of the valid value, and the checksums in all places.
     counts: Vec<(usize, [u64; 2])>,
-    /// Partitions written to their other places, which do not count yet.
+    /// Partitions written to their other places, which are not valid yet.
     written: Vec<usize>,
 }
 
 impl<T: Stored> Table<T> {
-    /// The values that `make` gives; in scratch files if the run has them. With two `places` new
-    /// values can be written while the old ones are read.
+    /// A table with the values of `make`; in scratch files if the run has them. With two `places`,
+    /// new values can be written while the old ones are read.
     pub(crate) fn build<R: Passes>(
         run: &mut R,
         places: usize,
@@ -62,7 +62,7 @@ impl<T: Stored> Table<T> {
         Ok(Self::Away(table))
     }
 
-    /// Values like `like`, to be written before they are read.
+    /// Values of the same kind as `like`, to be written before they are read.
     pub(crate) fn blank<R: Passes>(run: &mut R, like: &T) -> Result<Self> {
         let lens = lens(run);
         match run.spill() {
@@ -71,7 +71,7 @@ impl<T: Stored> Table<T> {
         }
     }
 
-    /// A result of it: what `values` makes of each partition's value.
+    /// Converts the table to a result: `values` converts each partition's value.
     pub(crate) fn into_parts<X>(self, values: impl Fn(T) -> Vec<X> + 'static) -> Parts<X>
     where
         T: 'static,
@@ -84,7 +84,7 @@ impl<T: Stored> Table<T> {
         }
     }
 
-    /// The values, of a run that has no scratch files.
+    /// The values of a run without scratch files.
     pub(crate) fn into_here(self) -> Result<Vec<T>> {
         match self {
             Self::Here(values) => Ok(values),
@@ -92,7 +92,7 @@ impl<T: Stored> Table<T> {
         }
     }
 
-    /// The value of a partition, which is not wanted again.
+    /// The value of a partition, which is not needed again.
     pub(crate) fn take(&mut self, partition: usize) -> Result<T>
     where
         T: Default,
@@ -115,8 +115,8 @@ impl<T: Stored> Table<T> {
         }
     }
 
-    /// Calls `each` for every partition's value, one after the other, and keeps what it changes
-    /// where it returns true.
+    /// Calls `each` for every partition's value, one after the other, and stores its changes if it
+    /// returns true.
     pub(crate) fn each(
         &mut self,
         mut each: impl FnMut(usize, &mut T) -> Result<bool>,
@@ -142,7 +142,7 @@ impl<T: Stored> Table<T> {
 }
 
 impl Table<()> {
-    /// No values.
+    /// A table of empty values.
     pub(crate) fn nothing<R: Passes>(run: &mut R) -> Result<Self> {
         Self::build(run, 1, |_, _| Ok(()))
     }
@@ -151,7 +151,7 @@ impl Table<()> {
 impl<T: Stored> Away<T> {
     fn new<R: Passes>(run: &mut R, spill: Arc<Spill>, places: usize, like: &T) -> Result<Self> {
         let lens = lens(run);
-        // There are two lengths at most.
+        // There are at most two different lengths.
         let mut moved: BTreeMap<usize, u64> = BTreeMap::new();
         let mut starts = Vec::with_capacity(lens.len());
         let mut bytes = 0;
@@ -181,7 +181,7 @@ impl<T: Stored> Away<T> {
         self.like.like(self.lens[partition])
     }
 
-    /// Reads the value that counts.
+    /// Reads the valid value.
     pub(super) fn load(&self, partition: usize) -> Result<T> {
         let mut value = self.blank(partition);
         let (place, sums) = self.counts[partition];
@@ -191,7 +191,7 @@ impl<T: Stored> Away<T> {
         Ok(value)
     }
 
-    /// Writes a value; where there are two places, it counts from [`Away::settle`] on.
+    /// Writes a value; with two places, it becomes valid in [`Away::settle`].
     pub(super) fn store(&mut self, partition: usize, value: &T) -> Result<()> {
         let (place, sums) = &mut self.counts[partition];
         let next = (*place + 1) % self.places;
@@ -201,7 +201,7 @@ impl<T: Stored> Away<T> {
         Ok(())
     }
 
-    /// From here on what was written counts.
+    /// Makes the written values valid.
     pub(super) fn settle(&mut self) {
         for partition in self.written.drain(..) {
             let place = &mut self.counts[partition].0;

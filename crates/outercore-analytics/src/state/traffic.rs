@@ -1,17 +1,18 @@
-//! What a step reads and writes of a partition's state.
+//! The state of a partition that a step reads and writes.
 
-/// What of a partition's state a step looks at. The rest is not read from scratch files; it is then
-/// a blank value, whose columns are zeros (`shown`, `own`) or which holds nothing at all (`fixed`).
+/// The parts of a partition's state that a step uses. Other parts are not read from scratch files;
+/// they are then blank values, with zeros in their columns (`shown`, `own`) or without columns
+/// (`fixed`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// What the partition shows, when it is opened.
+    /// The partition's shown state, when it is opened.
     pub open_shown: bool,
-    /// What is fixed, when it is opened.
+    /// Its fixed state, when it is opened.
     pub open_fixed: bool,
-    /// What is its own. Without, a sweep makes it anew.
+    /// Its own state. If `false`, a sweep creates it anew.
     pub open_own: bool,
-    /// What the partition has shown so far, when it is closed.
+    /// The partition's previous shown state, when it is closed.
     pub close_shown: bool,
-    /// What is fixed, when it is closed.
+    /// Its fixed state, when it is closed.
     pub close_fixed: bool,
 }

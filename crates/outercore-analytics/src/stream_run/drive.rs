@@ -1,4 +1,4 @@
-//! One pass: what it reads and computes, and what that has cost.
+//! One pass: its reads and computations, and their cost.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::output::PassCounters;
 use crate::state::SpillCounters;
 use crate::task::Task;
 
-/// Below so many arcs, all in memory, threads cost more than they bring: passes over road networks
-/// are tiny, and there are thousands.
+/// With fewer arcs than this, all in memory, threads cost more than they gain: passes over road
+/// networks are tiny, and there are thousands.
 const FEW_ARCS: u64 = 1 << 17;
 
-/// Passes that are counted one by one.
+/// Number of passes with separate counters.
 const COUNTED_PASSES: usize = 1_000;
 
 impl StreamRun<'_> {
-    /// Does the tasks of a pass, list by list in their order.
+    /// Executes the tasks of a pass, list by list in order.
     pub(super) fn drive(
         &mut self,
         tasks: Vec<Vec<Task>>,
@@ -94,7 +94,7 @@ impl StreamRun<'_> {
         error.map_or(Ok(()), Err)
     }
 
-    /// Counts which segments a pass wants; returns the bytes of them that are held.
+    /// Counts the segments that a pass needs; returns the bytes of those in memory.
     fn note_wanted(&mut self, tasks: &[Vec<Task>], held: &[bool], weights: bool) -> u64 {
         let layout = &self.shared.layout;
         let mut served = vec![false; held.len()];
@@ -112,7 +112,7 @@ impl StreamRun<'_> {
             .sum()
     }
 
-    /// What has been moved to and from scratch files since this was last asked for.
+    /// Transfers to and from scratch files since the last call.
     pub(super) fn moved(&mut self) -> SpillCounters {
         let Some(spill) = &self.spill else { return SpillCounters::default() };
         let now = spill.counters();
@@ -142,8 +142,8 @@ impl StreamRun<'_> {
     }
 }
 
-/// What the caller wants after a report of progress: the wish to stop waits for a checkpoint, where
-/// one will be left.
+/// Handles the caller's answer to a progress report: a stop request waits for a checkpoint, if one
+/// will be written.
 pub(super) fn heed(told: Result<()>, checkpoints: &mut Option<Checkpoints>) -> Result<()> {
     match (told, checkpoints) {
         (Err(error), Some(checkpoints)) => checkpoints.wait_for_pass(error),

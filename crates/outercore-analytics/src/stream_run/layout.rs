@@ -1,4 +1,4 @@
-//! What stays the same for all passes of a run, and what a pass has to read.
+//! Data that stays the same for all passes of a run, and the reads of a pass.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use outercore_store::dataset::ArrayRef;
 use crate::segments::{Segment, longest, slot_bytes, wanted};
 use crate::task::Task;
 
-/// The grid of a run, cut into segments, and where its arrays are.
+/// The grid of a run, divided into segments, and the location of its arrays.
 pub(super) struct Layout {
     pub grid: Grid,
     pub files: Files,
@@ -20,24 +20,24 @@ pub(super) struct Layout {
     pub segment_of: Arc<[u32]>,
     /// Which segments stay in memory once they have been read.
     pub pins: Vec<bool>,
-    /// Whether segments that stay have their weights with them.
+    /// Whether segments that stay in memory include their weights.
     pub weighted: bool,
-    /// Where parts are read ahead.
+    /// Buffers for parts that are read ahead.
     pub slots: PartSlots,
-    /// Whether to read while others compute.
+    /// Whether to read while other threads compute.
     pub buffering: bool,
 }
 
 /// Buffers for parts of segments.
 pub(super) struct PartSlots {
-    /// Parts that they have room for.
+    /// Number of parts that fit.
     pub count: usize,
     blocks: Slots,
     weights: Option<Slots>,
 }
 
 impl PartSlots {
-    /// As many as fit `window`, out of the engine's staging.
+    /// As many buffers as fit into `window`, from the engine's staging.
     pub fn within(
         window: Bytes,
         engine: &Engine,
@@ -53,7 +53,7 @@ impl PartSlots {
         })
     }
 
-    /// Memory of the slots that hold nothing; it has to come back before the next pass.
+    /// The memory of all free slots; it must be returned before the next pass.
     pub fn take_free(&self) -> Vec<Kept> {
         let mut free = self.blocks.take_free();
         free.extend(self.weights.iter().flat_map(Slots::take_free));
@@ -61,7 +61,7 @@ impl PartSlots {
     }
 }
 
-/// Where the grid's arrays are.
+/// Location of the grid's arrays.
 pub(super) struct Files {
     pub blocks: File,
     pub weights: Option<File>,
@@ -73,7 +73,7 @@ pub(super) struct Files {
 #[derive(Clone, Copy)]
 pub(super) struct File {
     pub id: FileId,
-    /// Where the data begins.
+    /// Offset of the data.
     pub data: u64,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Part {
     pub segment: usize,
     pub range: Segment,
     pub weighted: bool,
-    /// Number of the pass that wants it.
+    /// Number of the pass that needs it.
     pub pass: u64,
 }
 
@@ -109,7 +109,7 @@ impl Part {
         self.range.bytes(self.weighted)
     }
 
-    /// Whether whoever wants `other` can do with this one.
+    /// Whether this part can be used instead of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         self.segment == other.segment
             && self.pass == other.pass
@@ -119,10 +119,10 @@ impl Part {
     }
 }
 
-/// One read: where its bytes belong.
+/// The destination of a read.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Index into the parts.
+    /// Index of the part.
     pub part: usize,
     pub into: Into,
 }
@@ -133,18 +133,18 @@ pub(super) enum Into {
     Weights,
 }
 
-/// Parts to read, in this order, and the reads that bring them.
+/// Parts to read, in this order, and their reads.
 pub(super) struct ReadList {
     pub parts: Vec<Part>,
-    /// By part.
+    /// Number of reads by part.
     pub reads_of: Vec<u32>,
     pub reads: Vec<KeptRead>,
     pub places: Vec<Place>,
 }
 
 impl Layout {
-    /// What pass number `pass` has to read for `tasks`, besides what is held; in the order of the
-    /// file.
+    /// The parts that pass number `pass` must read for `tasks`, without segments in memory, in file
+    /// order.
     pub fn parts(&self, tasks: &[Vec<Task>], weights: bool, held: &[bool], pass: u64) -> Vec<Part> {
         let wanted = wanted(tasks.iter().flatten(), &self.segment_of, self.segments.len());
         let mut parts = Vec::new();
@@ -160,19 +160,19 @@ impl Layout {
         parts
     }
 
-    /// A segment as it stays in memory: it has to serve every later pass.
+    /// A whole segment that stays in memory: it must serve every later pass.
     pub fn whole(&self, segment: usize, pass: u64) -> Part {
         let range = self.segments[segment].clone();
         Part { segment, range, weighted: self.weighted, pass }
     }
 
-    /// Of what a later pass has to read, the beginning: as much as the slots have room for. What
-    /// stays in memory is left out: a pass before may have brought it by then.
+    /// The first parts of a later pass, as many as the slots have room for. Segments that stay in
+    /// memory are left out, because an earlier pass may read them first.
     pub fn first_parts(&self, parts: Vec<Part>) -> Vec<Part> {
         parts.into_iter().filter(|part| !self.pins[part.segment]).take(self.slots.count).collect()
     }
 
-    /// The reads that bring `parts`: one for each array.
+    /// The reads for `parts`, one per array.
     pub fn reads(&self, parts: Vec<Part>) -> ReadList {
         let (mut reads_of, mut reads, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (number, part) in parts.iter().enumerate() {

@@ -13,9 +13,9 @@ pub(super) struct Loaded {
     pieces: Range<usize>,
     blocks_start: u64,
     first_edge: u64,
-    /// Bytes of a weight: 4 or 8.
+    /// Bytes per weight: 4 or 8.
     weight_bytes: u64,
-    /// The bodies; they begin at multiples of 8.
+    /// The bodies; they start at multiples of 8.
     blocks: Body,
     weights: Body,
     /// By piece: whether its checksum has been compared since it was read.
@@ -24,14 +24,14 @@ pub(super) struct Loaded {
 
 /// Bytes of an array.
 enum Body {
-    /// Where the device wrote them.
+    /// In the buffer that the device wrote.
     Read(Kept),
-    /// In memory of their own.
+    /// In separate memory.
     Stays(Vec<u64>),
 }
 
 impl Loaded {
-    /// A part of which nothing has come yet.
+    /// A part without any bytes yet.
     pub fn new(pieces: &[Piece], part: &Part, weight_bytes: u64) -> Self {
         let range = &part.range;
         Self {
@@ -45,7 +45,7 @@ impl Loaded {
         }
     }
 
-    /// Puts what a read has brought; what stays until the run ends gets memory of its own.
+    /// Stores the bytes of a read; bytes that stay until the end of the run get separate memory.
     pub fn put(&mut self, into: Into, bytes: Kept, stays: bool) {
         let alignment = match into {
             Into::Weights if self.weight_bytes == 4 => align_of::<f32>(),
@@ -66,7 +66,7 @@ impl Loaded {
         &self.blocks.bytes()[start..start + piece.len as usize]
     }
 
-    /// The weights of a piece; none where they are not wanted.
+    /// The weights of a piece; none if they are not needed.
     pub fn weights(&self, piece: &Piece, wanted: bool) -> PieceWeights<'_> {
         if !wanted {
             return PieceWeights::None;
@@ -80,7 +80,7 @@ impl Loaded {
         }
     }
 
-    /// Whether a piece is yet to be verified; yes once.
+    /// Whether a piece must still be verified; returns true once.
     pub fn to_verify(&self, piece: usize) -> bool {
         !self.verified[piece - self.pieces.start].swap(true, Ordering::Relaxed)
     }

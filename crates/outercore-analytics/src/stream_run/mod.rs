@@ -1,8 +1,8 @@
-//! Passes over a grid on disk: one thread reads ahead, others apply pieces in file order.
+//! Passes over a grid on disk: one thread reads ahead, and others apply pieces in file order.
 //!
-//! [`layout`] says what a pass has to read, [`reader`] reads it, [`work`] computes, and [`shared`] is
-//! what they have in common. [`drive`] has them do one pass, [`passes`] is what algorithms see of it.
-//! [`node_arrays`] are read between passes.
+//! [`layout`] determines the reads of a pass, [`reader`] reads, [`work`] computes, and [`shared`]
+//! is their common state. [`drive`] executes one pass, and [`passes`] is the interface for
+//! algorithms. [`node_arrays`] are read between passes.
 
 mod drive;
 mod layout;
@@ -37,14 +37,14 @@ use crate::segments::{segment_of, segments};
 use crate::state::{Spill, SpillCounters};
 use crate::task::Task;
 
-/// Told what a run does, how far it has come, how far it has to go (0: not known), and in which
-/// unit. An error stops the run.
+/// Progress of a run: called with the phase, the amount done, the total (0: unknown), and the unit.
+/// An error stops the run.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 
-/// Passes over a grid on disk, within a memory plan.
+/// Passes over a grid on disk, according to a memory plan.
 ///
-/// Every target partition gets its pieces in file order, so results have the same bits as with
-/// [`MemoryRun`](crate::MemoryRun), whatever the budget, the threads and the back end.
+/// Every target partition receives its pieces in file order. Results therefore have the same bits
+/// as with [`MemoryRun`](crate::MemoryRun), for any budget, number of threads and back end.
 pub struct StreamRun<'a> {
     shared: Arc<Shared>,
     reader: Reader,
@@ -53,27 +53,27 @@ pub struct StreamRun<'a> {
     pool: rayon::ThreadPool,
     threads: usize,
     dealt: Option<Dealt>,
-    /// The tasks of the pass after the next one, and whether it wants weights.
+    /// The tasks of the pass after the next one, and whether it needs weights.
     expected: Option<(Vec<Vec<Task>>, bool)>,
-    /// Of a pass in portions: what they have cost so far.
+    /// Cost so far of a pass in portions.
     portions: Option<PassCounters>,
     /// Bytes that had arrived when a pass, or a portion of one, was last counted.
     bytes_seen: u64,
-    /// Scratch files for state, where it has no room, and what was moved when the pass began.
+    /// Scratch files for state that does not fit, and the transfers before the pass.
     spill: Option<Arc<Spill>>,
     spilled: SpillCounters,
     checkpoints: Option<Checkpoints>,
     counters: Counters,
-    /// By segment: how many passes wanted it, where that is asked for.
+    /// By segment: the number of passes that needed it, if counted.
     wanted: Option<Vec<u32>>,
-    /// Far memory below the engine, and what it had done before.
+    /// Far memory below the engine, and its counters at the start.
     far: Option<(Arc<FarTier>, FarCounters)>,
     started: Instant,
     phase: Phase,
     on_progress: OnProgress<'a>,
 }
 
-/// What the algorithm last said of its progress.
+/// The algorithm's last progress report.
 #[derive(Clone, Debug)]
 struct Phase {
     what: String,
@@ -82,12 +82,12 @@ struct Phase {
 }
 
 impl<'a> StreamRun<'a> {
-    /// Prepares passes over `grid` as `plan` says; `engine` reads all files.
+    /// Prepares passes over `grid` according to `plan`; `engine` reads all files.
     ///
     /// **Cost**: opens files; reads nothing.
     ///
     /// # Errors
-    /// A missing file; `Invalid`: the plan wants weights that the grid has not; no threads.
+    /// A missing file; `Invalid`: the plan needs weights that the grid does not have; no threads.
     pub fn open(
         data_set: &DataSet,
         grid: Grid,
@@ -146,7 +146,7 @@ impl<'a> StreamRun<'a> {
         })
     }
 
-    /// What the passes so far have cost.
+    /// Cost of the passes so far.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.reads = self.reader.engine().counters();
@@ -159,7 +159,7 @@ impl<'a> StreamRun<'a> {
         counters
     }
 
-    /// What is held and how often passes have wanted it, where that was asked for.
+    /// The profile of the run, if counted.
     pub fn profile(&self) -> Option<Profile> {
         let layout = &self.shared.layout;
         let sizes: Vec<u64> =
@@ -168,13 +168,13 @@ impl<'a> StreamRun<'a> {
         Some(Profile::new(&self.plan, &sizes, &layout.pins, wanted))
     }
 
-    /// The plan that is followed.
+    /// The plan of the run.
     pub fn plan(&self) -> &RunPlan {
         &self.plan
     }
 
-    /// Reads what stays in memory before the first pass, and counts from here on; `far`, whose
-    /// counters were `counted` before, has been filled since `began`.
+    /// Reads the pinned segments before the first pass, and starts the counters. `far`, with the
+    /// earlier counters `counted`, has been filled since `began`.
     pub(crate) fn prepare(
         &mut self,
         far: Arc<FarTier>,
@@ -188,10 +188,10 @@ impl<'a> StreamRun<'a> {
         Ok(())
     }
 
-    /// Reads what stays in memory before the first pass, instead of in it.
+    /// Reads the pinned segments before the first pass, instead of during it.
     ///
     /// # Errors
-    /// A failed read; the wish to stop.
+    /// A failed read; a stop request.
     pub fn preload(&mut self) -> Result<()> {
         let layout = &self.shared.layout;
         let state = self.shared.lock();
@@ -213,8 +213,8 @@ impl<'a> StreamRun<'a> {
         loaded
     }
 
-    /// Gives the memory of pinned segments back, to make room for a result. Later passes read
-    /// them again.
+    /// Frees the memory of pinned segments, to make room for a result. Later passes read them
+    /// again.
     pub fn release(&mut self) {
         self.shared.drop_ahead();
         self.shared.lock().data.fill_with(|| None);
@@ -223,12 +223,12 @@ impl<'a> StreamRun<'a> {
         return_free_memory();
     }
 
-    /// Keeps state in scratch files, which the plan has asked for.
+    /// Stores state in scratch files, as planned.
     pub(crate) fn spill_to(&mut self, spill: Spill) {
         self.spill = Some(Arc::new(spill));
     }
 
-    /// Leaves checkpoints between passes.
+    /// Writes checkpoints between passes.
     pub(crate) fn leave_checkpoints(&mut self, checkpoints: Checkpoints) {
         self.checkpoints = Some(checkpoints);
     }

@@ -9,7 +9,7 @@ use outercore_io::{Engine, Kept};
 use super::layout::{File, Layout, PartSlots};
 use crate::program::Degree;
 
-/// Bytes of a node array that are read at a time.
+/// Bytes of a node array per read.
 const CHUNK: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,14 @@ pub(super) enum NodeArray {
     Degrees(Degree),
 }
 
-/// Node arrays of consecutive partitions, so that a file in rank order is not read for each.
+/// Node arrays of consecutive partitions, so that a file in rank order is not read for each
+/// partition.
 ///
-/// They lie in the slots, in which nothing is while nothing is read ahead.
+/// They use the memory of the slots, which are free while nothing is read ahead.
 pub(super) struct Dealt {
     what: NodeArray,
     first: usize,
-    /// By partition from `first` on.
+    /// By partition, starting with `first`.
     lens: Vec<usize>,
     stride: usize,
     memory: Vec<Memory>,
@@ -54,7 +55,7 @@ impl Memory {
 }
 
 impl Dealt {
-    /// Room for as many partitions from `first` on as there is memory for; at least one.
+    /// Memory for as many partitions as possible, starting with `first`; at least one.
     fn new(what: NodeArray, first: usize, shape: &GridShape, slots: &PartSlots) -> Self {
         let stride = shape.partition_len(0);
         let mut memory: Vec<_> = slots.take_free().into_iter().map(Memory::Slot).collect();
@@ -93,7 +94,8 @@ impl Dealt {
 }
 
 impl Layout {
-    /// The part of a node array that belongs to a partition; `dealt` is what earlier calls have left.
+    /// The part of a node array that belongs to a partition; `dealt` has the partitions read by
+    /// earlier calls.
     pub fn node_array(
         &self,
         engine: &mut Engine,
@@ -113,7 +115,7 @@ impl Layout {
             engine.read_into(file.id, file.data + 4 * start, bytes)?;
             return checked(what, &shape, values);
         }
-        // Freed before the next are read.
+        // Freed before the next partitions are read.
         let held = dealt.take().filter(|dealt| dealt.has(what, partition));
         let held = match held {
             Some(held) => held,
@@ -124,7 +126,7 @@ impl Layout {
         Ok(values)
     }
 
-    /// Reads a node array once for several partitions from `first` on.
+    /// Reads a node array once for several partitions, starting with `first`.
     fn deal(
         &self,
         engine: &mut Engine,
@@ -160,7 +162,7 @@ impl Layout {
         }
     }
 
-    /// All of a node array as it lies, `each(partition, local id, value)`.
+    /// Passes a whole node array to `each(partition, local id, value)`, in storage order.
     pub fn scan(
         &self,
         engine: &mut Engine,
@@ -172,7 +174,7 @@ impl Layout {
         let (mut partition, mut local) = (0, 0);
         let mut next = |value| {
             each(partition, local, value);
-            // As `GridShape::place`, without its divisions.
+            // Like `GridShape::place`, but without divisions.
             match shape.order {
                 Order::Degree => partition += 1,
                 Order::Natural => local += 1,
@@ -198,7 +200,7 @@ impl Layout {
         })
     }
 
-    /// The ids of the nodes without arcs, in runs.
+    /// Passes the ids of the nodes without arcs to `each`, in runs.
     pub fn isolated(&self, engine: &mut Engine, each: &mut dyn FnMut(&[u32])) -> Result<()> {
         let shape = *self.grid.shape();
         let Some(order) = self.files.order else {
@@ -247,7 +249,7 @@ impl Layout {
     }
 }
 
-/// Elements of a `u32` array, a chunk at a time.
+/// Passes the elements of a `u32` array to `each`, one chunk at a time.
 fn each_chunk(
     engine: &mut Engine,
     file: File,
@@ -266,7 +268,7 @@ fn each_chunk(
     Ok(())
 }
 
-/// Node ids that are nodes.
+/// Checks that node ids are below the number of nodes.
 fn checked(what: NodeArray, shape: &GridShape, values: Vec<u32>) -> Result<Vec<u32>> {
     if what == NodeArray::Order
         && let Some(wrong) = values.iter().find(|&&node| u64::from(node) >= shape.nodes)

@@ -1,20 +1,20 @@
-//! How a run makes its passes.
+//! Options for the passes of a run.
 
-/// How a run makes its passes.
+/// Options for the passes of a run.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
-    /// Threads that compute.
+    /// Number of computing threads.
     pub threads: usize,
-    /// Whether to read while others compute; without, one segment is read, then computed.
+    /// Whether to read while other threads compute; otherwise each segment is read, then computed.
     pub buffering: bool,
-    /// Whether to count what passes want.
+    /// Whether to count how often passes need each segment.
     pub profile: bool,
-    /// The profile of an earlier run, by which to choose what stays in memory.
+    /// The profile of an earlier run, for choosing the segments that stay in memory.
     pub reads_by_segment: Option<Vec<u32>>,
 }
 
 impl StreamOptions {
-    /// The defaults, with so many threads.
+    /// The defaults, with this number of threads.
     pub fn new(threads: usize) -> Self {
         Self { threads, buffering: true, profile: false, reads_by_segment: None }
     }

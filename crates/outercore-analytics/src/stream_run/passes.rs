@@ -1,4 +1,4 @@
-//! A run as the algorithms see it: passes, portions of passes, and arrays of nodes.
+//! The interface of a run for algorithms: passes, portions of passes, and arrays of nodes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,7 +56,7 @@ impl Passes for StreamRun<'_> {
         let targets: Vec<Mutex<&mut P::Target>> = targets.iter_mut().map(Mutex::new).collect();
         let hands = Hands::Many(&|target, task, arcs| {
             let (source, _) = ends(&pieces[task.piece()], task.side());
-            // Never contended: a list is claimed by one thread at a time.
+            // The lock is always free: only one thread at a time claims a list.
             let mut target = targets[target].lock().unwrap_or_else(PoisonError::into_inner);
             program.apply(arcs, &sources[source], &mut target);
             Ok(())
@@ -65,7 +65,7 @@ impl Passes for StreamRun<'_> {
     }
 
     fn begin_portions(&mut self) {
-        // What was moved between passes belongs to none.
+        // Transfers between passes belong to no pass.
         self.moved();
         self.portions = Some(PassCounters::default());
     }
@@ -106,7 +106,7 @@ impl Passes for StreamRun<'_> {
         let shared = Arc::clone(&self.shared);
         let grid = &shared.layout.grid;
         let by_target = tasks(grid.pieces(), grid.shape().symmetric, select);
-        // One list of all is done in file order.
+        // A single list of all tasks is executed in file order.
         let mut all: Vec<Task> = by_target.into_iter().flatten().collect();
         all.sort_unstable();
         let hands = Hands::One(&mut |_, task, arcs| {

@@ -1,4 +1,4 @@
-//! The thread that reads: as far ahead as the window allows, beyond the end of a pass too.
+//! The reading thread: reads as far ahead as the window allows, even past the end of a pass.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use super::layout::ReadList;
 use super::loaded::Loaded;
 use super::shared::{LOOK_AROUND, Shared, State};
 
-/// The engine of a run and the thread that reads through it, from the first segment to the end of
-/// the run.
+/// The engine of a run, and the thread that reads with it from the first segment to the end of the
+/// run.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     engine: Arc<Mutex<Engine>>,
@@ -27,7 +27,7 @@ impl Reader {
         Self { shared, engine: Arc::new(Mutex::new(engine)), thread: None }
     }
 
-    /// Starts the thread, if it is not there yet.
+    /// Starts the thread, unless it is running.
     pub fn start(&mut self) -> Result<()> {
         if self.thread.is_some() {
             return Ok(());
@@ -41,7 +41,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The engine, once the thread has read what it is told to.
+    /// The engine, after the thread has finished its reads.
     pub fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,13 +56,13 @@ impl Drop for Reader {
         self.shared.reads.notify_all();
         self.shared.room.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has no result, and its panics are caught.
+            // The thread has no result, and its panics are caught.
             let _ = thread.join();
         }
     }
 }
 
-/// Reads list after list until the run is over.
+/// Reads one list after the other until the run is over.
 fn follow(shared: &Shared, engine: &Mutex<Engine>) {
     let mut state = shared.lock();
     loop {
@@ -93,9 +93,9 @@ fn follow(shared: &Shared, engine: &Mutex<Engine>) {
     }
 }
 
-/// How far a list of reads has come.
+/// Progress of a list of reads.
 struct Progress {
-    /// Parts that may be read.
+    /// Number of parts that may be read.
     begun: usize,
     /// By part: whether all of it has arrived.
     arrived: Vec<bool>,
@@ -107,7 +107,7 @@ impl Progress {
         Self { begun: 0, arrived: vec![false; list.parts.len()], spent: Spent::new() }
     }
 
-    /// Frees the room of what will not arrive; returns the first pass that misses something.
+    /// Frees the room of parts that will not arrive; returns the first pass that misses a part.
     fn give_up(&self, list: &ReadList, state: &mut State) -> Option<u64> {
         let missing = || (0..list.parts.len()).filter(|&part| !self.arrived[part]);
         let begun = missing().filter(|&part| part < self.begun).count();
@@ -117,13 +117,13 @@ impl Progress {
     }
 }
 
-/// What the thread has done since the counters were last told; those who allow reads and those who
-/// take their bytes both add to it.
+/// Work of the thread since the counters were last updated. Both the admission of reads and the
+/// handling of their bytes add to it.
 struct Spent {
     since: Cell<Instant>,
     /// Seconds.
     copying: Cell<f64>,
-    /// Seconds of waiting for room.
+    /// Seconds spent waiting for room.
     blocked: Cell<f64>,
     bytes: Cell<u64>,
 }
@@ -138,7 +138,7 @@ impl Spent {
         }
     }
 
-    /// Tells the counters, so that a pass can tell its own share.
+    /// Updates the counters, so that each pass can compute its share.
     fn tell(&self, state: &mut State) {
         let total = self.since.replace(Instant::now()).elapsed().as_secs_f64();
         let (copying, blocked) = (self.copying.take(), self.blocked.take());

@@ -1,4 +1,5 @@
-//! What the threads of a run share: the pass that is on, what has arrived, what is read ahead.
+//! State shared by the threads of a run: the current pass, the arrived segments, the parts read
+//! ahead.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,39 +12,39 @@ use super::loaded::Loaded;
 use crate::schedule::Schedule;
 use crate::task::Task;
 
-/// How long anybody waits before looking around: for the wish to stop, and for the clock.
+/// Longest wait of a thread before it checks for a stop request and for the time.
 pub(super) const LOOK_AROUND: Duration = Duration::from_millis(100);
 
-/// A run as its threads see it.
+/// A run as seen by its threads.
 pub(super) struct Shared {
     pub layout: Layout,
     state: Mutex<State>,
-    /// There is something to claim, or nothing more will be.
+    /// Signals that a task can be claimed, or that no more tasks will follow.
     pub work: Condvar,
-    /// A segment was freed, or nothing is left to compute.
+    /// Signals that a segment was freed, or that no tasks remain.
     pub room: Condvar,
-    /// A worker went home, or the reader is idle.
+    /// Signals that a worker has ended, or that the reader is idle.
     pub ended: Condvar,
-    /// There is something to read, or nothing more will be.
+    /// Signals that there is something to read, or that no more reads will follow.
     pub reads: Condvar,
 }
 
-/// What changes during a run.
+/// State that changes during a run.
 pub(super) struct State {
-    /// Number of the pass that is on, or else of the last one.
+    /// Number of the current pass, or of the last one between passes.
     pub pass: u64,
-    /// Whether a pass is on.
+    /// Whether a pass is in progress.
     on: bool,
     pub schedule: Schedule,
-    /// By segment: what stays, and what the pass that is on has read.
+    /// By segment: data that stays, and data that the current pass has read.
     pub data: Vec<Option<Arc<Loaded>>>,
-    /// What is read for the pass after, in the order of the file.
+    /// Parts for the next pass, in file order.
     ahead: Vec<Ahead>,
-    /// Parts that are in slots or are being read.
+    /// Number of parts that are in slots or are being read.
     pub admitted: usize,
-    /// Parts that are being read.
+    /// Number of parts that are being read.
     pub loading: usize,
-    /// Tasks that are being done.
+    /// Number of tasks that are being executed.
     pub running: usize,
     pub error: Option<Error>,
     pub stop: bool,
@@ -53,24 +54,24 @@ pub(super) struct State {
     pub reader: ReaderState,
 }
 
-/// The reading thread as others see it.
+/// State of the reading thread for other threads.
 #[derive(Default)]
 pub(super) struct ReaderState {
     pub lists: VecDeque<ReadList>,
     pub busy: bool,
-    /// What is being read is not wanted any more.
+    /// Whether the current reads are no longer needed.
     pub abandon: bool,
-    /// The run is over.
+    /// Whether the run is over.
     pub quit: bool,
     pub counters: StageCounters,
     /// Bytes that have arrived.
     pub bytes: u64,
 }
 
-/// A part that is read before the pass that wants it begins.
+/// A part that is read before its pass begins.
 struct Ahead {
     part: Part,
-    /// Empty while it is being read.
+    /// `None` while it is being read.
     loaded: Option<Loaded>,
 }
 
@@ -103,11 +104,11 @@ impl Shared {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs while this is held.
+        // No code that can panic runs while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes who does `new` tasks.
+    /// Wakes workers for `new` tasks.
     pub fn call_for(&self, new: usize) {
         match new {
             0 => {}
@@ -116,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Ends the pass; the first error is the one that is told.
+    /// Ends the pass; only the first error is reported.
     pub fn fail(&self, error: Error) {
         let mut state = self.lock();
         state.error.get_or_insert(error);
@@ -131,11 +132,12 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Begins the next pass: `wanted` is what it has to read, `next` what may be read for the one
-    /// after as soon as there is room. Returns how many bytes had been asked for before.
+    /// Begins the next pass. `wanted` are its parts, and `next` are parts for the following pass,
+    /// read when there is room. Returns the bytes that had already been requested.
     ///
-    /// What was read ahead is used as far as it is the beginning of what is wanted. A segment further
-    /// on would hold room until those before it are done, which then could not be read.
+    /// Parts read ahead are used as long as they match the start of `wanted`. A segment further on
+    /// would occupy room until the segments before it are finished, and these could then not be
+    /// read.
     pub fn begin(
         &self,
         tasks: Vec<Vec<Task>>,
@@ -150,7 +152,7 @@ impl Shared {
             state = self.abandon(state);
         }
         if !state.reader.busy && state.reader.lists.is_empty() {
-            // Nobody brings what is not there.
+            // The reader is idle, so missing parts will not arrive.
             let here = state.ahead.iter().take_while(|ahead| ahead.loaded.is_some()).count();
             usable = usable.min(here);
         }
@@ -158,7 +160,7 @@ impl Shared {
         for (at, Ahead { part, loaded }) in std::mem::take(&mut state.ahead).into_iter().enumerate()
         {
             if at < usable {
-                // What is still on its way arrives as if this pass had asked for it.
+                // Parts that are still being read arrive as if this pass had requested them.
                 bytes += part.bytes();
                 state.data[part.segment] = loaded.map(Arc::new);
             } else if loaded.is_some() {
@@ -182,7 +184,7 @@ impl Shared {
         bytes
     }
 
-    /// Ends the pass that is on; its error, if it did not come to its end.
+    /// Ends the current pass; returns its error, if it was not completed.
     pub fn end(&self) -> Option<Error> {
         let mut state = self.lock();
         if state.stop {
@@ -201,15 +203,15 @@ impl Shared {
         state.error.take()
     }
 
-    /// Between passes: reads nothing more ahead and drops what was read.
+    /// Between passes: stops reading ahead and drops the parts that were read.
     pub fn drop_ahead(&self) {
         let mut state = self.abandon(self.lock());
         let ahead = std::mem::take(&mut state.ahead);
         state.admitted -= ahead.iter().filter(|ahead| ahead.loaded.is_some()).count();
     }
 
-    /// Between passes: reads `parts`, which stay, and waits for them. `look_around` is told how many
-    /// bytes have come.
+    /// Between passes: reads `parts`, which stay in memory, and waits for them. `look_around` is
+    /// called with the number of bytes that have arrived.
     pub fn load(
         &self,
         parts: Vec<Part>,
@@ -239,8 +241,8 @@ impl Shared {
         self.end().map_or(Ok(()), Err)
     }
 
-    /// Tells the reader that nothing it reads is wanted, and waits until it is idle: as long as what
-    /// is in flight takes.
+    /// Makes the reader abandon its reads, and waits until it is idle, for at most the time of the
+    /// reads in flight.
     fn abandon<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.reader.lists.clear();
         state.reader.abandon = true;
@@ -257,22 +259,22 @@ impl Shared {
 }
 
 impl State {
-    /// Whether whoever reads must end.
+    /// Whether the reader must end.
     pub fn unwanted(&self) -> bool {
         self.stop || self.reader.abandon
     }
 
-    /// Takes a part that has been read; which `stays` to the end or is in
-    /// a slot; returns how many tasks that made claimable.
+    /// Accepts a part that has been read. `stays` means that it stays until the end of the run and
+    /// is not in a slot. Returns the number of tasks that became claimable.
     pub fn arrived(&mut self, part: &Part, loaded: Loaded, stays: bool) -> usize {
         self.loading -= 1;
         if stays {
-            // It has memory of its own.
+            // It has separate memory, so its slot is free.
             self.admitted -= 1;
         }
         if part.pass > self.pass {
             let ahead = self.ahead.iter_mut().find(|ahead| ahead.part.segment == part.segment);
-            // What is not expected has been abandoned, and the reader with it.
+            // An unexpected part has been abandoned, together with its reads.
             if let Some(ahead) = ahead {
                 ahead.loaded = Some(loaded);
             }
@@ -282,8 +284,8 @@ impl State {
         if self.on { self.schedule.arrived(part.segment) } else { 0 }
     }
 
-    /// The reader has failed with parts of pass number `pass` missing: ends that pass if it is on.
-    /// For one that is yet to begin there is time to try again.
+    /// The reader has failed, and parts of pass number `pass` are missing: ends that pass if it is
+    /// in progress. For a later pass, the reads can be tried again.
     pub fn failed(&mut self, pass: Option<u64>, error: Error) {
         if pass.is_some_and(|pass| pass <= self.pass) && !self.unwanted() {
             self.error.get_or_insert(error);

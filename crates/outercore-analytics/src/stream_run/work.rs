@@ -1,4 +1,4 @@
-//! The threads that compute: claim a task, decode its piece, apply it.
+//! The computing threads: claim a task, decode its piece, apply it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -10,17 +10,17 @@ use super::loaded::Loaded;
 use super::shared::{LOOK_AROUND, Shared};
 use crate::task::Task;
 
-/// Who applies the tasks of a pass.
+/// The threads that apply the tasks of a pass.
 pub(super) enum Hands<'h> {
-    /// Threads: `apply(list, task, arcs)`.
+    /// Several threads: `apply(list, task, arcs)`.
     Many(&'h (dyn Fn(usize, Task, &Arcs<'_>) -> Result<()> + Sync)),
     /// The calling thread.
     One(&'h mut dyn FnMut(usize, Task, &Arcs<'_>) -> Result<()>),
 }
 
 impl Shared {
-    /// Does the tasks of a pass that has begun; with `decoders` for as many threads as may be used.
-    /// `look_around` is called now and then on the calling thread.
+    /// Executes the tasks of the current pass; `decoders` has one decoder per thread that may be
+    /// used. `look_around` is called regularly on the calling thread.
     pub fn compute(
         &self,
         hands: Hands<'_>,
@@ -64,8 +64,8 @@ impl Shared {
         })
     }
 
-    /// Claims and does tasks until none are left or the pass is stopped. `look_around` is called
-    /// now and then, without the lock.
+    /// Claims and executes tasks until none are left or the pass is stopped. `look_around` is
+    /// called regularly, without the lock.
     fn work(
         &self,
         weights: bool,
@@ -126,7 +126,7 @@ impl Shared {
                 && !layout.pins[segment]
                 && let Some(loaded) = state.data[segment].take()
             {
-                // Nobody else works on it, so that its slot is free from here on.
+                // No other thread uses it, so its slot is free after this.
                 drop(loaded);
                 state.admitted -= 1;
                 self.room.notify_one();
@@ -155,8 +155,8 @@ impl Shared {
     ) -> Result<()> {
         let grid = &self.layout.grid;
         let piece = &grid.pieces()[task.piece()];
-        // The other side of the piece may be decoded at the same time, unverified: that is safe,
-        // and a bad checksum ends the pass all the same.
+        // The other direction of the piece may be decoded at the same time without verification.
+        // This is safe, and a bad checksum still ends the pass.
         let verify = loaded.to_verify(task.piece());
         let weights = loaded.weights(piece, weights);
         let arcs = decoder
@@ -167,7 +167,7 @@ impl Shared {
             .unwrap_or_else(|_| Err(Error::internal("an edge program panicked")))
     }
 
-    /// Waits for the workers, looking around.
+    /// Waits for the workers, and calls `look_around` regularly.
     fn watch(&self, look_around: &mut dyn FnMut(u64) -> Result<()>) {
         let mut state = self.lock();
         while state.workers > 0 {

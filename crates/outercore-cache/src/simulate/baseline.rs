@@ -6,16 +6,16 @@ use outercore_core::Stream;
 
 use crate::dynamic::NoRoom;
 
-/// A cache that exists in the simulation alone. A group's rows are pinned while room is made for
-/// it: they are passed over, and nothing about them changes.
+/// A cache that exists only in the simulation. The rows of the current group are pinned: evictions
+/// skip them and leave their state unchanged.
 pub(super) trait Baseline {
     /// Number of rows held.
     fn len(&self) -> usize;
-    /// Whether the row is held; notes that `group` uses it.
+    /// Whether the row is held; records that `group` uses it.
     fn touch(&mut self, group: usize, row: u64) -> bool;
     /// Removes `count` rows that are not in `pinned` (sorted).
     fn evict(&mut self, group: usize, count: usize, pinned: &[u64]);
-    /// Takes in a row that is not held.
+    /// Adds a row that is not held.
     fn insert(&mut self, group: usize, row: u64);
 }
 
@@ -47,7 +47,7 @@ pub(super) fn is_pinned(pinned: &[u64], row: u64) -> bool {
     pinned.binary_search(&row).is_ok()
 }
 
-/// The row that was read longest ago leaves; among equals the smaller row.
+/// Evicts the row that was read longest ago; among equals the smaller row.
 #[derive(Default)]
 pub(super) struct Fifo {
     arrivals: BTreeSet<(usize, u64)>,
@@ -77,7 +77,7 @@ impl Baseline for Fifo {
     }
 }
 
-/// A row drawn uniformly leaves.
+/// Evicts a row drawn uniformly.
 pub(super) struct Random {
     held: HashSet<u64>,
     stream: Stream,
@@ -117,11 +117,11 @@ impl Baseline for Random {
     }
 }
 
-/// The row whose next use lies farthest ahead leaves, with the whole trace known; among equals the
+/// Evicts the row whose next use is farthest ahead, with the whole trace known; among equals the
 /// larger row.
 ///
-/// No policy has fewer misses: a group needs its rows all at once, so the rows it may put out are
-/// the same for every policy, and the exchange argument of Belady's rule holds group by group.
+/// No policy has fewer misses. A group needs all its rows at once, so every policy can evict the
+/// same rows, and the exchange argument of Belady's rule holds group by group.
 pub(super) struct Belady<'a> {
     trace: &'a [Vec<u64>],
     /// For each group and row of the trace, the next group that uses it.

@@ -1,4 +1,4 @@
-//! Policies run over a recorded trace, to compare their hits without reading a byte.
+//! Runs policies over a recorded trace, to compare their hits without any reads.
 
 use std::sync::Arc;
 
@@ -13,43 +13,44 @@ use baseline::{Belady, Fifo, Random};
 use s3_fifo::S3Fifo;
 use sieve::Sieve;
 
-/// A policy to be compared. The first three run the same code as [`DynamicPart`]; the others exist
-/// only here, as bounds and baselines.
+/// A policy to compare. The first three run the same code as [`DynamicPart`]; the others exist only
+/// here, as bounds and baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simulated {
-    /// [`Policy::Window`], seeing `ahead` groups beyond the one admitted.
+    /// [`Policy::Window`], with `ahead` groups known beyond the admitted one.
     Window {
         /// Groups known ahead.
         ahead: usize,
     },
-    /// Belady over a super-batch: `groups` groups are known at a time, nothing beyond them.
+    /// Belady over a super-batch: `groups` groups are known at a time, and none after them.
     SuperBatch {
         /// Groups in a super-batch; at least 1.
         groups: usize,
     },
     /// [`Policy::Lru`].
     Lru,
-    /// The row whose next use lies farthest ahead leaves, with the whole trace known: the bound.
+    /// Evicts the row whose next use is farthest ahead, with the whole trace known: the upper
+    /// bound.
     Belady,
-    /// SIEVE (NSDI 2024): a queue in order of arrival, of which a hand spares the rows used lately.
+    /// SIEVE (NSDI 2024): a queue in order of arrival, with a hand that spares recently used rows.
     Sieve,
-    /// S3-FIFO (SOSP 2023): a small queue for new rows, a main one for those used again.
+    /// S3-FIFO (SOSP 2023): a small queue for new rows, and a main queue for rows used again.
     S3Fifo,
-    /// The row that was read longest ago leaves.
+    /// Evicts the row that was read longest ago.
     Fifo,
-    /// A row drawn uniformly leaves.
+    /// Evicts a row drawn uniformly.
     Random {
         /// Seed of the draws.
         seed: u64,
     },
 }
 
-/// What a policy achieved on a trace.
+/// Hits of a policy on a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Distinct rows per group, summed over groups.
     pub distinct: u64,
-    /// Those that were held already.
+    /// Distinct rows that were already held, summed over groups.
     pub hits: u64,
 }
 
@@ -59,7 +60,7 @@ impl Hits {
         Self { distinct, hits: distinct - misses }
     }
 
-    /// Share of the distinct rows that were held already, in `0.0..=1.0`.
+    /// Share of the distinct rows that were already held, in `0.0..=1.0`.
     pub fn ratio(&self) -> f64 {
         if self.distinct == 0 { 0.0 } else { self.hits as f64 / self.distinct as f64 }
     }
@@ -69,7 +70,7 @@ impl Hits {
 /// group is pinned at a time.
 ///
 /// # Errors
-/// [`NoRoom`] if a group alone exceeds the capacity.
+/// [`NoRoom`] if a single group exceeds the capacity.
 ///
 /// # Example
 /// ```
@@ -98,7 +99,7 @@ pub fn simulate(trace: &[Vec<u64>], capacity: u32, policy: Simulated) -> Result<
     Ok(Hits::new(trace, misses))
 }
 
-/// [`Simulated::Window`] with `heat[row]` known, as [`DynamicPart::know_heat`] takes it.
+/// [`Simulated::Window`] with `heat[row]` known, as passed to [`DynamicPart::know_heat`].
 ///
 /// # Errors
 /// As [`simulate`].
@@ -114,7 +115,7 @@ pub fn simulate_heated(
     Ok(Hits::new(trace, misses))
 }
 
-/// The misses; `known(group)` groups have been announced when `group` is admitted.
+/// Counts the misses; before `group` is admitted, `known(group)` groups have been announced.
 fn run_dynamic(
     trace: &[Vec<u64>],
     mut part: DynamicPart,

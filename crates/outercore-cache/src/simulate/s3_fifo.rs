@@ -1,30 +1,32 @@
-//! S3-FIFO: a small queue for new rows, a main queue for those used again, and the names of rows
-//! that left the small one.
+//! S3-FIFO: a small queue for new rows, a main queue for rows used again, and the ids of rows that
+//! left the small queue.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::baseline::{Baseline, is_pinned};
 
-/// Uses are counted up to this.
+/// Uses are counted up to this number.
 const MOST_USES: u8 = 3;
 
-/// A row with as many uses leaves the small queue for the main one.
+/// With this many uses, a row moves from the small queue to the main one.
 const USES_TO_STAY: u8 = 2;
 
-/// The cache; a group's uses come in the order of its rows.
+/// The cache; the uses of a group arrive in the order of its rows.
 ///
 /// # Source
 /// Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023,
-/// algorithm 1, with its sizes: a tenth for the small queue, as many names as the main queue holds.
+/// algorithm 1, with the sizes of the paper: a tenth for the small queue, and as many remembered
+/// ids as the main queue has rows.
 pub(super) struct S3Fifo {
-    /// Rows of the main queue where both queues are full.
+    /// Rows of the main queue when both queues are full.
     most_main: usize,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
-    /// Rows that left the small queue and when, oldest first; some were taken in again since.
+    /// Rows that left the small queue and when, oldest first; some of them have been admitted
+    /// again.
     ghosts: VecDeque<(u64, u64)>,
     ghost_since: HashMap<u64, u64>,
-    /// Rows that ever left the small queue.
+    /// Number of rows that have left the small queue so far.
     left: u64,
     uses: HashMap<u64, u8>,
 }
@@ -55,7 +57,7 @@ impl S3Fifo {
         }
     }
 
-    /// Evicts a row, or moves one from the small queue to the main one; whether it evicted.
+    /// Evicts a row, or moves one from the small queue to the main one. Returns whether it evicted.
     fn step(&mut self, pinned: &mut Pinned<'_>) -> bool {
         let from_main = self.main.len() + pinned.main.len() > self.most_main;
         let queues = if from_main { [true, false] } else { [false, true] };
@@ -85,14 +87,14 @@ impl S3Fifo {
     }
 }
 
-/// Rows that may not leave, and those of them that were passed over, oldest first.
+/// Rows that must not leave, and the skipped ones among them, oldest first.
 struct Pinned<'a> {
     rows: &'a [u64],
     small: Vec<u64>,
     main: Vec<u64>,
 }
 
-/// The oldest row of a queue that is not pinned.
+/// The oldest unpinned row of a queue.
 fn next(queue: &mut VecDeque<u64>, pinned: &[u64], passed: &mut Vec<u64>) -> Option<u64> {
     while let Some(row) = queue.pop_front() {
         if !is_pinned(pinned, row) {

@@ -1,4 +1,4 @@
-//! SIEVE: a queue in order of arrival, and a hand that spares the rows used since it last passed.
+//! SIEVE: a queue in order of arrival, and a hand that spares the rows used since its last pass.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::baseline::{Baseline, is_pinned};
 
 const NONE: usize = usize::MAX;
 
-/// The cache; a group's uses come in the order of its rows.
+/// The cache; the uses of a group arrive in the order of its rows.
 ///
 /// # Source
 /// Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, algorithm 1.
@@ -17,7 +17,7 @@ pub(super) struct Sieve {
     place_of: HashMap<u64, usize>,
     newest: usize,
     oldest: usize,
-    /// The next row that is looked at; `NONE` begins at the oldest.
+    /// The next row that the hand examines; `NONE` starts at the oldest.
     hand: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// Takes the row at `place` out of the queue.
+    /// Removes the row at `place` from the queue.
     fn remove(&mut self, place: usize) {
         let Entry { row, newer, older, .. } = self.entries[place];
         match newer {

@@ -1,4 +1,4 @@
-//! The thread that reads the triples of the next step while the caller trains.
+//! A thread that reads the triples of the next step while the caller trains.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -10,9 +10,9 @@ use super::{Buckets, TriplePool};
 use crate::step::Step;
 use crate::walk::Visit;
 
-/// Reads pools, the next one ahead where it is known.
+/// Reads pools of triples; reads the next pool ahead once its step is known.
 ///
-/// **Memory**: that of [`Buckets`], and the largest pool so far.
+/// **Memory**: the memory of [`Buckets`], and the largest pool so far.
 ///
 /// # Example
 /// ```no_run
@@ -31,9 +31,9 @@ use crate::walk::Visit;
 /// # }
 /// ```
 pub struct PoolReader {
-    /// None while the thread has it.
+    /// `None` while the thread holds it.
     reading: Option<Reading>,
-    /// What was read ahead, and whether that went well; it is in the pool.
+    /// The visits whose pool was read ahead, and the result; the triples are in the pool.
     ready: Option<(Vec<Visit>, Result<()>)>,
     jobs: Option<Sender<Job>>,
     answers: Receiver<(Job, Result<()>)>,
@@ -46,14 +46,14 @@ struct Reading {
     pool: TriplePool,
 }
 
-/// Buckets and memory go with the question and come back with the answer.
+/// A request to the thread. It carries the buckets and their memory; the answer returns them.
 struct Job {
     reading: Reading,
     visits: Vec<Visit>,
 }
 
 impl PoolReader {
-    /// A reader of these buckets.
+    /// A reader of `buckets`.
     ///
     /// # Errors
     /// No thread could be started.
@@ -80,10 +80,10 @@ impl PoolReader {
         })
     }
 
-    /// Begins to read what the step after the last one read trains, over that one's triples.
+    /// Starts to read the triples of the next step. This overwrites the triples of the last step.
     ///
     /// # Errors
-    /// Those of an internal fault; the read's own are [`PoolReader::read`]'s.
+    /// Internal errors only; errors of the read are returned by [`PoolReader::read`].
     pub fn begin(&mut self, visits: Vec<Visit>) -> Result<()> {
         self.settle()?;
         self.ready = None;
@@ -92,9 +92,10 @@ impl PoolReader {
         jobs.send(Job { reading, visits }).map_err(|_| gone())
     }
 
-    /// The triples of a step, as rows of the slots' memory; a slot has `slot_rows` rows.
+    /// The triples of a step, as row numbers in the memory of the slots; a slot has `slot_rows`
+    /// rows.
     ///
-    /// **Cost**: that of [`Buckets::read`], or waiting for what was begun where it is this step's.
+    /// **Cost**: as [`Buckets::read`], or waiting for the thread if it already reads this step.
     ///
     /// # Errors
     /// As [`Buckets::read`].
@@ -112,21 +113,21 @@ impl PoolReader {
         Ok(pool)
     }
 
-    /// How long [`PoolReader::read`] has waited for triples that were not there yet.
+    /// Total time that [`PoolReader::read`] has waited for triples.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The buckets; waits for what was begun.
+    /// The buckets; waits for the read in progress.
     ///
     /// # Errors
-    /// Those of an internal fault.
+    /// Internal errors only.
     pub fn buckets(&mut self) -> Result<&mut Buckets> {
         self.settle()?;
         Ok(&mut self.reading.as_mut().ok_or_else(gone)?.buckets)
     }
 
-    /// Waits for the thread, if it reads. It has an end: reads have a deadline.
+    /// Waits for the thread if it reads. The wait is bounded, because reads have a deadline.
     fn settle(&mut self) -> Result<()> {
         if self.reading.is_none() {
             let (Job { reading, visits }, result) = self.answers.recv().map_err(|_| gone())?;
@@ -141,7 +142,7 @@ impl Drop for PoolReader {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It has no more to say; a panic was reported as `gone`.
+            // Ignore the result: a panic was already reported as `gone`.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Sorting triples into buckets: counted in one pass, dealt in a second.
+//! Sorts triples into buckets: counts them in a first pass and writes them in a second.
 
 use std::path::Path;
 
@@ -9,25 +9,25 @@ use super::progress::{OnProgress, Pass};
 use super::{Entry, Header, Places, Source, Triples, mix};
 use crate::layout::Partitioning;
 
-/// Memory that every bucket takes beside its buffer.
+/// Memory of every bucket in addition to its buffer.
 const PER_BUCKET: u64 = 56;
-/// Memory for the piece of triples that is gone through.
+/// Memory for the current batch of triples.
 const READING: u64 = 512 << 10;
-/// A triple as it is stored, and a weight.
+/// Bytes of a stored triple and its weight.
 const RECORD: u64 = 16;
 
-/// Sorts `triples` into the buckets of `partitioning` and writes them to `path`; within a bucket
+/// Sorts `triples` into the buckets of `partitioning` and writes them to `path`. Within a bucket
 /// they keep their order.
 ///
-/// What is at `path` already is kept if it was made from the same.
+/// An existing file at `path` is kept if it was made from the same source.
 ///
-/// **Cost**: two passes over the triples, each written once. The more memory, the longer the
-/// writes; the bytes of the file do not depend on it.
+/// **Cost**: two passes over the triples; each triple is written once. With more memory the writes
+/// are longer; the bytes of the file do not depend on it.
 ///
 /// # Errors
-/// `Invalid`: a node or relation that there is not, or a weight that is none; the triple is named.
-/// `Budget`: memory for less than one triple a bucket. `Corrupt`: more or fewer triples than were
-/// said. Those of `on_progress` and of the disk, after which `path` is as it was.
+/// `Invalid`: an unknown node or relation, or an invalid weight, with the triple. `Budget`: the
+/// memory holds less than one triple per bucket. `Corrupt`: more or fewer triples than announced.
+/// Errors of `on_progress` and of the disk, which leave `path` unchanged.
 pub fn build_buckets(
     disk: &dyn Disk,
     path: &Path,
@@ -55,7 +55,7 @@ pub fn build_buckets(
     if Header::load(path).is_ok_and(|(found, _)| found.same_source(&header)) {
         return Ok(());
     }
-    // Half of what there is: the rest makes the writes longer.
+    // Give half of the spare memory to the source. The rest makes the writes longer.
     let taken = triples.take_memory(Bytes((memory.0 - least) / 2));
     let entries = count(triples, source, on_progress)?;
     let temporary = path.with_extension("tmp");
@@ -63,14 +63,14 @@ pub fn build_buckets(
     let written = write(disk, &temporary, triples, header, entries, memory, on_progress)
         .and_then(|()| disk.rename(&temporary, path));
     if written.is_err() {
-        // On a full device half of them would only be in the way; the first error counts.
+        // Do not leave a partial file on a full device. Report the first error, not this one.
         let _ = disk.remove_file(&temporary);
     }
     written?;
     disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// Deals triples into a file of as many as `entries` say.
+/// Writes the triples to a file with the bucket sizes in `entries`.
 fn write(
     disk: &dyn Disk,
     path: &Path,
@@ -102,7 +102,7 @@ fn write(
     file.sync()
 }
 
-/// How many triples each bucket has, and where it begins.
+/// Counts the triples of each bucket and computes its first place.
 fn count(
     triples: &mut dyn Triples,
     source: &Source,
@@ -163,15 +163,16 @@ fn check(
     }
 }
 
-/// Puts triples where they belong, through a buffer for each bucket.
+/// Writes triples to their places, with a buffer for each bucket.
 struct Dealing<'a> {
     file: &'a mut dyn WriteFile,
     places: Places,
-    /// Of each bucket: where it begins in the file, how much was written, and its sum so far.
+    /// For each bucket: its start in the file, the triples written so far, and its running
+    /// checksum.
     starts: Vec<u64>,
     written: Vec<u64>,
     sums: Vec<u64>,
-    /// Where each buffer begins; one place more than there are buckets.
+    /// The start of each buffer, and the end of the last one.
     bounds: Vec<u64>,
     filled: Vec<u64>,
     triples: Vec<[u32; 3]>,

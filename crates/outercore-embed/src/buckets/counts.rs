@@ -1,4 +1,4 @@
-//! How many triples every bucket has, and what room their pools need.
+//! Number of triples in every bucket, and the memory that pools of them need.
 
 use std::cmp::Reverse;
 
@@ -10,20 +10,20 @@ use crate::plan::BucketEdges;
 use crate::step::pools;
 use crate::walk::{Visit, Walks};
 
-/// Triples of buckets that are read together where parts of them are wanted: small buckets then
-/// wait for the device together.
+/// When pools take parts of buckets, small buckets are read together up to this many triples, so
+/// that they wait for the device only once.
 pub const READ_TOGETHER: u64 = 1 << 16;
 
-/// Triples of the largest pool, and of what is read beside it.
+/// Number of triples in the largest pool, and in the buffer for reading parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pools {
-    /// Of the largest pool.
+    /// Triples of the largest pool.
     pub most: u64,
-    /// Of buckets that are read whole where pools have parts of them.
+    /// Triples of buckets that are read whole because a pool takes a part of them.
     pub beside: u64,
 }
 
-/// How many triples every bucket of a table has.
+/// Number of triples in every bucket of a table.
 ///
 /// # Example
 /// ```
@@ -36,15 +36,15 @@ pub struct Pools {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketCounts {
     partitions: usize,
-    /// Of bucket `(source, target)` at `source * partitions + target`.
+    /// The count of bucket `(source, target)` is at `source * partitions + target`.
     triples: Vec<u64>,
 }
 
 impl BucketCounts {
-    /// Counts by bucket, those of the first source first.
+    /// Counts by bucket; the buckets of the first source come first.
     ///
     /// # Errors
-    /// `Invalid`: not one for every bucket.
+    /// `Invalid`: not one count for every bucket.
     pub fn new(partitions: usize, triples: Vec<u64>) -> Result<Self> {
         let expected = partitions.pow(2);
         if triples.len() != expected {
@@ -61,13 +61,13 @@ impl BucketCounts {
         Self { partitions, triples }
     }
 
-    /// As a plan of an order takes them.
+    /// The counts in the form that [`plan_order`](crate::plan_order) takes.
     pub fn edges(self) -> BucketEdges {
         BucketEdges::Counted(self.triples)
     }
 
-    /// Room for the triples of any pool of any epoch, and for what is read beside it where pools
-    /// have parts of buckets.
+    /// Memory, in triples, for any pool of any epoch, and for buckets that are read whole because a
+    /// pool takes a part of them.
     pub fn pools(&self, walks: &Walks) -> Pools {
         let config = walks.config();
         if config.keeps_buckets_whole() {
@@ -85,21 +85,22 @@ impl BucketCounts {
         Pools { most, beside: self.read_beside() }
     }
 
-    /// Triples of buckets that are read whole, of which a pool has parts: some of them at a time,
-    /// or the largest one.
+    /// Largest number of triples that are read at once because pools take parts of their buckets:
+    /// several small buckets together, or the largest bucket.
     pub(crate) fn read_beside(&self) -> u64 {
         let largest = self.triples.iter().max().copied().unwrap_or(0);
         largest.max(READ_TOGETHER.min(self.triples.iter().sum()))
     }
 
-    /// Upper bound of the triples between any `resident` partitions, when a pool has one of
-    /// `parts` of every bucket at most.
+    /// Upper bound of the triples between any `resident` partitions, if a pool takes at most one of
+    /// `parts` parts of every bucket.
     pub fn most_among(&self, resident: usize, parts: u32) -> u64 {
         let count = |source: usize, target: usize| {
             self.triples[source * self.partitions + target].div_ceil(u64::from(parts))
         };
-        // Twice what a partition has with itself and with the others that it has most with, each
-        // of which brings half of it.
+        // For each partition, sum twice its own bucket and its largest buckets with other
+        // partitions. Half of this bounds its contribution, because each bucket between two
+        // partitions counts for both.
         let mut most: Vec<u64> = (0..self.partitions)
             .map(|one| {
                 let others = (0..self.partitions).filter(|&other| other != one);

@@ -15,15 +15,15 @@ const MAGIC: &[u8] = b"outercore buckets\n";
 
 const VERSION: u32 = 1;
 
-/// What buckets are made from; other triples or another division make other buckets.
+/// Source of a file of buckets. Other triples or another partitioning give other buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Which node lies in which partition.
+    /// The partitioning of the nodes.
     pub partitioning: Partitioning,
     /// Number of relations; at most 2^32.
     pub relations: u64,
-    /// Says which triples they are: the checksum of their array, say.
+    /// Identifies the triples, for example by the checksum of their array.
     pub identity: String,
 }
 
@@ -41,14 +41,14 @@ pub(super) struct Header {
 /// One bucket in the table: 24 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Number of its first triple in the file.
+    /// Index of its first triple in the file.
     pub start: u64,
     pub count: u64,
-    /// [`mix`] of its triples.
+    /// Checksum of its triples, by [`mix`].
     pub sum: u64,
 }
 
-/// Where the parts of the file begin.
+/// Offsets of the parts of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub triples: u64,
@@ -98,7 +98,7 @@ impl Header {
         file.write_at(0, &page)
     }
 
-    /// Header and table of the file at `path`.
+    /// Reads the header and the table of the file at `path`.
     pub(super) fn load(path: &Path) -> Result<(Self, Vec<Entry>)> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -139,8 +139,8 @@ impl Header {
     }
 }
 
-/// Takes a triple into a running sum. Each step is a bijection of the sum and of every word, so a
-/// single changed triple always changes the end.
+/// Adds a triple to a running checksum. Each step is a bijection of the sum and of every word, so a
+/// single changed triple always changes the result.
 pub(super) fn mix(sum: u64, [head, relation, tail]: [u32; 3], weight: Option<f32>) -> u64 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let words = [

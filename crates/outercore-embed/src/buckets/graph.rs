@@ -1,4 +1,4 @@
-//! The links of a graph as triples, some of them held out: of one relation, or of a relation for each
+//! The links of a graph as triples, some of them held out. There is one relation, or one for each
 //! edge type.
 
 use std::fs::File;
@@ -15,17 +15,17 @@ use super::progress::{OnProgress, Pass};
 use super::source::{OnTriples, TripleReader, Triples};
 use super::weights::{LinkWeights, edge_weights};
 
-/// The links of a graph: (source, 0, target) in the order of the targets. Of an undirected graph every
-/// link once, with the lower number first.
+/// The links of a graph as triples (source, 0, target), in the order of the targets. In an
+/// undirected graph every link occurs once, with the lower id first.
 ///
-/// With several edge types (source, place of the edge type, target), type after type; nodes have
-/// their global ids.
+/// With several edge types: (source, index of the edge type, target), type after type, with global
+/// node ids.
 #[derive(Clone, Debug)]
 pub struct GraphLinks {
     name: String,
     offsets: ArrayRef,
     sources: ArrayRef,
-    /// Absent where an arc's edge id is its position.
+    /// `None` if the edge id of an arc is its position.
     ids: Option<ArrayRef>,
     weights: Option<ArrayRef>,
     undirected: bool,
@@ -35,10 +35,10 @@ pub struct GraphLinks {
 }
 
 impl GraphLinks {
-    /// Links of `part`.
+    /// Opens the links of `part`.
     ///
     /// # Errors
-    /// `Invalid`: shares that are none, or weights that are not one number a row of the edge list.
+    /// `Invalid`: wrong shares, or weights that are not one number per row of the edge list.
     /// `NotFound`: a data set without a topology.
     pub fn open(data_set: &DataSet, held_out: HeldOut, part: TriplePart) -> Result<Self> {
         held_out.validate()?;
@@ -56,18 +56,18 @@ impl GraphLinks {
         })
     }
 
-    /// Whether each has a weight: the graph has edge weights (`edges/edge/weight`), of which a link
-    /// has that of the row of the edge list that it comes from. Of several edge types none has.
+    /// Whether links have weights. They do if the graph has edge weights (`edges/edge/weight`) and
+    /// a single edge type; a link has the weight of its row in the edge list.
     pub fn weighted(&self) -> bool {
         self.weights.is_some()
     }
 
-    /// How many links there are to train on, for validation and for the test.
+    /// Numbers of links for training, validation and test.
     ///
-    /// **Cost**: one pass over the graph, where some are held out or it is undirected.
+    /// **Cost**: one pass over the graph, if links are held out or the graph is undirected.
     ///
     /// # Errors
-    /// Those of `on_progress`. `Corrupt`; a failed read.
+    /// Errors of `on_progress`. `Corrupt`; a failed read.
     pub fn counts(&self, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
         let arcs = self.sources.rows();
         if !self.undirected && !self.held_out.any() {
@@ -87,17 +87,17 @@ impl GraphLinks {
         Ok(counts)
     }
 
-    /// Goes through them once.
+    /// A reader that passes over the links once.
     ///
     /// # Errors
-    /// Those of opening files.
+    /// Errors of opening the files.
     pub fn reader(&self) -> Result<LinkReader> {
         self.reader_with(None)
     }
 
     const CHUNK: usize = 2048;
 
-    /// Goes through them once, their edge ids read from `ids`.
+    /// The same, with edge ids from `ids`.
     fn reader_with(&self, ids: Option<&ArrayRef>) -> Result<LinkReader> {
         let mut ends = Words::open(&self.offsets)?;
         let first = ends.next()?;
@@ -122,19 +122,19 @@ impl GraphLinks {
     }
 }
 
-/// The links of a graph as triples, with their weights if they have some.
+/// The links of a graph as triples, with weights if they have some.
 ///
-/// **Memory**: 512 KiB while they are gone through, and what [`Triples::take_memory`] has taken.
+/// **Memory**: 512 KiB during a pass, and the memory that [`Triples::take_memory`] has taken.
 #[derive(Clone, Debug)]
 pub struct GraphTriples {
     links: GraphLinks,
     count: u64,
-    /// Links to hand over at a time.
+    /// Number of links to pass on at once.
     chunk: usize,
 }
 
 impl GraphTriples {
-    /// So many `links`, as [`GraphLinks::counts`] has found.
+    /// The triples of `links`, whose number is `count` according to [`GraphLinks::counts`].
     pub fn new(links: GraphLinks, count: u64) -> Self {
         Self { links, count, chunk: GraphLinks::CHUNK }
     }
@@ -190,18 +190,18 @@ impl Triples for GraphTriples {
     }
 }
 
-/// Goes through the links of a graph.
+/// Reads the links of a graph, one after the other.
 pub struct LinkReader {
     ends: Words,
     sources: Words,
     ids: Option<Words>,
-    /// Of the last link, where ids are read; else its position.
+    /// Edge id of the last link, or its position if there are no ids.
     edge_id: u64,
     schema: Arc<Schema>,
     columns: u64,
-    /// The column after the one whose sources are gone through.
+    /// The column after the current one.
     next_column: u64,
-    /// Place of the edge type of that column.
+    /// Index of the current column's edge type.
     relation: usize,
     at: u64,
     end: u64,
@@ -211,10 +211,10 @@ pub struct LinkReader {
 }
 
 impl LinkReader {
-    /// The next link, `None` after the last one.
+    /// The next link; `None` after the last one.
     ///
     /// # Errors
-    /// `Corrupt`: offsets that decrease, or a source that there is not. A failed read.
+    /// `Corrupt`: offsets that decrease, or an unknown source. A failed read.
     #[allow(clippy::should_implement_trait, reason = "it may fail")]
     pub fn next(&mut self) -> Result<Option<[i64; 3]>> {
         while let Some([source, target]) = self.next_link()? {
@@ -250,10 +250,11 @@ impl LinkReader {
         }
     }
 
-    /// The target of the current column, which the source leads to.
+    /// The target of the current column, for an arc from `source`.
     ///
     /// # Errors
-    /// `Corrupt`: a column of no edge type, or a source that is none of its edge type's.
+    /// `Corrupt`: a column without an edge type, or a source outside the source type of its edge
+    /// type.
     fn target_of(&mut self, source: u64) -> Result<u64> {
         let (types, column) = (self.schema.edge_types(), self.next_column - 1);
         while types.get(self.relation).is_some_and(|range| range.columns.end <= column) {
@@ -285,10 +286,10 @@ impl TripleReader for LinkReader {
     }
 }
 
-/// Of each array that is gone through.
+/// Buffer size for each array.
 const BUFFER: usize = 96 << 10;
 
-/// Unsigned integers of an array, one after the other.
+/// Reads the unsigned integers of an array, one after the other.
 struct Words {
     key: String,
     wide: bool,

@@ -1,22 +1,23 @@
-//! Holding triples and links out for validation and test.
+//! Holds triples and links out for validation and test.
 
 use outercore_core::{Error, Result, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Which triples.
+/// A part of the triples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TriplePart {
-    /// Those to train on.
+    /// Triples for training.
     Train,
-    /// Held out to choose by.
+    /// Held out for validation.
     Valid,
-    /// Held out for the final figures.
+    /// Held out for the final test.
     Test,
 }
 
-/// How some are held out: a function of the triple, or of a link's unordered pair of nodes, so that
-/// nothing is stored, and equal triples, or both directions of a link, fall together.
+/// Rule for holding out triples. It is a function of the triple, or of a link's unordered pair of
+/// nodes. So nothing is stored, and equal triples or both directions of a link fall into the same
+/// part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOut {
@@ -24,18 +25,18 @@ pub struct HeldOut {
     pub valid: f64,
     /// Share for the test.
     pub test: f64,
-    /// Of the draw.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl HeldOut {
-    /// Tells these draws from others of the same seed.
+    /// Separates these random draws from other draws with the same seed.
     const STREAM: u64 = u64::from_be_bytes(*b"held out");
 
     /// Checks the shares.
     ///
     /// # Errors
-    /// `Invalid`: not between 0 and 1, or nothing is left to train on.
+    /// `Invalid`: a share is not between 0 and 1, or nothing is left for training.
     pub fn validate(&self) -> Result<()> {
         let share = |value: f64| (0.0..1.0).contains(&value);
         if share(self.valid) && share(self.test) && self.valid + self.test < 1.0 {
@@ -47,7 +48,7 @@ impl HeldOut {
         )))
     }
 
-    /// Whether any are held out.
+    /// Whether anything is held out.
     pub(crate) fn any(&self) -> bool {
         self.valid + self.test > 0.0
     }
@@ -70,12 +71,12 @@ impl HeldOut {
         self.part_at(Stream::new(self.seed, Self::STREAM).uniform(low, 0, high).unit())
     }
 
-    /// The part that a triple of a knowledge graph belongs to; `parts_of` of
-    /// `tests/python/test_embed_held_out.py` is the definition.
+    /// The part of a triple of a knowledge graph. The function `parts_of` in
+    /// `tests/python/test_embed_held_out.py` defines it.
     pub fn part_of_triple(&self, triple: &[i64; 3]) -> TriplePart {
         let mixed =
             triple.iter().fold(self.seed ^ Self::STREAM, |word, &number| mix(word) ^ number as u64);
-        // As many bits as a float64 holds: 0 or more, less than 1.
+        // 53 bits, as many as a float64 holds: the result is at least 0 and less than 1.
         self.part_at((mix(mixed) >> 11) as f64 / (1u64 << 53) as f64)
     }
 
@@ -90,7 +91,7 @@ impl HeldOut {
     }
 }
 
-/// A word of SplitMix64.
+/// One step of SplitMix64.
 fn mix(word: u64) -> u64 {
     outercore_core::mix(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }

@@ -1,4 +1,4 @@
-//! Triples sorted by the partitions of their two ends, on disk or in memory.
+//! Triples sorted by the partitions of head and tail, on disk or in memory.
 
 mod ahead;
 mod build;
@@ -36,25 +36,26 @@ pub use source::{
 
 const DAMAGED: &str = "go on from a copy of the file, or train again";
 
-/// A part of a bucket, and where its triples go in a pool.
+/// A part of a bucket, and the place of its triples in a pool.
 struct Part {
     index: usize,
     share: Share,
     start: usize,
 }
 
-/// Triples to train: rows of the slots' memory, in the order of their buckets.
+/// A pool of triples to train, in the order of their buckets. Entities are row numbers in the
+/// memory of the slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TriplePool {
     /// Row of the head, relation, row of the tail.
     pub triples: Vec<[u32; 3]>,
-    /// One for each triple, or none at all.
+    /// One weight per triple, or empty.
     pub weights: Vec<f32>,
 }
 
-/// Reads what [`build_buckets`] wrote.
+/// Reads a file of buckets from [`build_buckets`].
 ///
-/// **Memory**: the engine's staging, 24 bytes a bucket, and all triples after
+/// **Memory**: the engine's staging, 24 bytes per bucket, and all triples after
 /// [`Buckets::keep_all`].
 pub struct Buckets {
     path: PathBuf,
@@ -63,12 +64,12 @@ pub struct Buckets {
     engine: Engine,
     file: FileId,
     all: Option<TriplePool>,
-    /// Buckets of which parts are wanted.
+    /// Buffer for whole buckets of which a pool takes parts.
     whole: TriplePool,
 }
 
 impl Buckets {
-    /// Opens the file at `path`. `engine` says how to read.
+    /// Opens the file at `path`; `engine` configures the reads.
     ///
     /// # Errors
     /// `NotFound`; `Version`; `Corrupt`.
@@ -89,7 +90,7 @@ impl Buckets {
         })
     }
 
-    /// What they were made from.
+    /// The source that the buckets were made from.
     pub fn made_from(&self) -> &Source {
         &self.header.source
     }
@@ -104,24 +105,24 @@ impl Buckets {
         self.header.weighted
     }
 
-    /// Triples of a bucket; 0 of one that there is not.
+    /// Number of triples in a bucket; 0 for an unknown bucket.
     pub fn count(&self, bucket: Bucket) -> u64 {
         self.index(bucket).map_or(0, |index| self.entries[index].count)
     }
 
-    /// Triples of every bucket, for plans.
+    /// Number of triples in every bucket, for plans.
     pub fn counts(&self) -> BucketCounts {
         let triples = self.entries.iter().map(|entry| entry.count).collect();
         BucketCounts::of_table(self.header.source.partitioning.partitions(), triples)
     }
 
-    /// Room for the triples of any pool of any epoch, and for what is read beside it where pools
-    /// have parts of buckets.
+    /// Memory, in triples, for any pool of any epoch, and for buckets that are read whole because a
+    /// pool takes a part of them.
     pub fn largest_pool(&self, walks: &Walks) -> Pools {
         self.counts().pools(walks)
     }
 
-    /// What reading has cost.
+    /// Cost of all reads so far.
     pub fn counters(&self) -> ReadCounters {
         self.engine.counters()
     }
@@ -140,13 +141,13 @@ impl Buckets {
         Ok(())
     }
 
-    /// Triples of every node, those of a partition one after the other: how often it is a head or
-    /// a tail.
+    /// Degree of every node: how often it is a head or a tail. The nodes of a partition follow each
+    /// other.
     ///
-    /// **Cost**: one pass over the triples; 4 bytes a node.
+    /// **Cost**: one pass over the triples; 4 bytes per node.
     ///
     /// # Errors
-    /// As [`Buckets::read`]; those of `on_progress`.
+    /// As [`Buckets::read`]; errors of `on_progress`.
     pub fn degrees(&mut self, on_progress: OnProgress<'_>) -> Result<Vec<u32>> {
         let mut pass = Pass::begin("count degrees", self.triples(), on_progress)?;
         let dealt = self.header.source.partitioning;
@@ -173,21 +174,23 @@ impl Buckets {
         Ok(degrees)
     }
 
-    /// Fills `pool` with the triples of a step, as rows of the slots' memory; a slot has
-    /// `slot_rows` rows.
+    /// Fills `pool` with the triples of a step, as row numbers in the memory of the slots; a slot
+    /// has `slot_rows` rows.
     ///
-    /// **Cost**: one sequential read a bucket, of which all is read where a part is wanted, many of
-    /// them together; none where they are kept in memory.
+    /// **Cost**: one sequential read per bucket. If the step trains a part of a bucket, the whole
+    /// bucket is read, and small buckets are read together. No read if the triples are kept in
+    /// memory.
     ///
     /// # Errors
-    /// `Invalid`: a bucket whose partitions the step does not have. `Corrupt`: other bytes than
-    /// were written. A failed read.
+    /// `Invalid`: a bucket whose partitions are not in the step. `Corrupt`: the checksum does not
+    /// match. A failed read.
     pub fn read(&mut self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
         self.fill(&step.visits().collect::<Vec<_>>(), pool)?;
         self.put(step, slot_rows, pool)
     }
 
-    /// Fills `pool` with the triples of buckets or of parts of them, as rows of their partitions.
+    /// Fills `pool` with the triples of buckets or parts of them, as row numbers in their
+    /// partitions.
     fn fill(&mut self, visits: &[Visit], pool: &mut TriplePool) -> Result<()> {
         let total = visits.iter().map(|&(bucket, share)| share.count(self.count(bucket))).sum();
         self.reserve(pool, total);
@@ -208,7 +211,7 @@ impl Buckets {
         self.read_parts(parts, pool)
     }
 
-    /// Makes rows of the slots' memory out of what [`Buckets::fill`] has read for a step.
+    /// Converts the rows from [`Buckets::fill`] to row numbers in the memory of the slots.
     fn put(&self, step: &Step, slot_rows: u64, pool: &mut TriplePool) -> Result<()> {
         let first_row = |partition| {
             let found = step.resident.iter().find(|resident| resident.partition == partition);
@@ -237,7 +240,7 @@ impl Buckets {
 
     fn reserve(&self, pool: &mut TriplePool, triples: u64) {
         let triples = triples as usize;
-        // Grown, a vector may have room for twice as much, which nobody has planned.
+        // Reserve the exact size: a growing vector may take twice the planned memory.
         if pool.triples.capacity() < triples {
             *pool = TriplePool::default();
         }
@@ -245,7 +248,7 @@ impl Buckets {
         pool.weights.resize(if self.header.weighted { triples } else { 0 }, 0.0);
     }
 
-    /// Puts parts of buckets, each at its place of `pool`.
+    /// Reads parts of buckets, each to its place in `pool`.
     fn read_parts(&mut self, mut parts: Vec<Part>, pool: &mut TriplePool) -> Result<()> {
         parts.retain(|part| part.share.count(self.entries[part.index].count) > 0);
         if let Some(all) = self.all.take() {
@@ -255,7 +258,7 @@ impl Buckets {
             self.all = Some(all);
             return Ok(());
         }
-        // Those side by side in the file are one read.
+        // Buckets that are adjacent in the file are read together.
         parts.sort_unstable_by_key(|part| part.index);
         let mut whole = std::mem::take(&mut self.whole);
         let mut rest = parts.as_slice();
@@ -281,7 +284,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Copies a part of a bucket, whose triples begin at `from` of `there`.
+    /// Copies a part of a bucket whose triples begin at `from` in `there`.
     fn take(&self, part: &Part, there: &TriplePool, from: usize, pool: &mut TriplePool) {
         let places = part.share.places(self.entries[part.index].count);
         for (to, place) in (part.start..).zip(places) {
@@ -293,8 +296,8 @@ impl Buckets {
         }
     }
 
-    /// Puts the triples of buckets, as they are stored, each at its place of `pool`. Small reads of
-    /// several buckets wait for the device together.
+    /// Reads whole buckets in stored form, each to its place in `pool`. Small reads of several
+    /// buckets wait for the device together.
     fn read_whole(&mut self, wanted: &[(usize, usize)], pool: &mut TriplePool) -> Result<()> {
         if let Some(all) = &self.all {
             for &(index, start) in wanted {
@@ -316,7 +319,7 @@ impl Buckets {
         wanted.iter().try_for_each(|&(index, start)| self.check(index, start, pool))
     }
 
-    /// Reads what buckets have in the part of the file that begins at `base`.
+    /// Reads the bytes of buckets in the section of the file that begins at `base`.
     fn read_column<T: NoUninit + AnyBitPattern>(
         &mut self,
         wanted: &[(usize, usize)],
@@ -324,7 +327,8 @@ impl Buckets {
         into: &mut [T],
     ) -> Result<()> {
         let width = size_of::<T>() as u64;
-        // Ranges of the file, and where their bytes go: buckets side by side in both are one.
+        // Ranges of the file, and the destinations of their bytes. Buckets that are adjacent in
+        // both become one range.
         let mut ranges: Vec<(Range<u64>, u64)> = Vec::new();
         for &(index, start) in wanted {
             let Entry { start: from, count, .. } = self.entries[index];
@@ -355,7 +359,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Compares a bucket's triples, which stand at `start` of `pool`, with its checksum.
+    /// Compares a bucket's triples, at `start` in `pool`, with its checksum.
     fn check(&self, index: usize, start: usize, pool: &TriplePool) -> Result<()> {
         let entry = self.entries[index];
         let range = start..start + entry.count as usize;
@@ -382,7 +386,7 @@ impl Buckets {
     }
 }
 
-/// Bytes of memory that a triple takes in a pool.
+/// Memory of triples in a pool.
 pub(crate) fn pool_bytes(triples: u64, weighted: bool) -> Bytes {
     Bytes(triples * if weighted { 16 } else { 12 })
 }

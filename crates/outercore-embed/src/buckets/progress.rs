@@ -1,39 +1,38 @@
-//! Telling how far a pass over triples has come.
+//! Progress of a pass over triples.
 
 use outercore_core::Result;
 
-/// Told what is done to triples, to how many it is done already, and how many there are; an error
-/// ends the work.
+/// Progress callback: name of the pass, triples done, total triples. An error stops the work.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64) -> Result<()>;
 
-/// A pass that tells of itself now and then.
+/// A pass that reports its progress from time to time.
 pub struct Pass<'a> {
     told: OnProgress<'a>,
     what: &'static str,
     done: u64,
     total: u64,
-    /// When it tells again.
+    /// Number of triples at which the next report is due.
     next: u64,
 }
 
 impl<'a> Pass<'a> {
-    /// Triples between two calls: whoever listens may be slow.
+    /// Triples between two reports, because the callback may be slow.
     const EVERY: u64 = 1 << 18;
 
-    /// A pass over `total` triples.
+    /// Starts a pass over `total` triples.
     ///
     /// # Errors
-    /// Those of `told`.
+    /// Errors of `told`.
     pub fn begin(what: &'static str, total: u64, told: OnProgress<'a>) -> Result<Self> {
         let mut pass = Self { told, what, done: 0, total, next: 0 };
         pass.add(0)?;
         Ok(pass)
     }
 
-    /// So many triples more are done.
+    /// Counts `count` more triples as done.
     ///
     /// # Errors
-    /// Those of `told`.
+    /// Errors of `told`.
     pub fn add(&mut self, count: u64) -> Result<()> {
         self.done += count;
         if self.done < self.next {

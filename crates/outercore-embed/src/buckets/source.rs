@@ -1,4 +1,4 @@
-//! Where triples come from: something that can be gone through twice.
+//! Sources of triples that can be read twice.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,39 +11,38 @@ use outercore_store::npy::ArrayReader;
 use super::held_out::{HeldOut, TriplePart};
 use super::progress::{OnProgress, Pass};
 
-/// Takes consecutive triples: number of the first, the triples, and their weights, if any.
+/// Callback for consecutive triples: index of the first, the triples, and their weights, if any.
 pub type OnTriples<'a> = &'a mut dyn FnMut(u64, &[[i64; 3]], &[f32]) -> Result<()>;
 
-/// Triples (head, relation, tail) in an order that is the same every time.
+/// Triples (head, relation, tail) in an order that is the same in every pass.
 pub trait Triples {
-    /// How many there are.
+    /// Number of triples.
     fn count(&self) -> u64;
 
-    /// Whether each has a weight.
+    /// Whether triples have weights.
     fn weighted(&self) -> bool;
 
-    /// Calls `take` with all of them, piece by piece.
+    /// Calls `take` with all triples, in batches.
     ///
     /// # Errors
-    /// Those of `take`, and of what they are read from.
+    /// Errors of `take`, and of reading the source.
     fn for_each(&mut self, take: OnTriples<'_>) -> Result<()>;
 
-    /// Takes what it can use of `spare` memory to go through them with fewer reads, and says how
-    /// much that is.
+    /// Takes up to `spare` memory to need fewer reads; returns the amount taken.
     fn take_memory(&mut self, _spare: Bytes) -> Bytes {
         Bytes(0)
     }
 
-    /// A name for messages.
+    /// Name for messages.
     fn name(&self) -> String;
 }
 
 /// Triples in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryTriples<'a> {
-    /// Head, relation, tail.
+    /// Head, relation and tail of each.
     pub triples: &'a [[i64; 3]],
-    /// One for each triple, or none at all.
+    /// One weight per triple, or empty.
     pub weights: &'a [f32],
 }
 
@@ -65,18 +64,18 @@ impl Triples for MemoryTriples<'_> {
     }
 }
 
-/// Triples that are asked for some at a time.
+/// A source of triples that are requested in batches.
 pub trait TripleReader: Send {
-    /// The next triples, `most` at most; none at the end.
+    /// The next triples, at most `most`; empty at the end.
     ///
     /// # Errors
-    /// A failed read, and what is wrong with the file.
+    /// A failed read, or a fault in the file.
     fn next_triples(&mut self, most: usize) -> Result<Vec<[i64; 3]>>;
 }
 
-/// Triples in a `.npy` file, int64 `[m, 3]`, and perhaps weights in another, float32 `[m]`.
+/// Triples in a `.npy` file, int64 `[m, 3]`, with optional weights in another file, float32 `[m]`.
 ///
-/// **Memory**: 256 KiB while they are gone through.
+/// **Memory**: 256 KiB during a pass.
 #[derive(Debug)]
 pub struct ArrayTriples {
     path: PathBuf,
@@ -93,14 +92,13 @@ struct Weights {
 }
 
 impl ArrayTriples {
-    /// Triples to hand over at a time.
+    /// Number of triples to pass on at once.
     const CHUNK: u64 = 4096;
 
     /// Opens the arrays.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid`: of another type or shape, or of different lengths; `Corrupt`: cut
-    /// short.
+    /// `NotFound`; `Invalid`: wrong types or shapes, or different lengths; `Corrupt`: truncated.
     pub fn open(path: &Path, weights: Option<&Path>) -> Result<Self> {
         let array = ArrayReader::open(path)?;
         expect(&array, path, DType::I64, &[3])?;
@@ -122,12 +120,12 @@ impl ArrayTriples {
         Ok(Self { path: path.to_owned(), data_offset, count, weights: weights.transpose()? })
     }
 
-    /// How many triples there are to train on, for validation and for the test.
+    /// Numbers of triples for training, validation and test.
     ///
-    /// **Cost**: one pass over them, where some are held out.
+    /// **Cost**: one pass over the triples, if any are held out.
     ///
     /// # Errors
-    /// `Invalid`: shares that are none. Those of `on_progress`; a failed read.
+    /// `Invalid`: wrong shares. Errors of `on_progress`; a failed read.
     pub fn counts(&mut self, held_out: HeldOut, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
         held_out.validate()?;
         if !held_out.any() {
@@ -144,10 +142,10 @@ impl ArrayTriples {
         Ok(counts)
     }
 
-    /// Goes through those of `part` once.
+    /// A reader that passes over the triples of `part` once.
     ///
     /// # Errors
-    /// Those of opening the file.
+    /// Errors of opening the file.
     pub fn reader(&self, held_out: HeldOut, part: TriplePart) -> Result<ArrayTripleReader> {
         let file = File::open(&self.path).with_context(|| self.name())?;
         let (offset, left) = (self.data_offset, self.count);
@@ -155,13 +153,13 @@ impl ArrayTriples {
     }
 }
 
-/// Goes through triples of one part of an array.
+/// Reads the triples of one part of an array, one after the other.
 pub struct ArrayTripleReader {
     file: File,
     name: String,
-    /// Of the next triple, in bytes.
+    /// Offset of the next triple, in bytes.
     offset: u64,
-    /// Triples of all parts.
+    /// Remaining triples of all parts.
     left: u64,
     held_out: HeldOut,
     part: TriplePart,
@@ -226,9 +224,9 @@ impl Triples for ArrayTriples {
     }
 }
 
-/// Those triples of an array that belong to one part, as a draw divides them.
+/// The triples of an array that belong to one part.
 ///
-/// **Memory**: 512 KiB while they are gone through.
+/// **Memory**: 512 KiB during a pass.
 #[derive(Debug)]
 pub struct PartTriples {
     array: ArrayTriples,
@@ -238,7 +236,7 @@ pub struct PartTriples {
 }
 
 impl PartTriples {
-    /// So many of the array are in the part.
+    /// The `count` triples of `array` in `part`.
     pub fn new(array: ArrayTriples, held_out: HeldOut, part: TriplePart, count: u64) -> Self {
         Self { array, held_out, part, count }
     }

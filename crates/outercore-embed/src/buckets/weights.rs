@@ -1,13 +1,14 @@
-//! The weights of a graph's links, which lie by edge id and are wanted in the links' order.
+//! Reads the weights of a graph's links. They are stored by edge id, but needed in the order of the
+//! links.
 
 use outercore_core::{Error, Result};
 use outercore_format::keys::{EDGE, EDGE_IDS, EDGE_WEIGHTS};
 use outercore_store::arrays::append_f32;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
-/// Weights of one read, at most.
+/// Most weights in one read.
 const WINDOW: u64 = 8192;
-/// Weights that nobody asked for and that are read nevertheless, rather than reading twice.
+/// Largest gap of unneeded weights that is read along, because another read would cost more.
 const GAP: u64 = 512;
 
 /// The array of weights, if the graph has one.
@@ -35,12 +36,12 @@ pub(super) fn edge_weights(data_set: &DataSet) -> Result<Option<ArrayRef>> {
 
 const OTHER_NAMES: &str = "an edge array that is no weight of links needs another name";
 
-/// Puts together the weights of some links at a time.
+/// Collects the weights of a batch of links.
 ///
-/// **Memory**: [`LinkWeights::EACH`] bytes a link, and 96 KiB.
+/// **Memory**: [`LinkWeights::EACH`] bytes per link, and 96 KiB.
 pub(super) struct LinkWeights {
     stored: ArrayFile,
-    /// Edge id of each link, and which one it is.
+    /// Edge id and index of each link.
     wanted: Vec<(u64, u32)>,
     weights: Vec<f32>,
     raw: Vec<u64>,
@@ -48,10 +49,10 @@ pub(super) struct LinkWeights {
 }
 
 impl LinkWeights {
-    /// Bytes for a link that is waited for.
+    /// Bytes per link in a batch.
     pub(super) const EACH: usize = size_of::<(u64, u32)>() + size_of::<f32>();
 
-    /// Of up to `links` links at a time.
+    /// A reader for batches of up to `links` links.
     pub(super) fn open(array: &ArrayRef, links: usize) -> Result<Self> {
         Ok(Self {
             stored: ArrayFile::open(array.clone())?,
@@ -62,17 +63,17 @@ impl LinkWeights {
         })
     }
 
-    /// Asks for the weight of the next link.
+    /// Requests the weight of the next link.
     pub(super) fn want(&mut self, id: u64) {
         self.wanted.push((id, self.wanted.len() as u32));
     }
 
-    /// The weights of the links asked for since the last time, in that order.
+    /// The weights of all links requested since the last call, in that order.
     ///
-    /// **Cost**: one pass over the array at most, without what is far from every id.
+    /// **Cost**: at most one pass over the array; ranges far from every requested id are skipped.
     ///
     /// # Errors
-    /// `Invalid`: a weight that is negative or not finite. `Corrupt`: an id that is no row. A
+    /// `Invalid`: a weight that is negative or not finite. `Corrupt`: an id beyond the rows. A
     /// failed read.
     pub(super) fn read(&mut self) -> Result<&[f32]> {
         self.wanted.sort_unstable();
@@ -113,7 +114,7 @@ impl LinkWeights {
         Ok(())
     }
 
-    /// The weight of an id, where those from `first` on were read.
+    /// The weight of an id; the buffer begins at `first`.
     fn checked(&self, id: u64, first: u64) -> Result<f32> {
         let weight = self.window[(id - first) as usize];
         if weight.is_finite() && weight >= 0.0 {
@@ -157,7 +158,7 @@ mod tests {
         let array = array(root.path(), &weights);
         for (seed, links) in [(1, 1), (2, 30), (3, 3000), (4, 60_000)] {
             let mut found = LinkWeights::open(&array, links).unwrap();
-            // What was asked for before is not there any more.
+            // The second turn must not return links of the first.
             for turn in 0..2 {
                 let draw = |link| Stream::new(seed, turn).uniform(0, 0, link).below(ROWS);
                 let ids: Vec<u64> = (0..links as u64).map(draw).collect();

@@ -1,4 +1,4 @@
-//! Making what was trained durable.
+//! Commits of a table: making the training durable.
 
 use std::time::Instant;
 
@@ -8,16 +8,16 @@ use super::{Copies, Executor};
 use crate::journal::{self, Journal, PartitionRecord, ResidentRecord};
 
 impl Executor {
-    /// Makes all that was trained durable, with `resident`: what the caller keeps in memory.
+    /// Makes all training so far durable, together with `resident`, the caller's state in memory.
     ///
     /// Allowed before the first step, after a step that ends its state, and at the end of an epoch.
-    /// A run that is opened from here goes on exactly.
+    /// A run that is opened from here continues exactly.
     ///
-    /// **Cost**: waits for the swap under way; writes the partitions in memory that have changed.
+    /// **Cost**: waits for the swap in progress; writes the changed partitions in memory.
     ///
     /// # Errors
-    /// `Invalid`: in the midst of a state. As [`Executor::advance`]; if the disk fails, it is either
-    /// this commit or the last one that counts.
+    /// `Invalid`: within a state. As [`Executor::advance`]. If the disk fails, the table is at this
+    /// commit or at the previous one.
     pub fn commit(&mut self, resident: &[u8]) -> Result<()> {
         if !self.parts.is_empty() {
             return Err(Error::invalid(format!(
@@ -65,7 +65,7 @@ impl Executor {
         }
         self.counters.commits += 1;
         self.counters.commit_s += start.elapsed().as_secs_f64();
-        // What was written for the commit hides behind nothing and is counted as such.
+        // Writes for a commit are not swaps: they count as commit time only.
         (self.counters.swap_s, self.counters.waited_s) = (before.swap_s, before.waited_s);
         Ok(())
     }

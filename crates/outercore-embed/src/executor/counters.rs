@@ -1,30 +1,30 @@
 use serde::{Deserialize, Serialize};
 
-/// What moving partitions has cost so far.
+/// Cost of moving partitions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutorCounters {
     /// Buffer states entered.
     pub states: u64,
     /// Partitions read.
     pub loads: u64,
-    /// Partitions written, those for a commit included.
+    /// Partitions written, including commits.
     pub stores: u64,
     /// Bytes read, alignment included.
     pub bytes_read: u64,
-    /// Bytes written, those for a commit included.
+    /// Bytes written, including commits.
     pub bytes_written: u64,
-    /// Seconds in which partitions were read or written for swaps.
+    /// Seconds of reading and writing partitions for swaps.
     pub swap_s: f64,
-    /// Seconds of these in which the caller had to wait.
+    /// Seconds of `swap_s` in which the caller had to wait.
     pub waited_s: f64,
     /// Commits.
     pub commits: u64,
-    /// Seconds spent on them.
+    /// Seconds of all commits.
     pub commit_s: f64,
 }
 
 impl ExecutorCounters {
-    /// Share of the swaps' time behind which the caller computed, in `0.0..=1.0`; 1 without swaps.
+    /// Share of the swap time during which the caller computed, in `0.0..=1.0`; 1 without swaps.
     pub fn hidden(&self) -> f64 {
         if self.swap_s <= 0.0 {
             return 1.0;

@@ -1,4 +1,4 @@
-//! How much memory training in partitions takes, and what is done with the rest. Pure.
+//! Plans the memory of training in partitions. Pure.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use crate::buckets::{Buckets, pool_bytes};
 use crate::layout::{PAGE, TableLayout};
 use crate::walk::Walks;
 
-/// Reads work with this much staging, if slowly.
+/// Smallest staging with which reads work, although slowly.
 const LEAST_STAGING: u64 = 128 << 10;
-/// More staging makes no device tried faster.
+/// Largest useful staging: more did not speed up any tested device.
 const MOST_STAGING: u64 = 8 << 20;
-/// Bytes of the table of buckets, and of what is known of their parts, for each.
+/// Bytes per bucket for the table of buckets and for bookkeeping of their parts.
 const BUCKET: u64 = 32;
 
-/// What memory is for.
+/// Memory by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorMemory {
     /// Partitions in memory, the spare one included.
@@ -30,7 +30,7 @@ pub struct ExecutorMemory {
 }
 
 impl ExecutorMemory {
-    /// All of it.
+    /// Total memory.
     pub fn total(&self) -> Bytes {
         let Self { slots, staging, bucket_staging, pool, triples } = self;
         Bytes(slots.0 + staging.0 + bucket_staging.0 + pool.0 + triples.0)
@@ -42,14 +42,14 @@ impl ExecutorMemory {
     }
 }
 
-/// Divides `memory`: slots, the largest pool of triples and a little staging first, then more
+/// Divides `memory`. Slots, the largest pool of triples and a little staging come first, then more
 /// staging, then all triples if they fit. Only speed depends on it.
 ///
-/// What the caller needs for itself (copies of a step's triples, relations, batches, gradients) is
-/// not part of `memory`.
+/// `memory` does not include the memory of the caller: copies of a step's triples, relations,
+/// batches, gradients.
 ///
 /// # Errors
-/// `Budget`: less than the least that works, which is named.
+/// `Budget`: too little memory, with the smallest sufficient amount.
 pub fn plan_memory(
     layout: &TableLayout,
     walks: &Walks,

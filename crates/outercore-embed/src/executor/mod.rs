@@ -1,10 +1,10 @@
-//! Follows an order of partitions: swaps them in and out while the caller trains.
+//! Follows an order of partitions and swaps them while the caller trains.
 //!
-//! The caller asks for one step after the other and changes the rows of the partitions that the
-//! step names. A partition that is written back or read lies in memory that a thread owns
-//! meanwhile; it cannot be reached from here, so no read and no write of a slot in flight can
-//! happen. Every so often the caller commits: the partitions, what the caller keeps in memory
-//! (relations and their optimiser) and the position become durable together.
+//! The caller requests one step after the other and changes the rows of the partitions in the step.
+//! While a partition is read or written, a thread owns its memory. The memory cannot be reached
+//! from here, so it cannot be used during a read or write. From time to time the caller commits:
+//! the partitions, the caller's own state (relations and their optimiser) and the position become
+//! durable together.
 
 mod commit;
 mod counters;
@@ -39,11 +39,12 @@ use worker::Worker;
 
 /// Trains a table larger than memory, a few partitions at a time.
 ///
-/// An epoch is one walk through the order, or several ([`Walks`]). Each begins with what the one
-/// before left in memory: odd ones go backwards, unless partitions are renamed.
+/// An epoch is one walk through the order, or several ([`Walks`]). Each walk begins with the
+/// partitions that the previous one left in memory: odd walks run backwards, unless partitions are
+/// renamed.
 ///
-/// **Memory**: the slots times [`TableLayout::partition_bytes`], and the engine's staging.
-/// [`plan_memory`] adds them up.
+/// **Memory**: [`TableLayout::partition_bytes`] times the number of slots, and the engine's
+/// staging. [`plan_memory`] adds them up.
 ///
 /// # Example
 /// ```
@@ -78,51 +79,51 @@ pub struct Executor {
     directory: PathBuf,
     layout: TableLayout,
     walks: Walks,
-    /// The walk that the position is in.
+    /// The walk of the current position.
     walk: Walk,
-    /// Which parts of its buckets the epoch has trained; none before its first step.
+    /// The parts of buckets that the epoch has trained; `None` before its first step.
     visits: Option<EpochVisits>,
     order_checksum: String,
     memory: SlotMemory,
-    /// The slots' memory; none while the worker has it.
+    /// Memory of the slots; `None` while the worker holds it.
     slots: Vec<Option<Slot>>,
     held: Vec<Option<Held>>,
     copies: Vec<Copies>,
     generation: u64,
     position: Position,
-    /// Whether the position's state has been entered, so that its steps are being handed out.
+    /// Whether the state at the position was entered, so that its steps are being returned.
     entered: bool,
-    /// Steps of the state that are still to be handed out.
+    /// Remaining steps of the state.
     parts: VecDeque<Part>,
-    /// Those of the states that were looked at ahead, which follow in this epoch.
+    /// Steps of later states in this epoch that were computed ahead.
     parts_ahead: VecDeque<(usize, VecDeque<Part>)>,
-    /// Partitions of the last step handed out.
+    /// Partitions of the last returned step.
     current: Vec<Resident>,
     /// Whether the swap to the next state has begun.
     swap_begun: bool,
     in_flight: Vec<Flight>,
-    /// What lay in the slots before a pass over the whole table emptied them.
+    /// The partitions in the slots before a pass over the whole table emptied them.
     brings_back: Option<Vec<Option<usize>>>,
-    /// An epoch has ended and the caller has not been told.
+    /// An epoch has ended, but the caller has not been notified.
     epoch_ended: bool,
     failed: bool,
     resident: ResidentRecord,
     counters: ExecutorCounters,
     worker: Worker,
-    /// Let go last, when the worker has ended.
+    /// Last field, so that the lock is released only after the worker has ended.
     _lock: FileLock,
 }
 
 impl Executor {
-    /// What the caller kept in memory, as committed last; read from the disk.
+    /// The caller's state at the last commit, read from disk.
     ///
     /// # Errors
-    /// `Corrupt`: it is not what was committed.
+    /// `Corrupt`: it differs from the committed state.
     pub fn resident_state(&self) -> Result<Vec<u8>> {
         self.resident.load(&self.directory, self.generation)
     }
 
-    /// The buffer state that comes next, or whose steps are being handed out.
+    /// The current or next buffer state.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -132,49 +133,51 @@ impl Executor {
         &self.layout
     }
 
-    /// The order of a walk before partitions are renamed: backwards in odd ones, unless they are.
+    /// The order of a walk before partitions are renamed. Without renaming, odd walks run
+    /// backwards.
     pub fn order(&self, walk: u64) -> &Order {
         self.walks.order(walk)
     }
 
-    /// How an epoch walks through the order.
+    /// Configuration of the walks.
     pub fn walk_config(&self) -> WalkConfig {
         self.walks.config()
     }
 
-    /// Partitions that memory has room for.
+    /// Number of partitions that fit in memory.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// What it has cost so far.
+    /// Cost so far.
     pub fn counters(&self) -> ExecutorCounters {
         self.counters
     }
 
-    /// Where the slots lie: all embeddings as one float32 array `[slots x slot rows, dim]`, and the
-    /// optimiser's state as another, empty if it has none. Slot `i` begins at row `i x slot rows`.
+    /// Addresses of the slots: all embeddings as one float32 array `[slots x slot rows, dim]`, and
+    /// the state of the optimiser as another one, which may be empty. Slot `i` begins at row
+    /// `i x slot rows`.
     ///
-    /// The memory is there as long as the executor is. Who looks at it through these addresses may
-    /// touch the rows of the last step's partitions only, until the next step is asked for.
+    /// The memory lives as long as the executor. Code that uses these addresses may only touch rows
+    /// of the last step's partitions, and only until the next step is requested.
     pub fn address_ranges(&self) -> [Range<*const u8>; 2] {
         self.memory.address_ranges()
     }
 
     /// The next step, or `None` once at the end of every epoch.
     ///
-    /// What the caller changed for the last step is taken as done.
+    /// Changes for the last step count as finished.
     ///
-    /// **Cost**: blocks while a partition of this step is on its way.
+    /// **Cost**: blocks until the partitions of this step are in memory.
     ///
     /// # Errors
-    /// A read or write of a partition failed, or a partition is not what was written. No more
-    /// steps are handed out then; the last commit is as it was.
+    /// A read or write of a partition failed, or a checksum does not match. No more steps are
+    /// returned then; the last commit is intact.
     pub fn advance(&mut self) -> Result<Option<Step>> {
         self.guarded(Self::next_step)
     }
 
-    /// What the next step trains, for who reads triples ahead; none after the last step of an
+    /// The visits of the next step, for reading triples ahead; `None` after the last step of an
     /// epoch.
     pub fn upcoming(&mut self) -> Option<&[Visit]> {
         if !self.failed && self.parts.is_empty() && !self.epoch_ended {
@@ -184,7 +187,7 @@ impl Executor {
         self.parts.iter().chain(ahead).next().map(|part| &*part.visits)
     }
 
-    /// The partitions of the last step: number, embeddings and state, without the rows of no node.
+    /// The partitions of the last step: number, embeddings and state, without padding rows.
     pub fn partitions_mut(&mut self) -> Vec<(usize, &mut [f32], &mut [f32])> {
         let (dim, width) = (self.layout.dim(), self.layout.state_width());
         let mut found: Vec<(usize, usize, &mut [f32], &mut [f32])> = Vec::new();
@@ -201,7 +204,7 @@ impl Executor {
         found.into_iter().map(|(_, partition, rows, state)| (partition, rows, state)).collect()
     }
 
-    /// Runs what changes the executor, unless an earlier failure has left it half-changed.
+    /// Runs a change of the executor, unless an earlier failure has left it half changed.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.failed {
             return Err(Error::invalid("partitions: an earlier read or write has failed")
@@ -212,7 +215,7 @@ impl Executor {
         result
     }
 
-    /// Number of the position's state in its walk.
+    /// Index of the current state in its walk.
     fn index(&self) -> usize {
         self.walks.place_of(self.position.epoch, self.position.state).1
     }
@@ -221,7 +224,7 @@ impl Executor {
         &self.walk.states[self.index()]
     }
 
-    /// The slot that holds a partition, or that it is being read into or written from.
+    /// The slot of a partition, including a slot that it is being read into or written from.
     fn slot_of(&self, partition: usize) -> Option<usize> {
         self.held.iter().position(|held| held.is_some_and(|held| held.partition == partition))
     }

@@ -1,4 +1,4 @@
-//! Creating a table, and opening it at its last commit.
+//! Creates a table, and opens it at its last commit.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::partition::{Fill, PartitionFile, SlotMemory};
 use crate::walk::{WalkConfig, Walks};
 
 impl Executor {
-    /// Creates a table in `directory`, with its partitions as `fill` makes them: it is given a
-    /// partition's number, embeddings and state, all zeros. `resident` is what the caller keeps in
-    /// memory (relations and their optimiser), of which nothing is known here.
+    /// Creates a table in `directory`. `fill` receives the number, the embeddings and the state of
+    /// each partition, all zeros, and sets their initial values. `resident` is the caller's state
+    /// in memory (relations and their optimiser), stored as bytes.
     ///
-    /// A creation that was stopped leaves nothing that can be opened, and can be done again.
+    /// An interrupted creation leaves nothing that can be opened, and can be repeated.
     ///
-    /// **Cost**: writes every partition once; the file has room for each twice.
+    /// **Cost**: writes every partition once; the file has room for two copies of each.
     ///
     /// # Errors
-    /// `Invalid`: there is a table, or the order has another number of partitions. Those of `fill`
+    /// `Invalid`: a table exists, or the order has another number of partitions. Errors of `fill`
     /// and of the disk.
     pub fn create(
         disk: Arc<dyn Disk>,
@@ -38,12 +38,12 @@ impl Executor {
         Self::create_with(disk, directory, layout, order, walks, resident, &mut || Ok(()), fill)
     }
 
-    /// The same for an epoch of several walks, and with something beside the table: `prepare` is
-    /// called when the directory is held and known to have no table, before anything of the table
-    /// is written.
+    /// As [`Executor::create`], for an epoch of several walks and with additional files: `prepare`
+    /// is called when the directory is locked and known to have no table, before any file of the
+    /// table is written.
     ///
     /// # Errors
-    /// As [`Executor::create`]; those of `prepare`.
+    /// As [`Executor::create`]; errors of `prepare`.
     #[allow(clippy::too_many_arguments, reason = "a table is made of that much")]
     pub fn create_with(
         disk: Arc<dyn Disk>,
@@ -88,18 +88,18 @@ impl Executor {
         first.commit(&*disk, directory, resident)
     }
 
-    /// Opens a table at its last commit. `engine` says how to read.
+    /// Opens a table at its last commit; `engine` configures the reads.
     ///
-    /// **Cost**: reserves the memory; reads nothing until the first step is asked for.
+    /// **Cost**: reserves the memory; reads nothing until the first step is requested.
     ///
     /// # Errors
-    /// `NotFound`: no table. `Invalid`: another process trains it. `Version`, `Corrupt`: not one
-    /// that can be read.
+    /// `NotFound`: no table. `Invalid`: another process trains it. `Version`, `Corrupt`: it cannot
+    /// be read.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, engine: EngineConfig) -> Result<Self> {
         let lock = lock(directory)?;
         let journal = Journal::load(directory)?;
-        // The journal may have been replaced by a process that was killed before it could make the
-        // new name durable; what the old one names is about to be overwritten.
+        // A killed process may have replaced the journal without making the new name durable. Sync
+        // it now, because training will overwrite the partitions that the old journal names.
         disk.sync_dir(directory)?;
         journal.resident.load(directory, journal.generation)?;
         let order = journal::load_order(directory, &journal)?;
@@ -152,8 +152,7 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Shape and order of the table in `directory`, and how its epochs walk through that, without
-    /// opening it.
+    /// Shape and order of the table in `directory` and its walks, without opening it.
     ///
     /// # Errors
     /// As [`Executor::open`].
@@ -164,7 +163,7 @@ impl Executor {
     }
 }
 
-/// Keeps other processes from the table in `directory`.
+/// Locks the table in `directory` against other processes.
 fn lock(directory: &Path) -> Result<FileLock> {
     if !directory.is_dir() {
         let text = format!("partitions in `{}`: no such directory", directory.display());

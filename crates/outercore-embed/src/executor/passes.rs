@@ -1,4 +1,4 @@
-//! The whole table at once: copies of all embeddings, and export.
+//! Passes over the whole table: saving, loading and exporting embeddings.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -12,7 +12,7 @@ use super::rows::PIECE;
 use super::{Executor, Held, SlotMemory};
 use crate::partition::Slot;
 
-/// The slots' memory as others see it; there as long as this is.
+/// The slots' memory for external views; it lives as long as this.
 #[derive(Clone, Debug)]
 pub struct SlotViews(SlotMemory);
 
@@ -24,18 +24,18 @@ impl SlotViews {
 }
 
 impl Executor {
-    /// The slots' memory, which outlives the executor by this.
+    /// A handle on the slots' memory, which keeps it alive after the executor is dropped.
     pub fn slot_views(&self) -> SlotViews {
         SlotViews(self.memory.clone())
     }
 
-    /// Writes all embeddings to `path`, partition after partition without the rows of no node;
-    /// gives their checksum. For use between epochs.
+    /// Writes all embeddings to `path`, partition after partition without padding rows; returns
+    /// their checksum. Call it between epochs.
     ///
     /// **Cost**: one pass over the table.
     ///
     /// # Errors
-    /// `Invalid`: in the midst of a state. Those of the disk.
+    /// `Invalid`: within a state. Errors of the disk.
     pub fn save_embeddings(&mut self, path: &Path) -> Result<String> {
         self.settle("save the embeddings")?;
         let disk = self.disk.clone();
@@ -52,14 +52,13 @@ impl Executor {
         Ok(checksum.finish())
     }
 
-    /// Puts the embeddings that [`Executor::save_embeddings`] wrote in the place of all; what the
-    /// optimiser remembers stays. Durable with the next commit.
+    /// Replaces all embeddings by those that [`Executor::save_embeddings`] wrote; the optimiser's
+    /// state stays. The change is durable with the next commit.
     ///
     /// **Cost**: reads the file twice, and reads and writes every partition.
     ///
     /// # Errors
-    /// `Invalid`: in the midst of a state. `Corrupt`: other bytes than were written. As
-    /// [`Executor::advance`].
+    /// `Invalid`: within a state. `Corrupt`: the checksum does not match. As [`Executor::advance`].
     pub fn load_embeddings(&mut self, path: &Path, checksum: &str) -> Result<()> {
         self.settle("load embeddings")?;
         let describe = || format!("embeddings `{}`", path.display());
@@ -75,28 +74,28 @@ impl Executor {
         self.guarded(|executor| executor.replace(&mut file).with_context(describe))
     }
 
-    /// Writes all embeddings in the order of the nodes, `.npy` float32 `[nodes, dim]`; `path` has
-    /// the old bytes or all of the new ones. For use between epochs.
+    /// Writes all embeddings in the order of the nodes, as `.npy` float32 `[nodes, dim]`. Replaces
+    /// `path` atomically. Call it between epochs.
     ///
-    /// **Memory**: the slots', whose partitions are written back first and read again afterwards.
-    /// **Cost**: a pass over the table for each time that its embeddings fill the slots.
+    /// **Memory**: the slots; their partitions are written back first and read again afterwards.
+    /// **Cost**: one pass over the table for each time that its embeddings fill the slots.
     ///
     /// # Errors
-    /// `Invalid`: in the midst of a state. As [`Executor::advance`], and those of the disk.
+    /// `Invalid`: within a state. As [`Executor::advance`]; errors of the disk.
     pub fn write_npy(&mut self, path: &Path) -> Result<()> {
         self.settle("write the embeddings")?;
         let disk = self.disk.clone();
         let temporary = path.with_extension("tmp");
         let written = self.write_rows(&temporary).and_then(|()| disk.rename(&temporary, path));
         if written.is_err() {
-            // On a full device half a table would only be in the way; the first error counts.
+            // Do not leave a partial file on a full device. Report the first error, not this one.
             let _ = disk.remove_file(&temporary);
         }
         written?;
         disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
     }
 
-    /// Header and rows, on the device.
+    /// Writes the header and the rows to the device.
     fn write_rows(&mut self, path: &Path) -> Result<()> {
         let mut file = self.disk.create(path)?;
         let shape = [self.layout.partitioning().nodes(), self.layout.dim() as u64];
@@ -105,7 +104,7 @@ impl Executor {
         file.sync()
     }
 
-    /// Moves on to the next state, so that nothing is in flight.
+    /// Moves to the next state, so that no slot is in flight.
     fn settle(&mut self, what: &str) -> Result<()> {
         if !self.parts.is_empty() {
             return Err(Error::invalid(format!("{what} in the midst of a state"))
@@ -119,7 +118,7 @@ impl Executor {
         })
     }
 
-    /// Calls `take` with consecutive rows of a partition that belong to nodes.
+    /// Calls `take` with consecutive rows of a partition, without padding rows.
     fn for_each_piece(
         &mut self,
         partition: usize,
@@ -144,7 +143,7 @@ impl Executor {
             let slot = match self.slot_of(partition) {
                 Some(slot) => slot,
                 None => {
-                    // Any slot does: the next partition writes it back.
+                    // Any slot works: the next partition writes it back.
                     let slot = partition % self.slots.len();
                     self.exchange(&[(slot, Some(partition))])?;
                     slot
@@ -159,8 +158,8 @@ impl Executor {
         self.empty_slots(before)
     }
 
-    /// Writes back what has changed and forgets what the slots hold; the next step finds
-    /// `partitions` where they were.
+    /// Writes back changed partitions and marks the slots as empty; the next step finds
+    /// `partitions` in their old slots.
     fn empty_slots(&mut self, partitions: Vec<Option<usize>>) -> Result<()> {
         self.write_back()?;
         self.held.fill(None);
@@ -179,7 +178,7 @@ impl Executor {
         result
     }
 
-    /// Gathers as many nodes at a time as the slots have room for, and writes them.
+    /// Gathers as many nodes at a time as the slots can hold, and writes them.
     fn write_through(&mut self, slots: &mut [Slot], file: &mut dyn WriteFile) -> Result<()> {
         let dim = self.layout.dim();
         let dealt = self.layout.partitioning();
@@ -225,7 +224,7 @@ impl Executor {
                 file.write_all(bytemuck::cast_slice(&part[..len]))?;
                 left -= len;
             }
-            // What stays in the page cache is memory that no budget knows of.
+            // Sync now: data in the page cache takes memory outside the budget.
             file.sync()?;
             first = stop;
         }

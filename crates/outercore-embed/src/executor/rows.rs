@@ -1,27 +1,27 @@
-//! Rows of embeddings, from memory where they are, else from disk.
+//! Reads rows of embeddings, from memory if possible, otherwise from disk.
 
 use outercore_core::{Error, Result};
 
 use super::Executor;
 use super::worker::{Answer, Job};
 
-/// Bytes to read at a time.
+/// Bytes per read.
 pub(super) const PIECE: u64 = 4 << 20;
-/// Rows closer than this are read together: the gap costs less than another read.
+/// Rows with a smaller gap are read together, because the gap costs less than another read.
 const GAP: u64 = 64 << 10;
 
 impl Executor {
-    /// Embeddings of a partition from `first_row` on, `rows` of them: from memory where they are,
-    /// else from disk.
+    /// The embeddings of `rows` rows of a partition, starting at `first_row`: from memory if the
+    /// partition is there, otherwise from disk.
     ///
-    /// For use between epochs: rows of the step under way are as they are by now.
+    /// Call it between epochs: within a step, rows may be partly trained.
     ///
-    /// **Cost**: one sequential read where the partition is not in memory. Rows that are asked for
-    /// in turn, from a partition's first to that of its last node, are compared with its checksum;
-    /// others cannot be.
+    /// **Cost**: one sequential read if the partition is not in memory. If all rows of a partition
+    /// are read in order, up to the row of its last node, they are compared with its checksum.
+    /// Other reads cannot be checked.
     ///
     /// # Errors
-    /// `Invalid`: no such rows. As [`Executor::advance`].
+    /// `Invalid`: rows out of range. As [`Executor::advance`].
     pub fn read_rows(&mut self, partition: usize, first_row: u64, rows: u64) -> Result<Vec<f32>> {
         let all = self.layout.slot_rows();
         let known = partition < self.copies.len();
@@ -35,16 +35,16 @@ impl Executor {
         self.guarded(|executor| executor.rows_of(partition, first_row, rows))
     }
 
-    /// Embeddings of some nodes, in their order, [`TableLayout::dim`](crate::TableLayout::dim)
-    /// numbers each.
+    /// The embeddings of nodes, in the given order, with
+    /// [`TableLayout::dim`](crate::TableLayout::dim) values each.
     ///
-    /// **Cost**: one read for rows that lie close together; never more than the whole table.
+    /// **Cost**: one read for rows that are close together; never more than the whole table.
     ///
     /// # Errors
-    /// `Invalid`: there is no such node. As [`Executor::advance`].
+    /// `Invalid`: no such node. As [`Executor::advance`].
     ///
     /// # Panics
-    /// If `out` is not one row a node.
+    /// If `out` does not have one row per node.
     pub fn rows_of_nodes(&mut self, nodes: &[i64], out: &mut [f32]) -> Result<()> {
         let dim = self.layout.dim();
         assert_eq!(out.len(), nodes.len() * dim, "rows of {dim} numbers");

@@ -1,5 +1,4 @@
-//! From state to state: which partitions are brought into memory, which steps are handed out, and
-//! which swap begins meanwhile.
+//! Moves from state to state: loads partitions, returns steps, and starts swaps.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use crate::step::{Part, Resident, Step, parts};
 use crate::walk::Visits;
 
 impl Executor {
-    /// The next step of this state or another; `None` once at the end of every epoch.
+    /// The next step of this state or a later one; `None` once at the end of every epoch.
     pub(super) fn next_step(&mut self) -> Result<Option<Step>> {
         loop {
             if std::mem::take(&mut self.epoch_ended) {
@@ -28,7 +27,7 @@ impl Executor {
         }
     }
 
-    /// Brings the position's partitions into memory, where they are not, and lists its steps.
+    /// Loads the partitions of the current state that are missing, and lists its steps.
     fn enter(&mut self) -> Result<()> {
         if let Some(partitions) = self.brings_back.take() {
             self.load_again(&partitions)?;
@@ -57,7 +56,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Lists the steps of the states that follow in this epoch, up to the first that has one.
+    /// Lists the steps of later states in this epoch, up to the first state that has one.
     pub(super) fn look_ahead(&mut self) {
         let next = self.position.state + usize::from(self.entered);
         let mut state = self.parts_ahead.back().map_or(next, |(state, _)| state + 1);
@@ -70,7 +69,7 @@ impl Executor {
         }
     }
 
-    /// The steps of a state of the position's epoch; states are asked for in turn.
+    /// The steps of a state in the current epoch; states must be requested in order.
     fn parts_of(&mut self, state: usize) -> VecDeque<Part> {
         let epoch = self.position.epoch;
         let visits = self.visits_of(epoch, state);
@@ -78,13 +77,13 @@ impl Executor {
         parts(visits, state, self.walks.walk(number).mode)
     }
 
-    /// What is trained in a state of an epoch; states are asked for in turn.
+    /// The visits of a state in an epoch; states must be requested in order.
     fn visits_of(&mut self, epoch: u64, state: usize) -> Visits {
         let mut visits = match self.visits.take() {
             Some(visits) if visits.epoch() == epoch && visits.next() <= state => visits,
             _ => self.walks.epoch(epoch),
         };
-        // A run that was opened in the midst of an epoch passes over what it has trained.
+        // A run that was opened within an epoch skips the states that are already trained.
         while visits.next() < state {
             let (number, index) = self.walks.place_of(epoch, visits.next());
             visits.state(self.walks.walk(number), index);
@@ -95,7 +94,7 @@ impl Executor {
         found
     }
 
-    /// Names what a step trains, and the partitions that may be touched for it.
+    /// Builds the step, with the partitions that the caller may use.
     fn hand_out(&mut self, part: Part) -> Result<Step> {
         if part.during_swap {
             self.begin_swap()?;
@@ -118,7 +117,7 @@ impl Executor {
         Ok(Step { epoch, state, number, buckets, shares, resident, leaving, ends_state })
     }
 
-    /// The partitions of the step handed out that the next one may not have.
+    /// The partitions of the current step that the next step may not have.
     fn leaving(&self) -> Vec<usize> {
         let index = self.index();
         let mut leaving: Vec<usize> = self.current.iter().map(|there| there.partition).collect();
@@ -126,14 +125,14 @@ impl Executor {
             let stays = self.walk.staying(index, &self.walks.config());
             leaving.retain(|partition| !stays.contains(partition));
         } else {
-            // The rest of the state is trained while these are swapped.
+            // The rest of the state is trained during these swaps.
             let swaps = self.walk.swaps_after(index);
             leaving.retain(|&partition| swaps.iter().any(|swap| swap.evicted == partition));
         }
         leaving
     }
 
-    /// Completes the swap to the next state and moves on.
+    /// Completes the swap to the next state and moves there.
     pub(super) fn leave(&mut self) -> Result<()> {
         self.current.clear();
         self.begin_swap()?;
@@ -152,7 +151,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Begins the swaps to the next state, unless they have begun or there are none.
+    /// Starts the swaps to the next state, unless they have begun or there are none.
     fn begin_swap(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.swap_begun, true) {
             return Ok(());
@@ -161,7 +160,8 @@ impl Executor {
         let mut spare = self.spare_slots().into_iter();
         let mut exchanges = Vec::with_capacity(swaps.len());
         for swap in swaps {
-            // With a spare slot it may be there still: a walk wants first what left last.
+            // With a spare slot the partition may still be in memory: a walk first loads the
+            // partition that left last.
             if self.slot_of(swap.loaded).is_some() {
                 continue;
             }
@@ -175,7 +175,7 @@ impl Executor {
         self.begin(&exchanges)
     }
 
-    /// The slots that nothing of the state lies in.
+    /// The slots without a partition of the current state.
     fn spare_slots(&self) -> Vec<usize> {
         let resident = &self.state().resident;
         let stays = |held: Held| resident.contains(&held.partition);

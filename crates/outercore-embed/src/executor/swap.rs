@@ -1,4 +1,4 @@
-//! Slots on their way to the worker and back, and which copy of a partition is the newest.
+//! Exchanges slots with the worker, and tracks which copy of a partition is the newest.
 
 use std::time::Instant;
 
@@ -9,27 +9,27 @@ use super::worker::{Answer, Exchange, Job, Load, Store, Swapped};
 use crate::journal::PartitionRecord;
 use crate::partition::{CopyIndex, Sums};
 
-/// What a slot holds.
+/// The partition in a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) partition: usize,
-    /// Newer than both copies on disk.
+    /// Whether it is newer than both copies on disk.
     pub(super) changed: bool,
 }
 
-/// The two copies of a partition.
+/// The two copies of a partition on disk.
 #[derive(Clone, Debug)]
 pub(super) struct Copies {
-    /// What the journal names.
+    /// The copy in the journal.
     pub(super) committed: PartitionRecord,
-    /// What is to be read.
+    /// The newest copy.
     pub(super) latest: CopyIndex,
     pub(super) sums: Sums,
-    /// Whether `latest` was written since the commit.
+    /// Whether `latest` was written after the commit.
     pub(super) newer: bool,
 }
 
-/// A slot that the worker has.
+/// A slot that the worker holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     slot: usize,
@@ -38,15 +38,15 @@ pub(super) struct Flight {
 }
 
 impl Copies {
-    /// Those of a partition that has not been written since the commit.
+    /// The copies of a partition that was not written since the commit.
     pub(super) fn of(committed: PartitionRecord) -> Self {
         Self { latest: committed.copy, sums: committed.sums.clone(), newer: false, committed }
     }
 }
 
 impl Executor {
-    /// Hands slots to the worker, when none is in flight: to write back what has changed in each,
-    /// and to read another partition into it where one is named.
+    /// Sends slots to the worker; none may be in flight. The worker writes back the changed
+    /// partition in each slot, and reads the given partition into it, if any.
     pub(super) fn begin(&mut self, exchanges: &[(usize, Option<usize>)]) -> Result<()> {
         let mut asked = Vec::with_capacity(exchanges.len());
         for &(slot, loads) in exchanges {
@@ -62,7 +62,7 @@ impl Executor {
         if asked.is_empty() { Ok(()) } else { self.worker.ask(Job::Swap(asked)) }
     }
 
-    /// Waits for the slots in flight, if there are any.
+    /// Waits for the slots in flight.
     pub(super) fn finish(&mut self) -> Result<()> {
         if self.in_flight.is_empty() {
             return Ok(());
@@ -87,7 +87,7 @@ impl Executor {
         result
     }
 
-    /// Notes what a slot holds that has come back, and which copy of what it held is the newest.
+    /// Records the partition in a returned slot, and the newest copy of the partition that left.
     fn land(&mut self, Flight { slot, stores, loads }: Flight, stored: Option<Sums>) {
         if let (Some(partition), Some(sums)) = (stores, stored) {
             let copies = &mut self.copies[partition];
@@ -103,15 +103,15 @@ impl Executor {
         }
     }
 
-    /// Exchanges what slots hold, and waits for it.
+    /// Exchanges the partitions in slots and waits for the result.
     pub(super) fn exchange(&mut self, exchanges: &[(usize, Option<usize>)]) -> Result<()> {
         self.finish()?;
         self.begin(exchanges)?;
         self.finish()
     }
 
-    /// Writes back whatever has changed in memory, one slot after the other, so that no more than
-    /// that is in the page cache.
+    /// Writes back all changed partitions in memory, one slot at a time, so that the page cache
+    /// holds no more than one.
     pub(super) fn write_back(&mut self) -> Result<()> {
         for slot in 0..self.slots.len() {
             if self.held[slot].is_some_and(|held| held.changed) {
@@ -121,7 +121,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Brings back what lay in memory at the last commit, each partition into its slot.
+    /// Reads the partitions of the last commit back into their slots.
     pub(super) fn load_again(&mut self, slots: &[Option<usize>]) -> Result<()> {
         let resident = self.state().resident.clone();
         let there = |partition: &usize| resident.contains(partition);
@@ -129,7 +129,7 @@ impl Executor {
         self.exchange(&loads.filter(|(_, load)| load.is_some()).collect::<Vec<_>>())
     }
 
-    /// The newest copy of a partition, as the worker is asked for it.
+    /// The request to read the newest copy of a partition.
     pub(super) fn read_of(&self, partition: usize) -> Load {
         let Copies { latest, sums, .. } = &self.copies[partition];
         Load { partition, copy: *latest, sums: sums.clone() }

@@ -8,21 +8,21 @@ use outercore_core::{Error, Result};
 
 use crate::partition::{CopyIndex, PartitionFile, Slot, Sums};
 
-/// What is to be done with a slot: to write what it holds, then to read something else into it.
+/// Work for a slot: write its partition, then read another one into it.
 pub(super) struct Exchange {
     pub slot: Slot,
     pub store: Option<Store>,
     pub load: Option<Load>,
 }
 
-/// A copy of a partition to be written.
+/// A copy of a partition to write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     pub partition: usize,
     pub copy: CopyIndex,
 }
 
-/// A copy of a partition to be read, and what it is checked against.
+/// A copy of a partition to read, and its checksums.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub partition: usize,
@@ -30,12 +30,12 @@ pub(super) struct Load {
     pub sums: Sums,
 }
 
-/// What the thread is asked for. Memory goes with the question and comes back with the answer, so
-/// nobody else can look at it meanwhile.
+/// A request to the thread. It carries the memory, and the answer returns it, so no other thread
+/// can use the memory meanwhile.
 pub(super) enum Job {
-    /// Exchange what slots hold: all is written and durable before anything is read.
+    /// Exchange partitions: everything is written and durable before anything is read.
     Swap(Vec<Exchange>),
-    /// Read embeddings from a row on.
+    /// Read embeddings, starting at a row.
     Rows { load: Load, first_row: u64, rows: Vec<f32> },
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Answer {
 }
 
 pub(super) struct Swapped {
-    /// In the order in which they were given, with checksums of what was written.
+    /// The slots in the order of the request, with checksums of the written copies.
     pub slots: Vec<(Slot, Option<Sums>)>,
     pub result: Result<()>,
     pub busy_s: f64,
@@ -53,7 +53,7 @@ pub(super) struct Swapped {
     pub bytes_written: u64,
 }
 
-/// The thread, and the way to it and back. Answers come in the order of the questions.
+/// The thread and its channels. Answers come in the order of the requests.
 pub(super) struct Worker {
     jobs: Option<Sender<Job>>,
     answers: Receiver<Answer>,
@@ -75,7 +75,8 @@ impl Worker {
         jobs.send(job).map_err(|_| gone())
     }
 
-    /// Waits for the next answer. It has an end: reads have a deadline, and writes the device's.
+    /// Waits for the next answer. The wait is bounded: reads have a deadline, and writes end with
+    /// the device.
     pub fn answer(&self) -> Result<Answer> {
         self.answers.recv().map_err(|_| gone())
     }
@@ -85,7 +86,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It has no more to say; a panic was reported as `gone`.
+            // Ignore the result: a panic was already reported as `gone`.
             let _ = thread.join();
         }
     }

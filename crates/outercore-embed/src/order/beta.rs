@@ -1,9 +1,9 @@
 use super::Swap;
 
-/// Swaps of BETA from the state `0..resident` on.
+/// Swaps of BETA, starting from the state `0..resident`.
 ///
-/// All slots but the last hold partitions that stay until every other unfinished one has passed
-/// through the last slot; then unfinished ones take their places, one after the other.
+/// All slots but the last hold fixed partitions, until every other unfinished partition has passed
+/// through the last slot. Then unfinished partitions replace the fixed ones, one after the other.
 pub fn swaps(partitions: usize, resident: usize) -> Vec<Swap> {
     let mut swaps = Vec::new();
     let mut fixed: Vec<usize> = (0..resident - 1).collect();
@@ -16,7 +16,8 @@ pub fn swaps(partitions: usize, resident: usize) -> Vec<Swap> {
             passed.push(passing);
             passing = loaded;
         }
-        // The fixed ones are done. What has passed takes their places; the rest goes on waiting.
+        // The fixed partitions are done. Partitions that have passed replace them; the rest waits
+        // for the next round.
         let coming = passed.len().min(fixed.len());
         waiting = passed.split_off(coming);
         for (place, loaded) in passed.into_iter().enumerate() {

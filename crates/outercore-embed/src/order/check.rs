@@ -3,35 +3,36 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bucket, Order, SwapMode};
 
-/// What the checker counted in an order that it found right.
+/// Counts of a checked order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderFacts {
-    /// Buffer states: swaps and one. Legend, table 8, calls it "I/O times" for Legend and BETA.
+    /// Buffer states: one more than swaps. Legend, table 8, calls it "I/O times" for Legend and
+    /// BETA.
     pub states: usize,
-    /// Partitions read by an epoch that begins with nothing in memory.
+    /// Partitions read by an epoch that starts with empty memory.
     pub loads: usize,
-    /// Partitions written by one that leaves nothing in memory.
+    /// Partitions written by an epoch that empties the memory at its end.
     pub stores: usize,
-    /// Swaps that evict what was loaded last (property 1 of Legend 4 broken).
+    /// Swaps that evict the partition loaded last (violations of property 1 of Legend 4).
     pub evicts_last_loaded: usize,
-    /// Swaps that evict another one, but all pairs that the last loaded one makes with those
-    /// that stay have been trained before (property 2 broken).
+    /// Swaps that evict another partition, although all pairs of the last loaded partition with the
+    /// remaining ones are already trained (violations of property 2).
     pub nothing_new_stays: usize,
-    /// Swaps with a bucket to train meanwhile.
+    /// Swaps during which a bucket can be trained.
     pub prefetchable: usize,
 }
 
-/// Checks that an order trains what it should, and counts what it costs.
+/// Checks that an order trains every bucket correctly, and counts its cost.
 ///
-/// It follows the order slot by slot without trusting anything that the order says of itself: one
-/// partition is swapped at a time, one that is there against one that is not; every bucket is
-/// trained exactly once, with both its partitions there; those that are held back are those that
-/// the next swap would break; and all that was changed is written back, the last state included.
+/// It simulates the order slot by slot and trusts nothing that the order says about itself. Each
+/// swap replaces one partition in memory by one that is not in memory. Every bucket is trained
+/// exactly once, with both partitions in memory. The buckets marked as held are exactly those that
+/// the next swap would prevent. All changed partitions are written back, including the last state.
 ///
-/// **Cost**: in proportion to the square of the partitions and to states times slots.
+/// **Cost**: proportional to the square of the partitions, and to states times slots.
 ///
 /// # Errors
-/// The first thing that is wrong, of kind internal: orders come from our own code.
+/// The first fault, of kind `Internal`, because orders come from this crate.
 pub fn check(order: &Order) -> Result<OrderFacts> {
     let mut follower = Follower::new(order)?;
     for (place, state) in order.states.iter().enumerate() {
@@ -79,7 +80,7 @@ pub fn check(order: &Order) -> Result<OrderFacts> {
 struct Follower<'a> {
     order: &'a Order,
     resident: Vec<usize>,
-    /// Whether the copy in memory is newer than that on disk.
+    /// Whether the copy in memory is newer than the copy on disk.
     changed: Vec<bool>,
     trained: Vec<bool>,
     facts: OrderFacts,

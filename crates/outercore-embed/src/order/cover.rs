@@ -3,15 +3,16 @@ use outercore_core::{Error, Result};
 use super::field::Field;
 use super::{Order, OrderConfig, Swap};
 
-/// COVER: one block after the other, the partitions of a block loaded in place of those that are
-/// there longest; what two blocks share stays.
+/// COVER: one block after the other. The partitions of a block replace the partitions that were
+/// loaded first; partitions that two blocks share stay.
 ///
 /// # Errors
-/// The number of partitions is no power of the number of slots, or that one no prime power.
+/// The number of partitions is not a power of the number of slots, or the number of slots is not a
+/// prime power.
 pub fn order(config: &OrderConfig, resident: usize) -> Result<Order> {
     let blocks = blocks(config.partitions, resident)?;
     let first = blocks[0].clone();
-    // Oldest first.
+    // The oldest partition first.
     let mut buffer = first.clone();
     let mut swaps = Vec::new();
     for block in &blocks[1..] {
@@ -28,8 +29,8 @@ pub fn order(config: &OrderConfig, resident: usize) -> Result<Order> {
     Ok(Order::new(config, first, &swaps))
 }
 
-/// The lines of the affine space with `partitions` points, each line with `size` of them, class
-/// of parallel lines by class: any two points are on exactly one line.
+/// The lines of the affine space with `partitions` points and `size` points per line, grouped by
+/// direction. Any two points are on exactly one line.
 pub fn blocks(partitions: usize, size: usize) -> Result<Vec<Vec<usize>>> {
     let dimension = (1..).find(|&power| size.pow(power) >= partitions);
     let space =
@@ -44,7 +45,8 @@ pub fn blocks(partitions: usize, size: usize) -> Result<Vec<Vec<usize>>> {
     let mut blocks = Vec::new();
     for direction in 1..partitions {
         let direction = coordinates(direction, &field, dimension);
-        // Directions that differ by a factor give the same lines; take the one that leads with 1.
+        // Directions that differ by a factor give the same lines. Use the one whose leading
+        // coordinate is 1.
         if direction.iter().rev().find(|&&coordinate| coordinate != 0) != Some(&1) {
             continue;
         }
@@ -101,8 +103,8 @@ mod tests {
         }
     }
 
-    /// Legend, table 8, counts every partition that COVER loads, with nothing kept between two
-    /// blocks: 80 of them, 5 times all state.
+    /// Legend, table 8, counts every partition that COVER loads and keeps none between two blocks:
+    /// 80 partitions, or 5 times the whole state.
     #[test]
     fn sixteen_partitions_make_the_eighty_loads_of_the_paper() {
         let blocks = blocks(16, 4).unwrap();

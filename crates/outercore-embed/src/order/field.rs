@@ -1,17 +1,17 @@
-/// A field with as many elements as a prime power says, its elements numbered from 0 (zero) on.
+/// A finite field whose size is a prime power. Its elements are numbered from 0, which is zero.
 ///
-/// An element is a polynomial over the integers modulo a prime; its number has the coefficients
-/// as digits. Products are taken modulo a polynomial that has no factors.
+/// An element is a polynomial over the integers modulo a prime; the digits of its number are the
+/// coefficients. Products are taken modulo an irreducible polynomial.
 #[derive(Debug)]
 pub struct Field {
     size: usize,
     prime: usize,
     degree: usize,
-    /// Coefficients of the modulus below its leading 1, from the constant on.
+    /// Coefficients of the modulus without its leading 1, starting with the constant.
     modulus: &'static [usize],
 }
 
-/// Sizes of fields, their primes, and the moduli: x^2 + x + 1, x^3 + x + 1, x^2 + 1, x^4 + x + 1.
+/// Field sizes, their primes, and the moduli: x^2 + x + 1, x^3 + x + 1, x^2 + 1, x^4 + x + 1.
 const FIELDS: [(usize, usize, &[usize]); 10] = [
     (2, 2, &[0]),
     (3, 3, &[0]),

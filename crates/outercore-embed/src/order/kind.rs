@@ -4,7 +4,7 @@ use std::str::FromStr;
 use outercore_core::Error;
 use serde::{Deserialize, Serialize};
 
-/// How an order of partitions is made.
+/// Method that constructs an order of partitions.
 ///
 /// # Example
 /// ```
@@ -14,31 +14,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderKind {
-    /// The fewest states that a search finds, every swap with something to train meanwhile.
+    /// The fewest states that a search finds, with training to hide every swap.
     #[default]
     Optimal,
-    /// Column by column, never evicting what was just loaded; three partitions in memory.
+    /// Column by column, never evicting the partition that was just loaded; three partitions in
+    /// memory.
     ///
     /// # Source
     /// Legend 4, algorithms 1 and 2.
     Legend,
-    /// All slots but one stay while the others pass through the last.
+    /// All slots but one stay fixed while the other partitions pass through the last slot.
     ///
     /// # Source
     /// Mohoney et al., "Marius: learning massive graph embeddings on a single machine", OSDI 2021.
     Beta,
-    /// The lines of an affine space: any two partitions meet on exactly one.
+    /// The lines of an affine space: any two partitions are on exactly one line.
     ///
     /// # Source
     /// Zheng et al., "GE2: a general and efficient knowledge graph embedding learning system",
     /// SIGMOD 2024.
     Cover,
-    /// Row by row of the grid of buckets; the partition used longest ago leaves.
+    /// Row by row of the grid of buckets; evicts the least recently used partition.
     Sequential,
 }
 
 impl OrderKind {
-    /// All of them, in the order in which they are listed to people.
+    /// All kinds, in the order of help texts.
     pub const ALL: [Self; 5] =
         [Self::Optimal, Self::Legend, Self::Beta, Self::Cover, Self::Sequential];
 }
@@ -67,16 +68,16 @@ impl FromStr for OrderKind {
     }
 }
 
-/// Where a loaded partition goes.
+/// Destination of a loaded partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SwapMode {
-    /// Into the slot of the evicted one. While the swap is under way, only what needs neither of
-    /// the two can be trained.
+    /// The slot of the evicted partition. During the swap, only buckets that need neither of the
+    /// two partitions can be trained.
     #[default]
     InPlace,
-    /// Into a slot that is kept free for it. Everything can be trained meanwhile, with one
-    /// partition fewer to train.
+    /// A slot that is kept free. All buckets of the state can be trained during the swap, but one
+    /// partition fewer is trained at a time.
     SpareSlot,
 }
 

@@ -2,28 +2,30 @@ use outercore_core::{Error, Result};
 
 use super::{Bucket, Order, Pairs, Swap};
 
-/// Partitions in memory that Legend's algorithm is made for.
+/// Number of partitions in memory for which Legend's algorithm is defined.
 pub const RESIDENT: usize = 3;
 
-/// Swaps of Legend's order (algorithm 1) from the state `{0, 1, 2}` on.
+/// Swaps of Legend's order (algorithm 1), starting from the state `{0, 1, 2}`.
 ///
-/// One column of the grid of buckets is completed after the other: its partition stays while the
-/// others pass by, each for two states. Where the paper leaves the algorithm open, or what it
-/// prints does not end, we read it so:
-/// - line 13: the largest and the smallest partition do not count the column's own, coverage is
-///   that of the new column, and behind `max` there are `n - max - 1` partitions;
-/// - lines 13 to 17 choose whom to evict first in the new column; lines 20 to 24 follow in either
-///   case, unless the column is complete by then;
-/// - line 20: the search begins at (the one that stays + the column + 1) mod n, the column being
-///   the new one;
-/// - line 21: what is loaded has not met the column; of several, the first that meets the most;
-/// - a column that is complete already is passed over, and one whose partition is in memory needs
-///   no loading: the old column's partition makes room for what the new column needs;
-/// - a column that its own loading completes is not evicted at once if another complete one is
-///   there to make room; the old column's partition leaves next.
+/// The columns of the grid of buckets are completed one after the other. The partition of the
+/// column stays while the others pass, each for two states. Where the paper leaves the algorithm
+/// open, or its text does not terminate, we interpret it as follows:
+/// - line 13: the largest and the smallest partition exclude the column's own, coverage refers to
+///   the new column, and there are `n - max - 1` partitions after `max`;
+/// - lines 13 to 17 choose the first partition to evict in the new column; lines 20 to 24 follow in
+///   either case, unless the column is already complete;
+/// - line 20: the search begins at (the partition that stays + the column + 1) mod n, where the
+///   column is the new one;
+/// - line 21: the loaded partition has not met the column; among several, the first with the most
+///   new pairs is chosen;
+/// - a column that is already complete is skipped. If the partition of the new column is in memory,
+///   it needs no loading: the old column's partition is evicted for the first partition that the
+///   new column needs;
+/// - a column that is completed by its own loading is not evicted at once if another complete
+///   partition can be evicted; the old column's partition leaves next.
 ///
 /// # Errors
-/// Other than three partitions in memory.
+/// `resident` is not three.
 pub fn swaps(partitions: usize, resident: usize) -> Result<Vec<Swap>> {
     if resident != RESIDENT {
         return Err(Error::invalid(format!(
@@ -92,7 +94,7 @@ impl Walk {
             .expect("a pair that has yet to meet has a first column")
     }
 
-    /// Lines 13 to 17.
+    /// Lines 13 to 17 of algorithm 1.
     fn first_to_evict(&self, column: usize) -> usize {
         let others = self.buffer.into_iter().filter(|&there| there != column);
         let (least, most) = others
@@ -101,25 +103,25 @@ impl Walk {
         if behind { most } else { least }
     }
 
-    /// Line 19: the one that was there before the last swap and is not the column.
+    /// Line 19: the partition that was in memory before the last swap and is not the column.
     fn older_than_last(&self, column: usize) -> usize {
         let last = self.last();
         let older = self.buffer.into_iter().find(|&there| there != last && there != column);
         older.expect("three partitions are in memory")
     }
 
-    /// The partition loaded last.
+    /// The last loaded partition.
     fn last(&self) -> usize {
         self.swaps.last().map_or(RESIDENT - 1, |swap| swap.loaded)
     }
 
-    /// A complete partition to evict in place of a column that was loaded last.
+    /// A complete partition to evict instead of a column that was loaded last.
     fn done_beside(&self, column: usize) -> Option<usize> {
         let mut others = self.buffer.into_iter().filter(|&there| there != column);
         others.find(|&there| self.last() == column && self.pairs.missing_of(there) == 0)
     }
 
-    /// Lines 20 and 21.
+    /// Lines 20 and 21 of algorithm 1.
     fn best_to_load(&self, evicted: usize, column: usize) -> usize {
         let stays = self.buffer.into_iter().find(|&there| there != evicted && there != column);
         let stays = stays.expect("three partitions are in memory");
@@ -127,7 +129,8 @@ impl Walk {
         let candidates = (0..self.partitions)
             .map(|step| (begin + step) % self.partitions)
             .filter(|&id| self.pairs.missing(column, id));
-        // `max_by_key` would take the last of several.
+        // Reversed, because `max_by_key` returns the last of several maxima and the first is
+        // wanted.
         candidates
             .rev()
             .max_by_key(|&id| self.pairs.missing(stays, id))
@@ -135,15 +138,15 @@ impl Walk {
     }
 }
 
-/// The buckets of an order as late as they can be trained, state by state (Legend, algorithm 2).
+/// For each state, the buckets of an order as late as they can be trained (Legend, algorithm 2).
 ///
-/// In each state come the buckets of the partition to be evicted next: those that can do without
-/// the partition just loaded, trained while it is being read, then those that need it. The
-/// partition loaded in the first state is its last one, and the last state trains all that is
-/// left; the paper's lines 1, 4 and 21 do otherwise and lose or misplace some.
+/// Each state trains the buckets of the partition that is evicted next: first the buckets that do
+/// not need the partition just loaded, trained while it is being read, then the others. The first
+/// state counts its last partition as loaded, and the last state trains all remaining buckets. The
+/// paper's lines 1, 4 and 21 differ, and lose or misplace some buckets.
 ///
-/// The states of an [`Order`] hold the same buckets as early as they can be trained: what one
-/// trains while the next partition is read, the other trains before the swap or after it.
+/// The states of an [`Order`] list the same buckets as early as they can be trained. A bucket that
+/// is trained here while the next partition is read is trained there before the swap or after it.
 pub fn iteration_order(order: &Order) -> Vec<Vec<Bucket>> {
     let mut trained = vec![false; order.partitions * order.partitions];
     let mut by_state = Vec::with_capacity(order.states.len());

@@ -1,10 +1,11 @@
-//! Orders of partitions: which of them are in memory when, and which edges are trained meanwhile.
+//! Orders of partitions: which partitions are in memory at a time, and which edges are trained
+//! then.
 //!
-//! The nodes are divided into partitions, of which a few fit in memory at a time: a *buffer
-//! state*. An edge from partition `i` to partition `j` lies in bucket `(i, j)` and is trained
-//! while both are there. From one state to the next one partition leaves and one comes. An order
-//! is good if few states bring every two partitions together, and if there is always something to
-//! train while a partition is written back and the next one is read.
+//! The nodes are divided into partitions, and a few partitions fit in memory at a time: a *buffer
+//! state*. An edge from partition `i` to partition `j` belongs to bucket `(i, j)` and is trained
+//! while both are in memory. A swap to the next state replaces one partition. A good order needs
+//! few states to bring every two partitions together, and always leaves buckets to train while a
+//! partition is written back and the next one is read.
 
 mod beta;
 mod check;
@@ -29,15 +30,15 @@ pub use optimal::lower_bound;
 
 use pairs::Pairs;
 
-/// More partitions than this have more buckets than anybody has reason to keep.
+/// Most partitions. A larger number would give too many buckets to store.
 pub const MAX_PARTITIONS: usize = 512;
 
 /// The edges from the nodes of one partition to the nodes of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Partition of the edges' sources.
+    /// Partition of the sources.
     pub source: usize,
-    /// Partition of their targets.
+    /// Partition of the targets.
     pub target: usize,
 }
 
@@ -48,7 +49,7 @@ impl Bucket {
     }
 }
 
-/// One partition leaves, another takes its place.
+/// One partition is replaced by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Swap {
     /// The partition that is written back.
@@ -57,28 +58,28 @@ pub struct Swap {
     pub loaded: usize,
 }
 
-/// What is in memory at one time, and what is trained then.
+/// The partitions in memory at one time, and the buckets trained then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The swap that led here; the first state has none.
+    /// The swap that led here; `None` for the first state.
     pub swap: Option<Swap>,
-    /// The partitions in memory; the loaded one stands where the evicted one stood.
+    /// The partitions in memory. A loaded partition takes the index of the evicted one.
     pub resident: Vec<usize>,
-    /// The buckets that are trained here for the first and only time: those that need the
-    /// partition to be evicted next, then the others.
+    /// The buckets trained in this state, each for the only time: first the buckets of the
+    /// partition that is evicted next, then the others.
     pub buckets: Vec<Bucket>,
-    /// How many of `buckets` need the partition to be evicted next. In the last state, from which
-    /// none is evicted, all.
+    /// Number of `buckets` that need the partition that is evicted next; all of them in the last
+    /// state.
     pub held: usize,
 }
 
 impl State {
-    /// What has to be trained before the next swap in place.
+    /// The buckets to train before the next swap in place.
     pub fn before_swap(&self) -> &[Bucket] {
         &self.buckets[..self.held]
     }
 
-    /// What can be trained while the next swap in place is under way.
+    /// The buckets that can be trained during the next swap in place.
     pub fn during_swap(&self) -> &[Bucket] {
         &self.buckets[self.held..]
     }
@@ -96,21 +97,21 @@ impl State {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// How it was made.
+    /// Method that constructed it.
     pub kind: OrderKind,
     /// Number of partitions.
     pub partitions: usize,
-    /// Places for partitions in memory, the spare one included.
+    /// Slots for partitions, including a spare slot.
     pub slots: usize,
-    /// Where a loaded partition goes.
+    /// Destination of a loaded partition.
     pub mode: SwapMode,
-    /// What is in memory, in order.
+    /// The buffer states, in order.
     pub states: Vec<State>,
 }
 
 impl Order {
-    /// The order that begins with `first` in memory and swaps as told. Every state trains what it
-    /// is the first to make possible.
+    /// The order that begins with `first` in memory and follows `swaps`. Every bucket is trained in
+    /// the first state that holds its partitions.
     fn new(config: &OrderConfig, first: Vec<usize>, swaps: &[Swap]) -> Self {
         let mut pairs = Pairs::new(config.partitions);
         let mut buckets = Vec::new();
@@ -148,7 +149,7 @@ impl Order {
         order
     }
 
-    /// Puts what needs the next evicted partition first in every state.
+    /// In every state, puts the buckets of the next evicted partition first.
     fn hold_back(&mut self) {
         let evicted: Vec<Option<usize>> = self.evictions().collect();
         for (state, evicted) in self.states.iter_mut().zip(evicted) {
@@ -158,16 +159,16 @@ impl Order {
         }
     }
 
-    /// The partition that leaves after each state; none after the last.
+    /// The partition that is evicted after each state; `None` for the last.
     fn evictions(&self) -> impl Iterator<Item = Option<usize>> + '_ {
         let swaps = self.states.iter().skip(1).map(|state| state.swap.map(|swap| swap.evicted));
         swaps.chain([None])
     }
 
-    /// The same states from the last to the first.
+    /// The same states in reverse.
     ///
-    /// An epoch that goes backwards begins with what the epoch before left in memory: nothing is
-    /// written back and read again between the two.
+    /// A reversed epoch begins with the partitions that the previous epoch left in memory, so
+    /// nothing has to be written back and read again in between.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let first = self.states.last().map_or_else(Vec::new, |state| state.resident.clone());
@@ -185,17 +186,17 @@ impl Order {
         Self::new(&config, first, &swaps)
     }
 
-    /// Number of swaps: states but the first.
+    /// Number of swaps: the states without the first.
     pub fn swaps(&self) -> usize {
         self.states.len() - 1
     }
 
-    /// Partitions read by an epoch that begins with nothing in memory.
+    /// Partitions read by an epoch that starts with empty memory.
     pub fn loads(&self) -> usize {
         self.states[0].resident.len() + self.swaps()
     }
 
-    /// Partitions written by an epoch that leaves nothing in memory: as many as are read.
+    /// Partitions written by an epoch that empties the memory at its end: as many as are read.
     pub fn stores(&self) -> usize {
         self.loads()
     }
@@ -205,23 +206,23 @@ fn both_ways(a: usize, b: usize) -> [Bucket; 2] {
     [Bucket { source: a, target: b }, Bucket { source: b, target: a }]
 }
 
-/// Which order, of how many partitions, in how many slots.
+/// Kind and size of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderConfig {
-    /// How the order is made.
+    /// Method that constructs the order.
     pub kind: OrderKind,
     /// Number of partitions.
     pub partitions: usize,
-    /// Places for partitions in memory, the spare one included.
+    /// Slots for partitions, including a spare slot.
     pub slots: usize,
-    /// Where a loaded partition goes.
+    /// Destination of a loaded partition.
     #[serde(default)]
     pub mode: SwapMode,
-    /// Random seed of the search; the other kinds draw nothing.
+    /// Random seed of the search; other methods are deterministic.
     #[serde(default)]
     pub seed: u64,
-    /// Most swaps that the search looks at, twenty million by default: some two seconds.
+    /// Most swaps that the search examines; by default twenty million, about two seconds.
     #[serde(default = "default_work")]
     pub work: u64,
 }
@@ -231,13 +232,13 @@ fn default_work() -> u64 {
 }
 
 impl OrderConfig {
-    /// An order with swaps in place, seed 0 and the default amount of search.
+    /// An order with swaps in place, seed 0 and the default search work.
     pub fn new(kind: OrderKind, partitions: usize, slots: usize) -> Self {
         let (mode, seed, work) = (SwapMode::InPlace, 0, default_work());
         Self { kind, partitions, slots, mode, seed, work }
     }
 
-    /// Partitions in memory at a time.
+    /// Number of partitions in memory at a time.
     fn resident(&self) -> usize {
         match self.mode {
             SwapMode::InPlace => self.slots,
@@ -267,13 +268,13 @@ impl OrderConfig {
     }
 }
 
-/// The order that a configuration asks for.
+/// Constructs the order of a configuration.
 ///
-/// **Cost**: `optimal` begins with the best order by rule and looks at no more swaps than `work`
-/// says; the others take milliseconds.
+/// **Cost**: `optimal` starts from the best order of the other methods and examines at most `work`
+/// swaps; the other methods take milliseconds.
 ///
 /// # Errors
-/// A number of partitions or slots for which there is no order of this kind.
+/// No order of this kind exists for the number of partitions or slots.
 pub fn partition_order(config: &OrderConfig) -> Result<Order> {
     config.validate()?;
     let (partitions, resident) = (config.partitions, config.resident());

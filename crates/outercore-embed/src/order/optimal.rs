@@ -3,7 +3,7 @@ use outercore_core::Stream;
 use super::search::{Found, LoadFirst, Rules, Search, Taste};
 use super::{Order, OrderConfig, OrderKind, Swap, SwapMode, check, legend, partition_order};
 
-/// Searches take turns with these; each is the best for some numbers of partitions and slots.
+/// Searches alternate between these. Each is the best for some numbers of partitions and slots.
 const TASTES: [Taste; 4] = [
     Taste { waste_first: true, load: LoadFirst::NearlyDone },
     Taste { waste_first: true, load: LoadFirst::FewestWaysOn },
@@ -11,23 +11,23 @@ const TASTES: [Taste; 4] = [
     Taste { waste_first: true, load: LoadFirst::Any },
 ];
 
-/// A search is given up after so many times the work of going to the end without a mistake: a
-/// fresh beginning mends more than the last few swaps.
+/// A search is abandoned after this many times the work of a search without backtracking. A new
+/// start improves more than changing the last few swaps.
 const PATIENCE: u64 = 8;
 
-/// After so many searches the next ones may take twice as long: what does not exist is found out
-/// by looking at everything.
+/// After this many searches, the next ones may take twice as long, because only an exhaustive
+/// search proves that no order exists.
 const IMPATIENT: u64 = 384;
 
-/// Searches for an order as long as the best one that is as good backwards.
+/// Number of searches for an order of the same cost that is also good in reverse.
 const TURNS: usize = 64;
 
-/// The fewest states that bring every two partitions together with one swap from each to the
-/// next: the first makes the pairs of those in memory, every other one at most one pair with each
-/// that stays.
+/// The fewest states that bring every two partitions together with one swap between states. The
+/// first state covers all pairs of its partitions; every other state covers at most one new pair
+/// with each partition that stays.
 ///
 /// # Panics
-/// If there are more partitions than one and room for fewer than two.
+/// If there is more than one partition and room for fewer than two.
 ///
 /// # Example
 /// ```
@@ -44,16 +44,16 @@ fn pairs_to_come(partitions: usize, resident: usize) -> usize {
     partitions * (partitions - 1) / 2 - resident * (resident - 1) / 2
 }
 
-/// The cheapest list of swaps that a search finds, from the state `0..resident` on.
+/// The cheapest list of swaps that a search finds, starting from the state `0..resident`.
 ///
-/// It begins with the best order that a rule makes and looks for cheaper ones, again and again
-/// with other draws, until one has as few states as counting allows or the work is done. With a
-/// spare slot the cheapest is the shortest. With swaps in place, and three partitions or more in
-/// memory, a swap during which nothing new can be trained costs a little more than two that leave
-/// something: such swaps are found in the orders of many partitions only. Backwards the same order
-/// may have a few; among equals one that has none is preferred.
+/// The search starts from the best order of the other methods and looks for cheaper ones with new
+/// random draws. It stops at the lower bound or when the work is used up. With a spare slot the
+/// cheapest order is the shortest. With swaps in place and at least three partitions in memory, a
+/// swap may leave nothing new to train meanwhile. Such a swap costs slightly more than two swaps
+/// that leave something, and only occurs in orders of many partitions. In reverse the same order
+/// may have a few such swaps; among equal orders, one without them is preferred.
 pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
-    // Of two partitions one is evicted: nothing is left that has two ends.
+    // With two partitions in memory, a swap evicts one, and no pair is left to train meanwhile.
     let prefetch = config.mode == SwapMode::InPlace && resident > 2;
     let rules = Rules { partitions: config.partitions, resident, prefetch };
     let by_rule = orders_by_rule(config, resident);
@@ -67,7 +67,8 @@ pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
             break;
         }
         turns -= usize::from(again);
-        // Even where nothing has to be hidden the rule leads to short orders more often than not.
+        // Even if no swap has to be hidden, the prefetch rule leads to short orders more often than
+        // not.
         let round = attempt as usize / TASTES.len();
         let rules =
             Rules { prefetch: prefetch || (resident > 2 && round.is_multiple_of(2)), ..rules };
@@ -98,7 +99,7 @@ pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
 struct Best {
     swaps: Vec<Swap>,
     cost: usize,
-    /// Whether every swap leaves something new to train backwards, too.
+    /// Whether every swap leaves new pairs to train in reverse order, too.
     both_ways: bool,
 }
 
@@ -118,13 +119,13 @@ impl Best {
     }
 }
 
-/// Swaps that leave no new pair to train meanwhile.
+/// Number of swaps that leave no new pair to train meanwhile.
 fn unhidden(order: &Order) -> usize {
     let facts = check(order).expect("orders are made right");
     facts.evicts_last_loaded + facts.nothing_new_stays
 }
 
-/// The orders made by a rule that begin as the search does.
+/// The orders of the other methods that begin with the state `0..resident`.
 fn orders_by_rule(config: &OrderConfig, resident: usize) -> Vec<Order> {
     [OrderKind::Legend, OrderKind::Beta, OrderKind::Sequential]
         .into_iter()

@@ -1,16 +1,16 @@
-/// Which two partitions have been in memory together.
+/// Pairs of partitions that have been in memory together.
 #[derive(Clone, Debug)]
 pub struct Pairs {
     partitions: usize,
     covered: Vec<bool>,
-    /// Of each partition, how many others it has yet to meet.
+    /// For each partition, the number of partitions that it has not yet met.
     missing: Vec<usize>,
-    /// Pairs that have yet to meet.
+    /// Number of pairs that have not yet met.
     left: usize,
 }
 
 impl Pairs {
-    /// Nobody has met.
+    /// No pair has met.
     pub fn new(partitions: usize) -> Self {
         Self {
             partitions,
@@ -20,12 +20,12 @@ impl Pairs {
         }
     }
 
-    /// Whether two different partitions have yet to meet; one and the same never has to.
+    /// Whether two different partitions have not yet met; false for a partition and itself.
     pub fn missing(&self, a: usize, b: usize) -> bool {
         a != b && !self.covered[a * self.partitions + b]
     }
 
-    /// Lets two different partitions meet; whether it is the first time.
+    /// Records that two different partitions meet; returns whether it is the first time.
     pub fn cover(&mut self, a: usize, b: usize) -> bool {
         let first = self.missing(a, b);
         if first {
@@ -37,7 +37,7 @@ impl Pairs {
         first
     }
 
-    /// Takes back a first meeting.
+    /// Reverts a first meeting.
     pub fn uncover(&mut self, a: usize, b: usize) {
         debug_assert!(!self.missing(a, b), "partitions {a} and {b} have not met");
         self.set(a, b, false);
@@ -46,7 +46,7 @@ impl Pairs {
         self.left += 1;
     }
 
-    /// Lets all of these meet.
+    /// Records that all of these partitions meet.
     pub fn cover_all(&mut self, together: &[usize]) {
         for (place, &a) in together.iter().enumerate() {
             for &b in &together[..place] {
@@ -55,12 +55,12 @@ impl Pairs {
         }
     }
 
-    /// How many others a partition has yet to meet.
+    /// Number of partitions that `partition` has not yet met.
     pub fn missing_of(&self, partition: usize) -> usize {
         self.missing[partition]
     }
 
-    /// How many pairs have yet to meet.
+    /// Number of pairs that have not yet met.
     pub fn left(&self) -> usize {
         self.left
     }

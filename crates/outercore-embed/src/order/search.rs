@@ -2,96 +2,96 @@ use outercore_core::Uniform;
 
 use super::{Pairs, Swap};
 
-/// Candidates kept for one step. Where there were no more, and the search comes back without
-/// having been stopped, there is no such order.
+/// Most candidates for one step. If no step had more, a search that ends without being stopped
+/// proves that there is no such order.
 const KEPT: usize = 16;
 
-/// What makes one candidate better than another.
+/// Ranking of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taste {
-    /// What counts before the choice of whom to evict: the waste of a swap, or nothing.
+    /// Whether the waste of a swap ranks before the choice of the evicted partition.
     pub waste_first: bool,
-    /// Whom to load among equals.
+    /// Which partition to load, among equal candidates.
     pub load: LoadFirst,
 }
 
-/// Whom to load among equals.
+/// Which partition to load, among equal candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFirst {
-    /// Any.
+    /// Any partition.
     Any,
-    /// The partition that has the fewest others yet to meet.
+    /// The partition with the fewest unmet partitions.
     NearlyDone,
-    /// The partition from which the fewest ways go on, as in Warnsdorff's rule.
+    /// The partition that leaves the fewest continuations, as in Warnsdorff's rule.
     FewestWaysOn,
 }
 
-/// What is asked of the swaps.
+/// Conditions on the swaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Number of partitions.
     pub partitions: usize,
     /// Partitions in memory.
     pub resident: usize,
-    /// Whether a swap costs more that leaves no new pair to be trained meanwhile (Legend's
-    /// properties 1 and 2).
+    /// Whether a swap costs more if it leaves no new pair to train meanwhile (Legend's properties 1
+    /// and 2).
     pub prefetch: bool,
 }
 
 impl Rules {
-    /// What a number of swaps costs, some of which leave nothing to be trained meanwhile: a pair
-    /// each for all that a swap could make new, and a little more than another swap for one that
-    /// cannot be hidden.
+    /// Cost of `swaps` swaps, `unhidden` of which leave nothing to train meanwhile. A swap costs
+    /// one for each pair that it could cover. An unhidden swap costs slightly more than another
+    /// swap in addition.
     pub fn cost(self, swaps: usize, unhidden: usize) -> usize {
         swaps * (self.resident - 1) + if self.prefetch { unhidden * self.resident } else { 0 }
     }
 }
 
-/// How a search ended.
+/// Result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// These swaps meet the rules.
+    /// Swaps that satisfy the rules.
     Swaps(Vec<Swap>),
-    /// Nothing can: everything was looked at.
+    /// An exhaustive search found none.
     Nothing,
-    /// Nothing was found in the work that was allowed.
+    /// The work was used up.
     Stopped,
 }
 
 /// A depth-first search for swaps that bring every two partitions together.
 ///
-/// A swap can make `resident - 1` new pairs; what it makes fewer is its *waste*, and so is what it
-/// costs if nothing can be trained meanwhile. An order of a given cost may waste only so much in
-/// all, which cuts the search off early: a partition that is not in memory and has fewer than
-/// `resident - 1` others to meet will waste the difference whenever it comes.
+/// A swap can cover `resident - 1` new pairs. The pairs that it misses are its *waste*, and so is
+/// the extra cost of an unhidden swap. An order of a given cost has a limited total waste, which
+/// prunes the search early: a partition outside memory with fewer than `resident - 1` unmet
+/// partitions will waste the difference when it is loaded.
 pub struct Search {
     rules: Rules,
     taste: Taste,
     pairs: Pairs,
     buffer: Vec<usize>,
     in_memory: Vec<bool>,
-    /// How many of those in memory each partition has yet to meet.
+    /// For each partition, the number of partitions in memory that it has not yet met.
     would_meet: Vec<usize>,
-    /// The steps to here.
+    /// The steps so far.
     steps: Vec<Step>,
     waste: usize,
-    /// Waste still to come from partitions that are not in memory.
+    /// Future waste of partitions outside memory.
     coming_waste: usize,
-    /// Swaps looked at.
+    /// Number of examined swaps.
     work: u64,
 }
 
 struct Step {
     swap: Swap,
     slot: usize,
-    /// Whom the loaded one met for the first time.
+    /// The partitions that the loaded partition met for the first time.
     met: Vec<usize>,
     waste: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Smaller is better.
+    /// Rank; smaller is better.
     rank: u64,
     slot: usize,
     loaded: usize,
@@ -99,7 +99,7 @@ struct Candidate {
 }
 
 impl Search {
-    /// A search from the state `0..resident`.
+    /// A search that starts from the state `0..resident`.
     pub fn new(rules: Rules, taste: Taste) -> Self {
         let Rules { partitions, resident, .. } = rules;
         let buffer: Vec<usize> = (0..resident).collect();
@@ -125,9 +125,9 @@ impl Search {
         search
     }
 
-    /// Looks for swaps that waste at most `allowed`, until `work` swaps were looked at.
+    /// Searches for swaps that waste at most `allowed`, and stops after `work` examined swaps.
     ///
-    /// The second number returned is how many were.
+    /// Also returns the number of examined swaps.
     pub fn run(mut self, allowed: usize, work: u64, draws: &mut Uniform) -> (Found, u64) {
         let mut complete = true;
         let mut open: Vec<Vec<Candidate>> = vec![self.candidates(allowed, draws, &mut complete)];
@@ -155,7 +155,7 @@ impl Search {
         (Found::Swaps(swaps), self.work)
     }
 
-    /// The swaps worth trying from here, the best one last.
+    /// The swaps to try from here, the best one last.
     fn candidates(
         &mut self,
         allowed: usize,
@@ -198,14 +198,14 @@ impl Search {
         found
     }
 
-    /// What it costs that nothing new remains to be trained while `evicted` is swapped, if so.
+    /// The extra cost if no new pair remains to train while `evicted` is swapped; otherwise 0.
     fn unhidden(&self, evicted: usize) -> usize {
         let Some(last) = self.steps.last().filter(|_| self.rules.prefetch) else { return 0 };
         let stays_new = last.met.iter().any(|&other| other != evicted);
         if last.swap.loaded != evicted && stays_new { 0 } else { self.rules.resident }
     }
 
-    /// What the next load of a partition that is not in memory will waste at least.
+    /// The least waste of the next load of a partition outside memory.
     fn waste_of(&self, partition: usize) -> usize {
         match self.pairs.missing_of(partition) {
             0 => 0,
@@ -214,8 +214,8 @@ impl Search {
     }
 
     fn rank(&self, slot: usize, loaded: usize, unhidden: usize, wasted: usize) -> u64 {
-        // A partition that is done goes first, then the one with the most left to meet: the one
-        // with the least left stays and is completed.
+        // Evict finished partitions first, then the partition with the most unmet ones. So the
+        // partition with the fewest unmet ones stays and is completed.
         let evict = match self.pairs.missing_of(self.buffer[slot]) {
             0 => 0,
             missing => 1 + self.rules.partitions - missing,
@@ -232,8 +232,8 @@ impl Search {
         by_weight.into_iter().fold(0, |rank, part| rank << 12 | part as u64)
     }
 
-    /// How many could come next: those that have met neither `loaded` nor the one that stays and
-    /// is nearest to done.
+    /// Number of possible next loads: partitions that have met neither `loaded` nor the remaining
+    /// partition with the fewest unmet ones.
     fn ways_on(&self, slot: usize, loaded: usize) -> usize {
         let staying = (0..self.buffer.len()).filter(|&other| other != slot);
         let nearest = staying
@@ -285,7 +285,7 @@ impl Search {
         self.coming_waste += self.waste_of(loaded);
     }
 
-    /// Puts `loaded` into a slot, whatever is there.
+    /// Replaces the partition in a slot by `loaded`.
     fn exchange(&mut self, slot: usize, loaded: usize) {
         let evicted = std::mem::replace(&mut self.buffer[slot], loaded);
         self.in_memory[evicted] = false;

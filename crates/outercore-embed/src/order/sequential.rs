@@ -1,8 +1,8 @@
 use super::{Pairs, Swap};
 
-/// Swaps from the state `0..resident` on that bring together every two partitions in the order of
-/// their numbers: the first with all others, then the second, and so on. Whatever was needed
-/// longest ago makes room. It is what training bucket after bucket amounts to.
+/// Swaps, starting from the state `0..resident`, that bring every two partitions together in
+/// numerical order: the first with all others, then the second, and so on. The least recently used
+/// partition is evicted. This equals training one bucket after the other.
 pub fn swaps(partitions: usize, resident: usize) -> Vec<Swap> {
     let mut buffer: Vec<usize> = (0..resident).collect();
     let mut last_use = vec![0; partitions];

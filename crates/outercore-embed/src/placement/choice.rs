@@ -1,4 +1,4 @@
-//! The placement that is chosen of those that fit, by seconds at nominal rates.
+//! Chooses among the placements that fit, by seconds at nominal rates.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,37 +13,39 @@ use crate::buckets::Pools;
 use crate::order::{MAX_PARTITIONS, Order, OrderConfig, OrderKind, SwapMode, partition_order};
 use crate::plan::{BucketEdges, OrderPlan, PlanInput, plan_order};
 
-/// Numbers of partitions that are tried.
+/// Candidate numbers of partitions.
 const COUNTS: [usize; 9] = [4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Of two as fast, by this factor, the one with fewer partitions is taken: its pools are larger.
+/// Two placements within this factor count as equally fast. Then fewer partitions win, because
+/// their pools are larger.
 const NEARLY: f64 = 1.05;
-/// Numbers of walks an epoch that are tried, most first.
+/// Candidate numbers of walks per epoch, largest first.
 const SWEEPS: [u32; 4] = [16, 8, 4, 2];
-/// I/O is hidden where an epoch takes no longer than computing by this factor.
+/// I/O counts as hidden if an epoch takes at most this factor of its computing time.
 const HIDDEN: f64 = 1.1;
-/// Quality falls where triples are compared with a smaller share of the entities (design 0018).
+/// Quality drops if triples are compared with a smaller share of the entities (design 0018).
 const FEW_COMPARED: f64 = 0.1;
-/// Seconds that an epoch may take longer for larger pools or for more walks.
+/// Extra seconds that an epoch may take for larger pools or more walks.
 const SOON: f64 = 0.5;
-/// A state's pool is at least such a part of a batch: smaller batches cost time.
+/// Smallest pool of a state, as a fraction of a batch: one over this number. Smaller batches cost
+/// time.
 const BATCH_PARTS: f64 = 4.0;
-/// Swaps that the search for an order looks at while numbers are compared.
+/// Most swaps that the search for an order examines while placements are compared.
 const SEARCH: u64 = 2_000_000;
-/// FLOP/s of training, seconds of a triple and of a pool besides: for the choice of partitions
-/// only, which should not depend on the machine.
+/// FLOP/s of training, and extra seconds per triple and per pool. They are only used to choose a
+/// placement, which should not depend on the machine.
 const NOMINAL_RATE: f64 = 1e11;
 const NOMINAL_TRIPLE: f64 = 5e-7;
 const NOMINAL_POOL: f64 = 2e-3;
-/// Seconds of a score in ranking besides its product.
+/// Seconds per score in ranking, in addition to its product.
 const NOMINAL_SCORE: f64 = 2e-9;
-/// Bytes a second of a device.
+/// Bytes per second of a device.
 const NOMINAL_BANDWIDTH: f64 = 1e9;
-/// Bytes of partitions a second that the cores copy and check, where they do nothing else.
+/// Bytes of partitions per second that the cores copy and check, if they do nothing else.
 const NOMINAL_MOVED: f64 = 6e9;
-/// Seconds of a second of the device where training hides them: bytes cost something all the same.
+/// Cost of a second of hidden device time, because moved bytes are not free even then.
 const A_HIDDEN_SECOND: f64 = 0.3;
 
-/// Chooses placements for one request; remembers the orders that it has searched for.
+/// Chooses placements for one request, and caches the orders that it has searched for.
 pub(super) struct Planner<'a> {
     pub(super) request: &'a Request,
     pub(super) size: &'a Size,
@@ -55,11 +57,12 @@ impl<'a> Planner<'a> {
         Self { request, size, orders: RefCell::default() }
     }
 
-    /// Everything in memory if that fits, else the best partitions that do, for triples that are
-    /// spread evenly.
+    /// Everything in memory if it fits, otherwise the best partitions that fit, for evenly spread
+    /// triples.
     ///
     /// # Errors
-    /// `Budget` with the least that would do; `Invalid`: numbers that there is no order for.
+    /// `Budget`, with the smallest sufficient amount; `Invalid`: no order exists for the given
+    /// numbers.
     pub(super) fn place(&self) -> Result<Placement> {
         let (asked, memory) = (&self.request.budget, self.request.budget.memory);
         self.require_one_walk()?;
@@ -82,11 +85,12 @@ impl<'a> Planner<'a> {
         let fits = |one: &Placement| one.needed() <= memory;
         let fitting: Vec<Placement> = possible.into_iter().filter(fits).collect();
         if fitting.is_empty() {
-            // Only where all is open everything in memory was tried.
+            // Everything in memory was only an option if all numbers were open.
             let least = if open { least.min(whole.needed()) } else { least };
             return Err(too_small(memory, least, "the smallest partitions"));
         }
-        // A state should train a batch at least; where that cannot be, the fewest partitions do.
+        // A state should train at least one batch. If that is impossible, use the fewest
+        // partitions.
         let batch = self.request.batches.size as f64;
         let fewest = fitting.iter().map(|one| one.partitions).min();
         let (large, small): (Vec<_>, Vec<_>) =
@@ -106,7 +110,7 @@ impl<'a> Planner<'a> {
         Ok(filled(best))
     }
 
-    /// Several walks train parts of buckets, and the filter of known triples needs whole ones.
+    /// Several walks train parts of buckets, but the filter for known triples needs whole buckets.
     fn require_one_walk(&self) -> Result<()> {
         let sweeps = self.request.budget.sweeps;
         if sweeps <= 1 || !self.request.negatives.known {
@@ -119,7 +123,7 @@ impl<'a> Planner<'a> {
         Err(Error::invalid(message).hint("leave `sweeps` out, or filter `own`"))
     }
 
-    /// Refuses more parts of partitions than there can be.
+    /// Refuses more parts of partitions than possible.
     fn require_parts(&self) -> Result<()> {
         let (asked, entities) = (&self.request.budget, self.size.entities);
         let (partitions, group) = (asked.partitions, asked.group.max(1));
@@ -139,7 +143,8 @@ impl<'a> Planner<'a> {
         Err(Error::invalid(message).hint(hint))
     }
 
-    /// For each number of partitions and way to swap the most slots that fit, or else the fewest.
+    /// For each number of partitions and kind of swap: the largest number of slots that fits, or
+    /// else the smallest.
     fn partitioned(&self) -> Vec<Placement> {
         let mut found = Vec::new();
         for partitions in self.numbers_of_partitions() {
@@ -159,7 +164,7 @@ impl<'a> Planner<'a> {
         found
     }
 
-    /// So many partitions, whatever they take.
+    /// A placement with these numbers, regardless of the budget.
     pub(super) fn with(
         &self,
         partitions: usize,
@@ -170,7 +175,7 @@ impl<'a> Planner<'a> {
         partitioned(self.request, self.size, (partitions, slots, swap), pools)
     }
 
-    /// Numbers of partitions that may be chosen.
+    /// Numbers of partitions to choose from.
     pub(super) fn numbers_of_partitions(&self) -> Vec<usize> {
         let asked = &self.request.budget;
         let counts = if asked.partitions > 0 { vec![asked.partitions] } else { COUNTS.to_vec() };
@@ -179,13 +184,13 @@ impl<'a> Planner<'a> {
         counts.into_iter().filter(fits).collect()
     }
 
-    /// Ways to swap that may be chosen: where it is open those that hide it.
+    /// Kinds of swaps to choose from. If the choice is open, kinds that hide the I/O.
     pub(super) fn swaps(&self) -> Vec<SwapKind> {
         let open = || vec![SwapKind::InPlace, SwapKind::SpareSlot];
         self.request.budget.swap.map_or_else(open, |swap| vec![swap])
     }
 
-    /// Parts that a partition may have, most first.
+    /// Numbers of parts of a partition to choose from, largest first.
     pub(super) fn groups(&self, partitions: usize) -> Vec<usize> {
         let most = group_of(self.request, self.size, partitions);
         if self.request.budget.group > 0 {
@@ -194,7 +199,7 @@ impl<'a> Planner<'a> {
         GROUPS.into_iter().chain([1]).filter(|&group| group <= most).collect()
     }
 
-    /// Numbers of walks an epoch that may be chosen, fewest first.
+    /// Numbers of walks per epoch to choose from, smallest first.
     pub(super) fn sweeps(&self) -> Vec<u32> {
         let asked = self.request.budget.sweeps;
         if asked > 0 || self.request.negatives.known {
@@ -203,7 +208,7 @@ impl<'a> Planner<'a> {
         SWEEPS.into_iter().chain([1]).rev().collect()
     }
 
-    /// Numbers of slots that may be chosen, most first, each with the way to swap that it takes.
+    /// Numbers of slots to choose from, largest first, each with its kind of swap.
     pub(super) fn slots(
         &self,
         partitions: usize,
@@ -216,13 +221,14 @@ impl<'a> Planner<'a> {
             slots => slots.max(fewest)..=slots.min(partitions),
         };
         numbers.rev().filter(move |&slots| self.exists(partitions, slots, swap)).map(move |slots| {
-            // Of two slots little can be trained while one is exchanged, and that alone.
+            // With two slots, only the remaining partition could be trained during a swap, without
+            // other partitions. So swap in turn.
             let turns = asked.swap.is_none() && swap == SwapKind::InPlace && slots == 2;
             (slots, if turns { SwapKind::InTurn } else { swap })
         })
     }
 
-    /// Whether the order is defined for these numbers; Legend's is for three slots only.
+    /// Whether an order exists for these numbers; Legend's needs three slots.
     fn exists(&self, partitions: usize, slots: usize, swap: SwapKind) -> bool {
         let kind = self.request.budget.order;
         kind == OrderKind::Optimal
@@ -234,7 +240,7 @@ impl<'a> Planner<'a> {
         OrderConfig { mode: mode(swap), seed: self.request.seed, work: SEARCH, ..new }
     }
 
-    /// The order of a placement, by a short search.
+    /// The order of a placement, from a short search.
     fn order(&self, placement: &Placement) -> Result<Rc<Order>> {
         let Placement { partitions, slots, swap, .. } = *placement;
         let key = (partitions, slots, mode(swap));
@@ -246,7 +252,7 @@ impl<'a> Planner<'a> {
         Ok(order)
     }
 
-    /// What an epoch costs by nominal rates.
+    /// The plan of an epoch at nominal rates.
     fn plan(&self, placement: &Placement) -> Result<OrderPlan> {
         let order = self.order(placement)?;
         let input = PlanInput {
@@ -262,23 +268,24 @@ impl<'a> Planner<'a> {
         plan_order(&order, &input)
     }
 
-    /// Expected seconds of an epoch, by nominal rates.
+    /// Expected seconds of an epoch at nominal rates.
     fn seconds(&self, placement: &Placement) -> Result<f64> {
         let plan = self.plan(placement)?;
         Ok(plan.epoch_seconds + A_HIDDEN_SECOND * plan.swap_seconds)
     }
 
-    /// The same with what pools take, which are many where there are many walks.
+    /// The same, plus the cost of pools, which matters with many walks.
     pub(super) fn seconds_with_pools(&self, placement: &Placement) -> Result<f64> {
         let states = self.order(placement)?.states.len() * placement.sweeps as usize;
         Ok(self.seconds(placement)? + NOMINAL_POOL * (states * placement.pools_of_state()) as f64)
     }
 
-    /// The same placement with swaps in turn with training: only where the choice is left open and
-    /// it fits, and waiting costs little or few entities would be compared.
+    /// The same placement with swaps in turn with training, if that is better. The kind of swap
+    /// must be open and the result must fit. It is better if waiting costs little, or if few
+    /// entities would be compared otherwise.
     ///
-    /// Its pools have all pairs of a state, so that half the walks rank as well, and a chunk has
-    /// one set of negatives.
+    /// Its pools contain all pairs of a state, so half as many walks give the same quality, and a
+    /// chunk needs one set of negatives.
     pub(super) fn in_turn(&self, placement: &Placement) -> Result<Option<Placement>> {
         let few = placement.compared() < FEW_COMPARED;
         let apart = placement.swap == SwapKind::InPlace || (few && placement.spare());
@@ -297,8 +304,8 @@ impl<'a> Planner<'a> {
         Ok(plan.epoch_seconds <= HIDDEN * plan.compute_seconds + SOON)
     }
 
-    /// Most walks an epoch that training hides, but for what they take of the cores themselves, by
-    /// nominal rates.
+    /// The most walks per epoch that training hides at nominal rates. The time that the walks take
+    /// on the cores is added.
     pub(super) fn hidden_sweeps(&self, placement: &Placement) -> Result<u32> {
         if self.request.negatives.known {
             return Ok(1);
@@ -310,7 +317,7 @@ impl<'a> Planner<'a> {
             let pools = NOMINAL_POOL * (plan.states * placement.pools_of_state()) as f64;
             let mut seconds = plan.epoch_seconds + read + pools;
             if placement.swap != SwapKind::InTurn {
-                // In turn training waits for them anyway.
+                // Swaps in turn already include this time as waiting.
                 seconds += 2.0 * plan.bytes_between.0 as f64 / NOMINAL_MOVED;
             }
             let pool = self.size.triples as f64 / (states * sweeps as usize) as f64;
@@ -322,14 +329,15 @@ impl<'a> Planner<'a> {
         Ok(1)
     }
 
-    /// Triples that a buffer state trains: both ways between what came and what is there.
+    /// Triples that a buffer state trains: both directions between the loaded partition and the
+    /// others, and its own bucket.
     fn pool(&self, placement: &Placement) -> f64 {
         let there = placement.there();
         let pairs = (placement.partitions as f64).powi(2);
         (self.size.triples * (2 * there as u64 - 1)) as f64 / pairs
     }
 
-    /// Why there is no order for the numbers that were asked for, by the first of those tried.
+    /// The error if no order exists for the requested numbers, for the first combination.
     fn no_order(&self) -> Error {
         let asked = &self.request.budget;
         let or_any = |number: usize| match number {
@@ -362,11 +370,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Of placements with the seconds of an epoch: of those about as fast as the fastest the ones that
-/// compare triples with enough entities, and of these the one with the fewest partitions.
+/// Chooses among placements and the seconds of their epochs. Of the placements about as fast as the
+/// fastest, prefer those that compare triples with enough entities; of these, the one with the
+/// fewest partitions.
 ///
 /// # Panics
-/// If there are none.
+/// If `timed` is empty.
 pub(super) fn fastest(timed: Vec<(f64, Placement)>) -> Placement {
     let least = timed.iter().map(|(seconds, _)| *seconds).fold(f64::INFINITY, f64::min);
     let fast: Vec<_> =
@@ -382,21 +391,21 @@ pub(super) fn fastest(timed: Vec<(f64, Placement)>) -> Placement {
         .expect("no placement to choose from")
 }
 
-/// Seconds of training a triple at nominal rates: both sides' scores, and gradients of queries and
-/// of negatives.
+/// Seconds per trained triple at nominal rates: the scores of both sides, and the gradients of
+/// queries and negatives.
 fn triple_seconds(request: &Request, size: &Size) -> f64 {
     let numbers = (request.model.dim as f64) * request.negatives(size.entities) as f64;
     2.0 * 6.0 * numbers / NOMINAL_RATE + NOMINAL_TRIPLE
 }
 
-/// Seconds of a question and a candidate in ranking: nominal ones, as far off as those of training
-/// are where so many triples a second are trained.
+/// Seconds per question and candidate in ranking. The nominal value is scaled by the error of the
+/// nominal training rate, given the measured `triples_per_second`.
 pub fn score_seconds(request: &Request, size: &Size, triples_per_second: f64) -> f64 {
     let nominal = 2.0 * request.model.dim as f64 / NOMINAL_RATE + NOMINAL_SCORE;
     nominal / (triples_per_second * triple_seconds(request, size))
 }
 
-/// More memory, or less to keep in it.
+/// The error for a budget that is too small, with a hint to add memory or to keep less in it.
 pub(super) fn too_small(budget: u64, least: u64, what: &str) -> Error {
     let message = format!(
         "{what} within {}: needs at least {}, which is {least} bytes",
@@ -416,7 +425,7 @@ fn mode(swap: SwapKind) -> SwapMode {
     if swap == SwapKind::SpareSlot { SwapMode::SpareSlot } else { SwapMode::InPlace }
 }
 
-/// A number with a comma between every three digits.
+/// Formats a number with a comma between every three digits.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

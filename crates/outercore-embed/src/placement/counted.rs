@@ -1,4 +1,4 @@
-//! Placements for triples as they lie in buckets, which is known once they are counted.
+//! Placements for unevenly spread triples, after the triples of every bucket were counted.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 
@@ -10,20 +10,20 @@ use crate::buckets::{BucketCounts, Pools};
 use crate::order::{OrderConfig, SwapMode, partition_order};
 use crate::walk::Walks;
 
-/// A placement with pools as large as they are, and whether it can be had.
+/// A placement with its actual pool sizes, and the memory that it needs.
 struct Fit {
     placement: Placement,
     pools: Pools,
-    /// Bytes with which a run starts and can be resumed, which the first choice has to let pass,
-    /// too.
+    /// Bytes that a run needs to start and to resume. Both begin with the first choice, which
+    /// assumes even triples and must fit, too.
     needed: u64,
-    /// Whether it does not start with less.
+    /// Whether `needed` is exact: the run does not start with less.
     exact: bool,
 }
 
-/// `first` if there is room for its pools, else the best of the placements that the request leaves
-/// open and that have it: fewer slots, more partitions of fewer parts, and more walks, of which each
-/// has smaller pools.
+/// Returns `first` if its pools fit. Otherwise it returns the best fitting placement that the
+/// request leaves open: fewer slots, more partitions with fewer parts, or more walks with smaller
+/// pools.
 pub(super) fn place_counted(
     planner: &Planner<'_>,
     first: Placement,
@@ -39,7 +39,7 @@ pub(super) fn place_counted(
     let mut tried: Vec<Fit> = Vec::new();
     for number in numbers_of_parts(planner, parts) {
         let ways = ways(planner, number);
-        // Nothing of these can fit, nor need less than what was tried.
+        // Skip placements that cannot fit and need no less than the ones already tried.
         let least = tried.iter().map(|fit| fit.needed).min().unwrap_or(1) - 1;
         let most = first.memory.max(least);
         if ways.iter().flatten().all(|one| one.needed() > most) {
@@ -65,8 +65,8 @@ pub(super) fn place_counted(
     Err(nothing_fits(planner, &own, tried))
 }
 
-/// What a placement needs as triples are counted. `exact`: where buckets are trained whole, goes
-/// through its order, whose search may take seconds.
+/// The memory of a placement for counted triples. With `exact`, and if buckets are trained whole,
+/// it simulates the order, whose search may take seconds.
 fn fit(
     planner: &Planner<'_>,
     placement: &Placement,
@@ -86,13 +86,13 @@ fn fit(
         partitioned(request, planner.size, (partitions, slots, swap), pools)
     };
     let found = with(&settled, Some(pools));
-    // The choice is made, and made again when the run is resumed, for triples spread evenly.
+    // The first choice assumes even triples, at the start and again at a resume.
     let even = with(planner.request, None).needed().max(with(&settled, None).needed());
     let needed = found.needed().max(even);
     Ok(Fit { placement: found, pools, needed, exact: exact || !whole })
 }
 
-/// The walks of a placement through the order that its run takes.
+/// The walks of a placement through the order of its run.
 fn walks(request: &Request, placement: &Placement) -> Result<Walks> {
     let new = OrderConfig::new(request.budget.order, placement.partitions, placement.slots);
     let mode = if placement.spare() { SwapMode::SpareSlot } else { SwapMode::InPlace };
@@ -100,7 +100,7 @@ fn walks(request: &Request, placement: &Placement) -> Result<Walks> {
     Walks::new(order, placement.walks(request))
 }
 
-/// What was planned where its room is enough, else the same with room for its pools.
+/// The planned placement if its pools are large enough, otherwise the same with larger pools.
 fn as_planned(planned: Placement, fit: Fit) -> Placement {
     let smaller = |name: &str| fit.placement.parts.get(name) <= planned.parts.get(name);
     if ["triples of a state", "triples in training"].into_iter().all(smaller) {
@@ -109,7 +109,7 @@ fn as_planned(planned: Placement, fit: Fit) -> Placement {
     filled(fit.placement)
 }
 
-/// Numbers of parts of a table that may be chosen: `first` to begin with, then more, then fewer.
+/// Numbers of table partitions to choose from: `first`, then larger ones, then smaller ones.
 fn numbers_of_parts(planner: &Planner<'_>, first: usize) -> Vec<usize> {
     let groups = |partitions| planner.groups(partitions).into_iter().map(move |g| partitions * g);
     let mut found: Vec<usize> =
@@ -122,7 +122,8 @@ fn numbers_of_parts(planner: &Planner<'_>, first: usize) -> Vec<usize> {
     ordered
 }
 
-/// Placements with a table of so many parts: those of a list differ in slots alone, most first.
+/// Placements with `parts` table partitions. Placements in one list differ only in slots, largest
+/// number first.
 fn ways(planner: &Planner<'_>, parts: usize) -> Vec<Vec<Placement>> {
     let mut found = Vec::new();
     for partitions in planner.numbers_of_partitions() {
@@ -142,8 +143,8 @@ fn ways(planner: &Planner<'_>, parts: usize) -> Vec<Vec<Placement>> {
     found
 }
 
-/// For each number of walks the placements down to the one with the most slots that fit, which is
-/// the last; none where fewer walks have as many slots.
+/// For each number of walks, tries the placements down to the largest number of slots that fits,
+/// which comes last. Skips numbers of slots that already fit with fewer walks.
 fn fits(planner: &Planner<'_>, way: &[Placement], counts: &BucketCounts) -> Result<Vec<Fit>> {
     let asked = &planner.request.budget;
     let exact = asked.partitions > 0 && asked.slots > 0;
@@ -165,7 +166,8 @@ fn fits(planner: &Planner<'_>, way: &[Placement], counts: &BucketCounts) -> Resu
     Ok(found)
 }
 
-/// A placement that fits, with what is chosen besides for even triples where that fits, too.
+/// Applies the further choices for even triples to a placement that fits, as far as the result
+/// still fits.
 fn chosen(planner: &Planner<'_>, first: Placement, counts: &BucketCounts) -> Result<Placement> {
     let if_it_fits = |other: &Placement, placement: Placement| -> Result<Placement> {
         let found = fit(planner, other, counts, false)?;
@@ -187,8 +189,8 @@ fn chosen(planner: &Planner<'_>, first: Placement, counts: &BucketCounts) -> Res
     Ok(filled(placement))
 }
 
-/// What the least of the placements that were tried needs, or everything in memory where that may
-/// be chosen.
+/// The error if nothing fits. It names the need of the smallest placement, or of everything in
+/// memory if that is allowed and smaller.
 fn nothing_fits(planner: &Planner<'_>, first: &Fit, tried: Vec<Fit>) -> Error {
     let asked = &planner.request.budget;
     let least = tried.iter().reduce(|a, b| if b.needed < a.needed { b } else { a });

@@ -1,4 +1,4 @@
-//! Bytes of everything that a run keeps in memory.
+//! Bytes of all data that a run keeps in memory.
 
 use outercore_core::{count_pieces, largest_piece};
 use serde::{Serialize, Serializer};
@@ -8,66 +8,70 @@ use super::request::{Request, Scores, Size, SwapKind};
 use crate::buckets::{Pools, READ_TOGETHER};
 use crate::layout::slot_rows_of;
 
-/// Numbers of parts of a partition that are tried, most first.
+/// Candidate numbers of parts per partition, largest first.
 pub(super) const GROUPS: [usize; 3] = [8, 4, 2];
-/// Most parts of all partitions; the larger number if `TRIPLES_OF_PARTS` lie between every two.
+/// Most parts of all partitions together. `MOST_PARTS` applies if there are `TRIPLES_OF_PARTS`
+/// triples for every two parts.
 const PARTS: usize = 64;
 const MOST_PARTS: usize = 128;
 const TRIPLES_OF_PARTS: u64 = 16;
-/// Parts take no more rows than a partition in one piece, by this factor: they are whole pages.
+/// Parts may take at most this factor more rows than an undivided partition, because they are
+/// padded to whole pages.
 const PADDED: f64 = 1.125;
-/// Partitions up to so many bytes may be padded more, where each part has so many entities.
+/// Partitions up to this size may have more padding, if each part has `LEAST_PART` entities.
 const SMALL: u64 = 1 << 20;
 const LEAST_PART: u64 = 32;
-/// Bytes a row to draw by degree: degrees as they are put together, their powers, running sums.
+/// Bytes per row for draws by degree: the degrees, their powers and running sums.
 const DRAW: u64 = 24;
-/// Bytes of a negative besides its row: ids and what puts equal rows together; its bias for a kind
-/// of anchors.
+/// Bytes per negative in addition to its row: ids and the grouping of equal rows. `A_BIAS`: its
+/// bias for one kind of anchors.
 const A_DRAW: u64 = 64;
 const A_BIAS: u64 = 4;
-/// Triples of a chunk that have gradients of candidates for themselves where scores are distances
-/// that no product computes, and what all of these may take.
+/// For scores that no matrix product computes: the fewest triples of a chunk that share one buffer
+/// of candidate gradients, and the limit for all such buffers.
 const LEAST_GROUP: u64 = 128;
 const GROUP_BYTES: u64 = 64 << 20;
-/// A state's pool is no larger than its even share by this factor: partitions are shuffled.
+/// Bound of a state's pool, relative to its even share. Nodes are shuffled, so larger pools are
+/// unlikely.
 const SPREAD: f64 = 1.5;
-/// Bytes that known targets of both ends take of a triple while the second of them are made: 64 to
-/// 80 of 10 M triples, and what is freed and not given back.
+/// Bytes per triple for the known targets of both ends, while the second end is built: 64 to 80
+/// measured for 10 M triples, plus freed memory that is not returned to the system.
 const KNOWN: u64 = 96;
-/// Bytes that known targets among a chunk's negatives take while they are looked for.
+/// Bytes for looking up known targets among the negatives of a chunk.
 const LOOKING_UP: u64 = 14 << 20;
-/// Bytes of a triple and a negative: whether it counts; what says so where scores are distances.
+/// Bytes per triple and negative: a flag whether it counts. `A_PAIR`: the mask for scores that are
+/// distances.
 const A_FLAG: u64 = 1;
 const A_PAIR: u64 = 32;
-/// What is known of a bucket.
+/// Bookkeeping per bucket.
 const BUCKET_BYTES: u64 = 32;
-/// Bytes to deal triples into buckets, and of each of these at least.
+/// Bytes for sorting triples into buckets, and the least for each bucket.
 const DEALING: u64 = 512 << 10;
 const A_DEALT_BUCKET: u64 = 72;
 const STAGING: u64 = 4 << 20;
 const BLOCK: u64 = 16 << 20;
-/// What a process takes besides: names, records, scores of an evaluation's block.
+/// Other memory of the process: names, records, scores of a block in an evaluation.
 const WORKING: u64 = 16 << 20;
 const LEAST_EVALUATION: u64 = 4 << 20;
 const EVALUATION: u64 = 64 << 20;
 const SHARE_FOR_EVALUATION: f64 = 0.1;
-/// Bytes of a triple that is ranked; of the ranks of both ends among candidates of one kind; of
-/// what tells the answers of an end apart.
+/// Bytes per ranked triple; `RANKS`: for the ranks of both ends among one kind of candidates;
+/// `QUESTION`: for telling the answers of an end apart.
 const HELD_OUT: u64 = 40;
 const RANKS: u64 = 64;
 const QUESTION: u64 = 16;
-/// Bytes of a triple in a group that is ranked besides its rows; of what is counted of both ends
-/// among candidates of one kind.
+/// Bytes per triple in a group of ranked triples, in addition to its rows. `TALLY`: counts of both
+/// ends among one kind of candidates.
 const ASKED: u64 = 320;
 const TALLY: u64 = 96;
-/// Triples that are ranked in one pass over the table at least.
+/// Fewest triples that are ranked in one pass over the table.
 pub const LEAST_QUESTIONS: u64 = 256;
-/// Operations of a score function by the user whose results are kept, and the numbers that each of
-/// them may have at a time.
+/// Operations of a custom score function whose results are kept, and the most values of each at a
+/// time.
 const OPERATIONS: u64 = 16;
 const A_BLOCK_OF_SCORES: u64 = 1 << 21;
 
-/// Bytes by purpose, in the order in which they are shown; what takes none is left out.
+/// Bytes by purpose, in display order, without purposes of zero bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts(Vec<(&'static str, u64)>);
 
@@ -76,12 +80,12 @@ impl Parts {
         Self(parts.into_iter().filter(|&(_, bytes)| bytes > 0).collect())
     }
 
-    /// Bytes for a purpose.
+    /// Bytes of a purpose.
     pub fn get(&self, name: &str) -> u64 {
         self.0.iter().find(|(part, _)| *part == name).map_or(0, |&(_, bytes)| bytes)
     }
 
-    /// All bytes.
+    /// Total bytes.
     pub fn total(&self) -> u64 {
         sum(self.0.iter().map(|&(_, bytes)| bytes))
     }
@@ -99,31 +103,31 @@ impl Serialize for Parts {
     }
 }
 
-/// A product that stops at the largest number, which no budget has: options have no upper limit.
+/// A saturating product: options have no upper limit, and no budget reaches the largest number.
 fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
     factors.into_iter().fold(1, u64::saturating_mul)
 }
 
-/// The same for a sum.
+/// A saturating sum.
 fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Memory for a triple that is ranked: the rows of both ends and of its relation, or relations,
-/// which both sides share; ids, scores and counts.
+/// Memory per ranked triple: the rows of both ends and of its relation (two rows with reciprocal
+/// relations), which both sides share; ids, scores and counts.
 pub fn question_bytes(request: &Request) -> u64 {
     let model = &request.model;
     let relations = (1 + u64::from(model.reciprocal)) * model.relation_width;
     4 * (2 * model.dim + relations) + ASKED + TALLY * request.ranking.kinds
 }
 
-/// Bytes of a pool's triple as training takes it, with its place in the order of batches.
+/// Bytes per pool triple in training, including its place in the order of batches.
 pub(super) fn trained_bytes(request: &Request, size: &Size) -> u64 {
     let known = if request.negatives.known { KNOWN } else { 0 };
     24 + 8 + if size.weighted { 4 } else { 0 } + known
 }
 
-/// Everything in memory, whatever that takes.
+/// The placement of everything in memory, regardless of the budget.
 pub(super) fn in_memory(request: &Request, size: &Size) -> Placement {
     let (model, entities) = (&request.model, size.entities);
     let draw = if request.negatives.by_degree { DRAW } else { 0 };
@@ -148,8 +152,8 @@ pub(super) fn in_memory(request: &Request, size: &Size) -> Placement {
     }
 }
 
-/// So many partitions in so many slots, whatever that takes. `pools` says how large they are; by
-/// default triples are taken to be spread about evenly.
+/// A placement with these partitions and slots, regardless of the budget. `pools` is the size of
+/// the pools; by default triples count as evenly spread.
 pub(super) fn partitioned(
     request: &Request,
     size: &Size,
@@ -170,7 +174,7 @@ pub(super) fn partitioned(
     let buckets = (partitions as u64 * group as u64).pow(2);
     let of_slots = product([slots as u64, partition_bytes]);
     let state = size.triple_bytes() * (pools.most + pools.beside) + BUCKET_BYTES * buckets;
-    // What deals triples into buckets has the memory of all three.
+    // Sorting triples into buckets uses the memory of all three.
     let dealing = DEALING + A_DEALT_BUCKET * buckets;
     let degrees = if request.negatives.by_degree {
         8 * size.entities + 4 * slots as u64 * rows + DRAW * draws * there * rows
@@ -183,7 +187,7 @@ pub(super) fn partitioned(
         ("reads", STAGING.max(dealing.saturating_sub(of_slots.saturating_add(state)))),
         ("triples in training", trained_bytes(request, size) * pools.most),
         ("a block of the table", BLOCK),
-        // Relations and their state as the bytes that are written.
+        // Relations and their state, serialised for the write.
         ("a commit", relations),
         ("degrees", degrees),
     ];
@@ -201,7 +205,7 @@ pub(super) fn partitioned(
     }
 }
 
-/// Pools of triples that are spread about evenly, with so many partitions in memory.
+/// Pool sizes for evenly spread triples, with `there` partitions in memory.
 fn even_pools(
     request: &Request,
     size: &Size,
@@ -209,15 +213,15 @@ fn even_pools(
     there: u64,
     group: usize,
 ) -> Pools {
-    // What a state enables: at most the buckets between what was loaded and what is there, both
-    // ways, and its own; the first state enables all of its partitions'.
+    // A state enables at most the loaded partition's own bucket, and its buckets with the other
+    // partitions in both directions. The first state enables all buckets of its partitions.
     let buckets = (there * there).max(2 * there - 1);
     let group = group as u64;
     let pairs = |parts: u64| (parts * parts) as f64;
     let share = SPREAD * size.triples as f64 * buckets as f64 / pairs(partitions as u64);
     let most = (share / f64::from(request.budget.sweeps.max(1))) as u64 + buckets * group * group;
-    // Where pools have parts of buckets, these are read whole, some together. How many walks there
-    // will be may be open still.
+    // If pools take parts of buckets, whole buckets are read, several together. The number of walks
+    // may still be open.
     if request.budget.sweeps == 1 && request.keeps_buckets_whole(1) {
         return Pools { most, beside: 0 };
     }
@@ -225,7 +229,8 @@ fn even_pools(
     Pools { most, beside: largest.max(READ_TOGETHER.min(size.triples)) }
 }
 
-/// Of what is left, some goes to larger groups of questions: fewer passes over the table.
+/// Uses some of the remaining memory for larger groups of questions, which means fewer passes over
+/// the table.
 pub(super) fn filled(mut placement: Placement) -> Placement {
     let most = EVALUATION.max((placement.memory as f64 * SHARE_FOR_EVALUATION) as u64);
     let left = placement.memory.saturating_sub(placement.needed()) / 2;
@@ -235,20 +240,20 @@ pub(super) fn filled(mut placement: Placement) -> Placement {
     placement
 }
 
-/// What is in memory with and without partitions.
+/// Sizes that matter with and without partitions.
 struct Shared {
     /// Triples of the largest pool.
     pool: u64,
-    /// Sets of negatives that a chunk needs.
+    /// Number of sets of negatives per chunk.
     sets: u64,
-    /// Kinds of anchors for which negatives count differently.
+    /// Number of anchor kinds for which negatives count differently.
     kinds: u64,
-    /// Rows that negatives are drawn from.
+    /// Number of rows that negatives are drawn from.
     rows: u64,
 }
 
 impl Shared {
-    /// Relations first.
+    /// Memory by purpose; relations come first.
     fn parts(&self, request: &Request, size: &Size) -> [(&'static str, u64); 10] {
         let (model, ranking) = (&request.model, &request.ranking);
         let relations = size.relations * (1 + u64::from(model.reciprocal));
@@ -257,9 +262,9 @@ impl Shared {
         let chunk = largest_piece(request.batches.chunk).min(batch);
         let pieces = count_pieces(batch as usize, request.batches.chunk as usize) as u64;
         let chunks = pieces + self.sets - 1;
-        // Of every side: gradients of anchors, relations, targets and candidates; then the rows
-        // that they touch, their state and what is computed of them; scores twice. Sets beyond the
-        // first need memory for their candidates alone.
+        // For each side: gradients of anchors, relations, targets and candidates; then the touched
+        // rows, their state and values computed from them; and twice the scores. Sets beyond the
+        // first need memory only for their candidates.
         let a_draw = A_DRAW + A_BIAS * self.kinds;
         let rows = sum([3 * batch, product([chunks, negatives])]);
         let a_batch = [
@@ -286,8 +291,8 @@ impl Shared {
     }
 }
 
-/// What groups of a chunk's triples need for gradients of candidates, which each of them has where
-/// no matrix product makes these.
+/// Memory for gradients of candidates in groups of a chunk's triples. Each group has its own if no
+/// matrix product computes them.
 fn group_bytes(request: &Request, chunk: u64, negatives: u64) -> u64 {
     if request.model.scores != Scores::Distances {
         return 0;
@@ -296,7 +301,8 @@ fn group_bytes(request: &Request, chunk: u64, negatives: u64) -> u64 {
     product([(chunk / LEAST_GROUP).max(1), of_one]).min(GROUP_BYTES.max(of_one))
 }
 
-/// Which negatives of a chunk's triples are known, if that is asked for: a hub's may be all.
+/// Memory for marking known triples among a chunk's negatives, if requested. For a hub, all
+/// negatives may be known.
 fn known_negatives(request: &Request, chunk: u64, negatives: u64) -> u64 {
     if !request.negatives.known {
         return 0;
@@ -306,8 +312,8 @@ fn known_negatives(request: &Request, chunk: u64, negatives: u64) -> u64 {
     sum([LOOKING_UP, product([of_pair, chunk, negatives])])
 }
 
-/// What a score function by the user makes of a block of triples and negatives: every operation
-/// keeps a number for each of theirs.
+/// Memory of a custom score function for a block of triples and negatives: every operation keeps a
+/// value for each pair.
 fn score_function(request: &Request, chunk: u64, negatives: u64) -> u64 {
     if request.model.scores != Scores::Custom {
         return 0;
@@ -317,7 +323,7 @@ fn score_function(request: &Request, chunk: u64, negatives: u64) -> u64 {
     product([OPERATIONS, 4, a_triple.max(a_block)])
 }
 
-/// Held-out triples, their ranks, the questions that they are, and true answers to these.
+/// Memory for held-out triples, their ranks, their questions, and the true answers.
 fn ranked(request: &Request, size: &Size) -> u64 {
     let ranks = (HELD_OUT + RANKS * request.ranking.kinds) * size.held_out;
     if !request.ranking.filtered {
@@ -326,10 +332,11 @@ fn ranked(request: &Request, size: &Size) -> u64 {
     ranks + 2 * QUESTION * size.held_out + size.answer_bytes() * size.answers()
 }
 
-/// Parts of a partition: as asked, or as many as there are rows for.
+/// Number of parts of a partition: the requested number, or as many as there are enough rows for.
 ///
-/// How often two parts meet differs, and so do the negatives of their anchors. Unless the core
-/// counts them by a bias, each part would have negatives of its own; then a partition is one.
+/// With renaming and spreading, pairs of parts meet unequally often, so the negatives of their
+/// anchors need different weights. If the core cannot apply these as a bias, each part would need
+/// separate negatives; then partitions are not divided.
 pub(super) fn group_of(request: &Request, size: &Size, partitions: usize) -> usize {
     let asked = request.budget.group;
     let shared = request.negatives.bias_weighs && request.trained_by_core();
@@ -345,7 +352,7 @@ pub(super) fn group_of(request: &Request, size: &Size, partitions: usize) -> usi
     GROUPS.into_iter().find(fits).unwrap_or(1)
 }
 
-/// Whether parts of a partition are little more than their rows, or little at all.
+/// Whether the padding of the parts is small, relative to the partition or in bytes.
 fn roomy(request: &Request, size: &Size, partitions: usize, group: usize) -> bool {
     let rows = partition_rows(request, size, partitions, group);
     let whole = partition_rows(request, size, partitions, 1);
@@ -356,7 +363,7 @@ fn roomy(request: &Request, size: &Size, partitions: usize, group: usize) -> boo
     product([rows, request.row_bytes()]) <= SMALL && size.entities.div_ceil(parts) >= LEAST_PART
 }
 
-/// Rows of memory that a partition of so many parts takes.
+/// Rows in memory of a partition with `group` parts.
 fn partition_rows(request: &Request, size: &Size, partitions: usize, group: usize) -> u64 {
     let rows = size.entities.div_ceil((partitions * group) as u64);
     group as u64 * slot_rows_of(rows, request.model.dim, request.model.state_width)

@@ -1,9 +1,9 @@
-//! Where an embedding run keeps everything: in memory, or in partitions of which some are there at
-//! a time. Pure.
+//! Placement of an embedding run: everything in memory, or partitions of which a few are in memory
+//! at a time. Pure.
 //!
-//! With everything in memory the tables, the triples and what is drawn each epoch must fit the
-//! budget. Else the entities are divided into partitions, of which as many are in memory at a time
-//! as fit beside the rest.
+//! With everything in memory, the tables, the triples and the data drawn in each epoch must fit the
+//! budget. Otherwise the entities are divided into partitions. As many partitions are in memory at
+//! a time as fit with the other data.
 
 mod choice;
 mod counted;
@@ -26,26 +26,26 @@ pub use choice::score_seconds;
 pub use memory::{LEAST_QUESTIONS, Parts, question_bytes};
 pub use request::{Batches, Budget, Model, Negatives, Ranking, Request, Scores, Size, SwapKind};
 
-/// Where everything is.
+/// The placement of a run's data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placement {
     /// Bytes of the budget.
     pub memory: u64,
-    /// 1: everything is in memory.
+    /// Number of partitions; 1 means that everything is in memory.
     pub partitions: usize,
-    /// Partitions in memory, the spare slot included.
+    /// Slots for partitions, including the spare slot.
     pub slots: usize,
-    /// How partitions are swapped.
+    /// Kind of swap.
     pub swap: SwapKind,
-    /// Walks through the order that make an epoch.
+    /// Walks through the order per epoch.
     pub sweeps: u32,
-    /// Parts of a partition, combined anew from walk to walk.
+    /// Parts of a partition, which are combined differently in each walk.
     pub group: usize,
-    /// Bytes of a partition: rows and what the optimiser keeps, in whole pages.
+    /// Bytes of a partition: rows and the optimiser's state, in whole pages.
     pub partition_bytes: u64,
-    /// Triples of the largest pool that there is room for.
+    /// Largest pool that fits, in triples.
     pub pool: u64,
-    /// Sets of negatives that the triples of a chunk need.
+    /// Sets of negatives per chunk.
     pub negative_sets: u64,
     /// Bytes by purpose.
     pub parts: Parts,
@@ -57,19 +57,20 @@ impl Placement {
         self.parts.total()
     }
 
-    /// Whether there are no partitions.
+    /// Whether everything is in memory.
     pub fn in_memory(&self) -> bool {
         self.partitions == 1
     }
 
-    /// Whether a slot is kept free.
+    /// Whether a spare slot is kept free.
     pub fn spare(&self) -> bool {
         self.swap == SwapKind::SpareSlot
     }
 
-    /// The share of the entities that triples are compared with at a time.
+    /// The share of the entities that a triple can be compared with at a time.
     ///
-    /// Swaps in place count one partition less: a step trains with or without the one that leaves.
+    /// With swaps in place one partition less counts, because a step may lack the partition that
+    /// leaves.
     pub fn compared(&self) -> f64 {
         if self.in_memory() {
             return 1.0;
@@ -78,7 +79,7 @@ impl Placement {
         cmp::max(together, 1) as f64 / self.partitions as f64
     }
 
-    /// How epochs go through the order.
+    /// Configuration of the walks.
     pub fn walks(&self, request: &Request) -> WalkConfig {
         WalkConfig {
             sweeps: self.sweeps,
@@ -90,47 +91,47 @@ impl Placement {
         }
     }
 
-    /// Partitions that are trained at a time.
+    /// Number of partitions that are trained at a time.
     fn there(&self) -> usize {
         self.slots - usize::from(self.spare())
     }
 
-    /// Pools of a buffer state: swaps in place divide it.
+    /// Number of pools of a buffer state: swaps in place divide it in two.
     fn pools_of_state(&self) -> usize {
         if self.swap == SwapKind::InPlace { 2 } else { 1 }
     }
 }
 
-/// A placement, and what people are told beside it.
+/// A placement, and further values for messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Decision {
-    /// What was decided.
+    /// The placement.
     pub placement: Placement,
-    /// Bytes that everything in memory would need.
+    /// Bytes that are needed for everything in memory.
     pub everything: u64,
-    /// True answers to what is ranked, counted or estimated, and the bytes of each.
+    /// Number of true answers to the ranked questions, counted or estimated.
     pub answers: u64,
-    /// Bytes of each of these.
+    /// Bytes of each answer.
     pub answer_bytes: u64,
 }
 
-/// Counts the triples in the buckets of a table of so many parts.
+/// Callback that counts the triples in the buckets of a table with the given number of partitions.
 pub type Count<'a> = &'a mut dyn FnMut(usize) -> Result<BucketCounts>;
 
-/// Divides the budget: everything in memory if that fits, else the best partitions that do.
+/// Divides the budget: everything in memory if it fits, otherwise the best partitions that fit.
 ///
-/// Triples are taken to be spread about evenly. Where a few entities have many of them, the largest
-/// pool may have no room beside the partitions that were chosen: with `count` the buckets are
-/// counted, and others are looked for that the request leaves open. Tables of as many parts are
-/// gone through before triples are counted for others: more parts then, fewer at last.
+/// Triples count as evenly spread at first. If a few entities have many triples, the largest pool
+/// may not fit with the chosen partitions. With `count`, the buckets are then counted, and other
+/// placements are tried that the request leaves open. All placements for one number of parts are
+/// tried before triples are counted for another number: first larger numbers, then smaller ones.
 ///
-/// **Cost**: a short search for each number of partitions and slots; `count` once for each number
-/// of parts that is looked at.
+/// **Cost**: a short search for each number of partitions and slots; one call of `count` for each
+/// number of parts that is tried.
 ///
 /// # Errors
-/// `Budget` with the least memory that would do, or one that is enough where the least would take
-/// long searches; `Invalid`: options that exclude each other, numbers that there is no order for;
-/// those of `count`.
+/// `Budget`, with the least sufficient memory, or with a sufficient amount if finding the least
+/// would take long searches. `Invalid`: options that exclude each other, or numbers without an
+/// order. Errors of `count`.
 ///
 /// # Example
 /// ```
@@ -171,11 +172,11 @@ pub fn decide(request: &Request, size: &Size, count: Option<Count<'_>>) -> Resul
     })
 }
 
-/// The partitions of a run that goes on, with pools as large as its buckets make them: what these
-/// take more is taken from evaluation and from what was left. `request` says all numbers.
+/// The placement of a resumed run, with its actual pools. Their additional memory is taken from the
+/// evaluation and from unused memory. `request` must set all numbers.
 ///
 /// # Errors
-/// `Budget` with the least memory; `Invalid`: a number is left open.
+/// `Budget`, with the least sufficient memory; `Invalid`: a number is left open.
 pub fn with_pools(request: &Request, size: &Size, pools: Pools) -> Result<Placement> {
     let asked = &request.budget;
     let Some(swap) = asked.swap.filter(|_| asked.partitions > 1 && asked.slots > 1) else {

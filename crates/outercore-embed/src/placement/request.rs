@@ -1,82 +1,82 @@
-//! What a placement is decided from: a run's options as numbers, and the size of its data.
+//! Input of a placement: the options of a run as numbers, and the size of its data.
 
 use serde::{Deserialize, Serialize};
 
 use crate::order::OrderKind;
 
-/// What a run asks for, as far as memory depends on it.
+/// The options of a run that affect its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Memory, and what is said about partitions.
+    /// Memory, and options about partitions.
     pub budget: Budget,
     /// Widths of rows.
     pub model: Model,
-    /// Triples of a step.
+    /// Sizes of batches and chunks.
     pub batches: Batches,
-    /// What triples are compared with.
+    /// Negatives in training.
     pub negatives: Negatives,
-    /// What held-out triples are ranked among.
+    /// Candidates in ranking.
     pub ranking: Ranking,
-    /// Of the order of partitions.
+    /// Random seed of the order of partitions.
     pub seed: u64,
 }
 
-/// Memory, and what is said about partitions; 0 leaves a number open.
+/// Memory and options about partitions; 0 leaves a number open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Partitions of the entities; 1 keeps everything in memory.
+    /// Number of partitions; 1 keeps everything in memory.
     pub partitions: usize,
-    /// Partitions in memory, the spare slot included.
+    /// Slots for partitions, including the spare slot.
     pub slots: usize,
-    /// How the order of partitions is made.
+    /// Method that constructs the order of partitions.
     pub order: OrderKind,
-    /// How partitions are swapped; `None` leaves it open.
+    /// Kind of swap; `None` leaves it open.
     pub swap: Option<SwapKind>,
-    /// Walks through the order in an epoch.
+    /// Walks through the order per epoch.
     pub sweeps: u32,
     /// Whether a bucket is trained in every state that holds both its partitions.
     pub spread: bool,
-    /// Whether partitions change places from walk to walk.
+    /// Whether partitions change places between walks.
     pub rename: bool,
     /// Parts of a partition.
     pub group: usize,
 }
 
-/// How partitions are swapped.
+/// Kinds of swaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapKind {
-    /// Where the partition was that leaves, while others are trained.
+    /// Into the slot of the evicted partition, while other partitions are trained.
     InPlace,
-    /// The same after the whole state is trained.
+    /// Into the slot of the evicted partition, after the whole state is trained.
     InTurn,
     /// Into a slot that is kept free.
     SpareSlot,
 }
 
-/// Widths of a model's rows, in numbers.
+/// Widths of a model's rows, in values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Of an entity.
+    /// Width of an entity.
     pub dim: u64,
-    /// Of what the optimiser keeps of an entity.
+    /// Width of an entity's optimiser state.
     pub state_width: u64,
-    /// Of a relation.
+    /// Width of a relation.
     pub relation_width: u64,
-    /// Of what the optimiser keeps of a relation.
+    /// Width of a relation's optimiser state.
     pub relation_state_width: u64,
     /// Whether a relation has a second row, for questions about heads.
     pub reciprocal: bool,
-    /// How scores are computed.
+    /// Method that computes scores.
     pub scores: Scores,
 }
 
-/// How scores are computed: what gradients take depends on it.
+/// Method that computes scores, which decides the memory for gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scores {
@@ -84,72 +84,72 @@ pub enum Scores {
     Products,
     /// Distances that no matrix product computes.
     Distances,
-    /// By a function of the user, with automatic differentiation.
+    /// A custom function with automatic differentiation.
     Custom,
 }
 
-/// Triples of a step.
+/// Sizes of batches and chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Batches {
-    /// In a batch, about.
+    /// Approximate triples per batch.
     pub size: u64,
-    /// That share negatives, about.
+    /// Approximate triples that share negatives.
     pub chunk: u64,
 }
 
-/// What triples are compared with.
+/// Negatives in training.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Negatives {
-    /// Negatives of a chunk; `None`: every entity.
+    /// Negatives per chunk; `None` stands for all entities.
     pub count: Option<u64>,
     /// Whether some are drawn by degree.
     pub by_degree: bool,
-    /// Whether those that make a training triple are left out, which needs whole buckets.
+    /// Whether negatives that form a training triple are left out, which needs whole buckets.
     pub known: bool,
-    /// Whether a negative can count for more by a bias of its score.
+    /// Whether a bias on its score can give a negative more weight.
     pub bias_weighs: bool,
 }
 
-/// What held-out triples are ranked among.
+/// Candidates in ranking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ranking {
-    /// Kinds of candidates.
+    /// Number of candidate kinds.
     pub kinds: u64,
-    /// Kinds of which some are drawn.
+    /// Number of candidate kinds that are drawn at random.
     pub drawn: u64,
-    /// Candidates that are drawn of each.
+    /// Candidates drawn per kind.
     pub count: u64,
     /// Whether some are drawn by degree.
     pub by_degree: bool,
-    /// Whether other true answers are left out.
+    /// Whether other true answers are filtered out.
     pub filtered: bool,
 }
 
-/// What is embedded.
+/// Size of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Size {
-    /// Entities.
+    /// Number of entities.
     pub entities: u64,
-    /// Relations.
+    /// Number of relations.
     pub relations: u64,
-    /// Triples that are trained.
+    /// Number of training triples.
     pub triples: u64,
     /// Whether triples have weights.
     pub weighted: bool,
-    /// Triples that are ranked.
+    /// Number of ranked triples.
     pub held_out: u64,
-    /// True answers to both sides of these, where they are counted.
+    /// Number of true answers to both sides of the ranked triples, if counted.
     pub answers: Option<u64>,
-    /// Bytes that say what another run's rows are, from which this one starts.
+    /// Bytes that describe the rows of another run from which this run starts.
     pub first_rows: u64,
 }
 
 impl Size {
-    /// Entities have this degree on average; those of triples twice that, about.
+    /// An entity of a random triple has about this many times the mean degree.
     const SKEW: f64 = 2.0;
 
     /// Bytes of a triple on disk.
@@ -157,7 +157,7 @@ impl Size {
         if self.weighted { 16 } else { 12 }
     }
 
-    /// True answers to what is ranked: as counted, or about as many as there may be.
+    /// Number of true answers to the ranked triples: as counted, or an estimate of the most.
     pub(super) fn answers(&self) -> u64 {
         self.answers.unwrap_or_else(|| {
             let degree = 2.0 * self.triples as f64 / self.entities.max(1) as f64;
@@ -166,19 +166,19 @@ impl Size {
         })
     }
 
-    /// Bytes of a true answer as it is kept.
+    /// Bytes of a stored true answer.
     pub(super) fn answer_bytes(&self) -> u64 {
         if self.entities < 1 << 31 { 4 } else { 8 }
     }
 }
 
 impl Request {
-    /// Bytes of an entity: its row and what the optimiser keeps of it.
+    /// Bytes of an entity: its row and its optimiser state.
     pub(super) fn row_bytes(&self) -> u64 {
         4 * (self.model.dim + self.model.state_width)
     }
 
-    /// Negatives of a chunk, of so many rows.
+    /// Negatives per chunk, given the number of rows.
     pub(super) fn negatives(&self, rows: u64) -> u64 {
         self.negatives.count.unwrap_or(rows)
     }
@@ -188,7 +188,7 @@ impl Request {
         self.budget.spread && !self.negatives.known
     }
 
-    /// Whether buckets are never trained in parts, with so many walks an epoch.
+    /// Whether buckets are always trained whole, with this many walks per epoch.
     pub(super) fn keeps_buckets_whole(&self, sweeps: u32) -> bool {
         !self.spreads() && !self.budget.rename && sweeps <= 1
     }
@@ -198,14 +198,16 @@ impl Request {
         self.model.scores != Scores::Custom && !self.negatives.known
     }
 
-    /// Draws of negatives for a chunk with `there` parts of the table in memory: anchors share one
-    /// if their answers are in the same partitions, and as likely in each or a bias says how likely.
+    /// Draws of negatives per chunk, with `there` parts of the table in memory. Anchors share a
+    /// draw if their answers are in the same partitions. In addition, the answers must be equally
+    /// likely in each, or a bias must correct the difference.
     pub(super) fn draws(&self, there: u64, swap: SwapKind) -> u64 {
         if self.spreads() && !self.negatives.bias_weighs {
             return there;
         }
-        // In place the anchors in the partition that leaves have answers in all, others in that
-        // alone; so have those in one that has come, where a bucket is trained at once.
+        // With swaps in place, anchors in the partition that leaves have answers in all partitions;
+        // other anchors only in that partition. Without spreading, the same holds for anchors in a
+        // newly loaded partition.
         if self.spreads() && swap != SwapKind::InPlace { 1 } else { 2 }
     }
 

@@ -1,5 +1,5 @@
-//! A small table, a training step whose result depends on the order of everything, and the same in
-//! memory straight from the definition.
+//! A small table, a training step whose result depends on the order of everything, and a naive
+//! version of the same in memory.
 #![allow(dead_code, reason = "every test uses its part")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use outercore_io::{Disk, EngineConfig, RealDisk};
 
 const RELATIONS: u64 = 3;
 
-/// Sorts triples into buckets, and tells nobody.
+/// Sorts triples into buckets, without progress reports.
 pub fn build(path: &Path, triples: &mut dyn Triples, source: &Source, memory: Bytes) -> Result<()> {
     build_buckets(&RealDisk, path, triples, source, memory, &mut |_, _, _| Ok(()))
 }
@@ -94,8 +94,8 @@ impl Table {
         Buckets::open(&path, engine()).unwrap()
     }
 
-    /// Trains the rest of the epoch; commits after the steps that end a state for which `commit`
-    /// says so, and at the end.
+    /// Trains the rest of the epoch. Commits after the steps that end a state for which `commit`
+    /// returns true, and at the end.
     pub fn train_epoch(
         &self,
         executor: &mut Executor,
@@ -112,7 +112,7 @@ impl Table {
         executor.commit(&relation.to_le_bytes())
     }
 
-    /// Bits of all embeddings in the order of the nodes.
+    /// Bits of all embeddings, in the order of the nodes.
     pub fn numbers(&self, executor: &mut Executor) -> Vec<u32> {
         let dealt = self.layout.partitioning();
         let mut found = vec![0; (dealt.nodes() * self.layout.dim() as u64) as usize];
@@ -138,7 +138,7 @@ pub fn engine() -> EngineConfig {
     EngineConfig { staging: Bytes::kib(256), depth: 8, ..EngineConfig::default() }
 }
 
-/// What the caller keeps in memory: one number.
+/// The caller's resident state: one number.
 pub fn relation_of(executor: &Executor) -> f32 {
     f32::from_le_bytes(executor.resident_state().unwrap().try_into().unwrap())
 }
@@ -162,11 +162,11 @@ pub fn train(executor: &mut Executor, buckets: &mut Buckets, step: &Step, relati
 
 /// Embeddings and state of a partition.
 type Rows<'a> = (&'a mut [f32], &'a mut [f32]);
-/// Place of a partition among those in memory, and row of it; relation; the same.
+/// Index among the partitions in memory and row, for head and tail; the relation is in between.
 type Ends = ((usize, usize), u32, (usize, usize));
 
-/// Something like training: shuffled, with negatives from all that is in memory, and with sums
-/// that depend on their order.
+/// A stand-in for training: shuffled, with negatives from everything in memory, and with sums that
+/// depend on their order.
 fn update(
     layout: &TableLayout,
     rows: &mut [Rows<'_>],
@@ -208,7 +208,7 @@ fn row<'a>(rows: &'a [Rows<'_>], (partition, row): (usize, usize), dim: usize) -
     &rows[partition].0[row * dim..][..dim]
 }
 
-/// Everything in memory, following the states of the order.
+/// A naive version with everything in memory, which follows the states of the order.
 pub struct Naive {
     partitions: Vec<(Vec<f32>, Vec<f32>)>,
     pub relation: f32,
@@ -255,7 +255,8 @@ impl Naive {
         }
     }
 
-    /// A buffer state, by its number in the epoch: one step or two, after which some leave.
+    /// Trains a buffer state, by its number in the epoch: one or two steps, then some partitions
+    /// leave.
     fn state(
         &mut self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! Transfers that have ended, and the queue in which they arrive.
+//! Finished transfers, and the queue that receives them.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -10,14 +10,14 @@ use outercore_core::Result;
 use super::{Domain, Object};
 use crate::ffi;
 
-/// A transfer that has ended, with the number that it was started with.
+/// A finished transfer, with the number that it was started with.
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub context: usize,
     pub result: Result<()>,
 }
 
-/// Where ended transfers arrive.
+/// The queue that receives finished transfers.
 pub(crate) struct CompletionQueue {
     pub(super) object: Object<ffi::CqFid>,
     fd: c_int,
@@ -58,11 +58,11 @@ impl CompletionQueue {
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
-    /// Adds what has ended to `done`, and lets the provider get on with its work. Returns how many
-    /// were added.
+    /// Appends the finished transfers to `done`, and lets the provider make progress. Returns the
+    /// number of appended transfers.
     ///
     /// # Errors
-    /// `Io`: the queue itself is broken.
+    /// `Io`: the queue itself has failed.
     pub(crate) fn read(&self, done: &mut Vec<Completion>) -> Result<usize> {
         let mut contexts = [ptr::null_mut::<c_void>(); 32];
         let read = self.object.get().ops.read;

@@ -1,4 +1,4 @@
-//! Registered memory, and the domain that shares it.
+//! Registered memory, and its domain.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use super::{Fabric, Object};
 use crate::ffi;
 use crate::library::Info;
 
-/// What shares memory registrations: a protection domain.
+/// A protection domain: the scope of memory registrations.
 pub(crate) struct Domain {
     pub(super) object: Object<ffi::DomainFid>,
     _info: Arc<Info>,
@@ -34,16 +34,16 @@ impl Domain {
         &self.fabric
     }
 
-    /// Registers memory for `access`; `key` is what others open it by, where the provider does not
-    /// choose itself.
+    /// Registers memory for `access`. `key` gives others access to it, unless the provider chooses
+    /// the key.
     ///
     /// # Safety
-    /// The memory stays mapped until the registration, and every endpoint of the domain that could
-    /// still be moving its bytes, is gone; nobody holds a reference to bytes while a transfer
-    /// writes them.
+    /// The memory must stay mapped until the registration is gone, and also every endpoint of the
+    /// domain that could still move its bytes. No code may hold a reference to bytes while a
+    /// transfer writes them.
     ///
     /// # Errors
-    /// `Io`: the provider or the limit on locked memory refuses.
+    /// `Io`: refused by the provider or by the limit on locked memory.
     pub(crate) unsafe fn register(
         self: &Arc<Self>,
         start: *mut u8,
@@ -81,12 +81,12 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// What others open it by.
+    /// The key that gives others access.
     pub(crate) fn key(&self) -> u64 {
         self.object.get().key
     }
 
-    /// What the provider knows it by in a transfer.
+    /// The provider's handle of the memory in a transfer.
     pub(super) fn descriptor(&self) -> *mut c_void {
         self.object.get().mem_desc
     }

@@ -10,15 +10,15 @@ use super::{CompletionQueue, EndpointId, EventQueue, Object, Registration};
 use crate::ffi;
 use crate::library::Info;
 
-/// Whether an endpoint took a transfer.
+/// Whether an endpoint accepted a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     Started,
-    /// Full; something must end first.
+    /// The endpoint is full; a transfer must end first.
     Full,
 }
 
-/// Bytes at both ends of a transfer.
+/// The local and the remote bytes of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
     pub local: *mut u8,
@@ -26,11 +26,11 @@ pub(crate) struct Piece<'a> {
     pub registration: &'a Registration,
     pub address: u64,
     pub key: u64,
-    /// Comes back with the completion.
+    /// Returned with the completion.
     pub context: usize,
 }
 
-/// One end of a connection. Once it is dropped the provider touches no memory for it any more.
+/// One end of a connection. After it is dropped, the provider accesses no memory for it.
 pub(crate) struct Endpoint {
     object: Object<ffi::EpFid>,
     _info: Arc<Info>,
@@ -73,7 +73,7 @@ impl Endpoint {
         EndpointId(self.object.fid().addr())
     }
 
-    /// Asks for a connection to where `info` says; the answer is an event.
+    /// Requests a connection to the address of `info`; the answer is an event.
     pub(crate) fn connect(&self, info: &Info, data: &[u8]) -> Result<()> {
         let connect = self.object.get().cm.connect;
         let address = info.raw().dest_addr;
@@ -83,7 +83,7 @@ impl Endpoint {
         self.object.library.check(result, "connecting")
     }
 
-    /// Lets the client in whose request this endpoint was opened from.
+    /// Accepts the client whose request this endpoint was opened for.
     pub(crate) fn accept(&self) -> Result<()> {
         let accept = self.object.get().cm.accept;
         // SAFETY: open and enabled; no data goes along.
@@ -91,11 +91,11 @@ impl Endpoint {
         self.object.library.check(result, "accepting a connection")
     }
 
-    /// Starts reading from the other end's memory.
+    /// Starts to read from the memory of the other end.
     ///
     /// # Safety
-    /// The local bytes lie in the registered memory and are nobody else's until the transfer has
-    /// ended or the endpoint is dropped.
+    /// The local bytes are in the registered memory. No other code accesses them until the transfer
+    /// has ended or the endpoint is dropped.
     ///
     /// # Errors
     /// `Io`: the connection is gone.
@@ -105,10 +105,10 @@ impl Endpoint {
         unsafe { self.post(read, piece) }
     }
 
-    /// Starts writing to the other end's memory.
+    /// Starts to write to the memory of the other end.
     ///
     /// # Safety
-    /// The local bytes lie in the registered memory and are not written to until the transfer has
+    /// The local bytes are in the registered memory. No code writes to them until the transfer has
     /// ended or the endpoint is dropped.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Events of connections, and the queue in which they arrive.
+//! Events of connections, and the queue that receives them.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -11,11 +11,11 @@ use super::{Fabric, Object};
 use crate::ffi;
 use crate::library::Info;
 
-/// What a connection asks for, as the listener sees it.
+/// A connection request, as the listener receives it.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub info: Arc<Info>,
-    /// What the client sent along; a provider may pad it with zeros.
+    /// The client's private data; a provider may pad it with zeros.
     pub data: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointId(pub(super) usize);
 
-/// Something about connections.
+/// An event of a connection.
 #[derive(Debug)]
 pub(crate) enum Event {
     Requested(Box<Request>),
@@ -31,11 +31,11 @@ pub(crate) enum Event {
     /// The other end closed its connection.
     Shutdown(EndpointId),
     Failed(EndpointId, Error),
-    /// Of no interest here.
+    /// An event that is ignored here.
     Other,
 }
 
-/// Where the events of connections arrive.
+/// The queue that receives the events of connections.
 pub(crate) struct EventQueue {
     pub(super) object: Object<ffi::EqFid>,
     fd: c_int,
@@ -69,10 +69,10 @@ impl EventQueue {
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
-    /// The next event, where one has arrived.
+    /// The next event, if one has arrived.
     ///
     /// # Errors
-    /// `Io`: the queue itself is broken.
+    /// `Io`: the queue itself has failed.
     pub(crate) fn read(&self) -> Result<Option<Event>> {
         let mut kind = 0;
         let mut entry = ffi::EqCmEntry {
@@ -83,7 +83,7 @@ impl EventQueue {
         let room = size_of::<ffi::EqCmEntry>();
         let head = room - ffi::CM_DATA_ROOM;
         let read = self.object.get().ops.read;
-        // SAFETY: the queue is open; the entry has the room that is said.
+        // SAFETY: the queue is open; the entry has the stated size.
         let got = unsafe {
             read(self.object.at.as_ptr(), &mut kind, ptr::from_mut(&mut entry).cast(), room, 0)
         };
@@ -96,7 +96,7 @@ impl EventQueue {
         let about = EndpointId(entry.fid.addr());
         Ok(Some(match kind {
             ffi::FI_CONNREQ => {
-                // SAFETY: the event hands its `fi_info` over to whoever reads it.
+                // SAFETY: the event passes ownership of its `fi_info` to its reader.
                 let info = unsafe { Info::adopt(&self.object.library, entry.info) };
                 let info = info.ok_or_else(|| Error::internal("a request without fi_info"))?;
                 let data = entry.data[..got.saturating_sub(head).min(ffi::CM_DATA_ROOM)].to_vec();

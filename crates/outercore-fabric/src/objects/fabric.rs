@@ -1,4 +1,4 @@
-//! An opened provider, from which everything else is opened.
+//! An open provider, from which all other objects are opened.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Object;
 use crate::ffi;
 use crate::library::{Info, Library};
 
-/// An opened provider.
+/// An open provider.
 pub(crate) struct Fabric {
     pub(super) object: Object<ffi::FabricFid>,
     _info: Arc<Info>,

@@ -1,4 +1,4 @@
-//! Where connections are asked for, and turned away.
+//! Accepts or rejects connection requests.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -10,7 +10,7 @@ use super::{EventQueue, Fabric, Object, Request};
 use crate::ffi;
 use crate::library::Info;
 
-/// Where connections are asked for.
+/// Receives connection requests.
 pub(crate) struct Listener {
     object: Object<ffi::PepFid>,
     _info: Arc<Info>,
@@ -18,7 +18,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens where `info` says; requests arrive in `events`.
+    /// Listens at the address of `info`; requests arrive in `events`.
     pub(crate) fn open(
         fabric: &Arc<Fabric>,
         info: &Arc<Info>,
@@ -41,13 +41,13 @@ impl Listener {
         Ok(Self { object, _info: Arc::clone(info), _events: Arc::clone(events) })
     }
 
-    /// The port it got.
+    /// The assigned port.
     pub(crate) fn port(&self) -> Result<u16> {
         // Room for any socket address: family, then the port in network order, for IPv4 and IPv6.
         let mut address = [0u8; 128];
         let mut len = address.len();
         let getname = self.object.get().cm.getname;
-        // SAFETY: the listener is open; the address has the room that is said.
+        // SAFETY: the listener is open; the address has the stated size.
         let result = unsafe { getname(self.object.fid(), address.as_mut_ptr().cast(), &mut len) };
         self.object.library.check(result, "the port listened on")?;
         let family = c_int::from(u16::from_ne_bytes([address[0], address[1]]));
@@ -57,7 +57,7 @@ impl Listener {
         Ok(u16::from_be_bytes([address[2], address[3]]))
     }
 
-    /// Turns a request away.
+    /// Rejects a request.
     pub(crate) fn reject(&self, request: &Request) -> Result<()> {
         let reject = self.object.get().cm.reject;
         let handle = request.info.raw().handle;

@@ -1,6 +1,6 @@
-//! libfabric's objects as values that close themselves, parents after their children.
+//! libfabric's objects as values that close themselves, children before their parents.
 //!
-//! All of them may be used from several threads: `FI_THREAD_SAFE` is asked of every provider.
+//! All of them may be used from several threads: `FI_THREAD_SAFE` is required of every provider.
 
 mod completions;
 mod domain;
@@ -45,7 +45,7 @@ impl<T> Object<T> {
     }
 
     fn get(&self) -> &T {
-        // SAFETY: the library made it, and it is closed by `drop` alone.
+        // SAFETY: the library created it, and only `drop` closes it.
         unsafe { self.at.as_ref() }
     }
 
@@ -65,7 +65,7 @@ impl<T> Object<T> {
         self.library.check(result, what)
     }
 
-    /// The descriptor that can be slept on.
+    /// The file descriptor for waiting.
     fn descriptor(&self, what: &str) -> Result<c_int> {
         let control = self.head().ops.control;
         let mut fd: c_int = -1;

@@ -1,4 +1,4 @@
-//! When the descriptors of a fabric's queues may be slept on.
+//! Checks whether a thread may wait on the file descriptors of a fabric's queues.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -6,8 +6,8 @@ use std::ptr;
 use super::{CompletionQueue, EventQueue, Fabric};
 
 impl Fabric {
-    /// Whether nothing is waiting in the two queues, so that their descriptors may be slept on.
-    /// Where it says no, they must be read first.
+    /// Whether both queues are empty, so that a thread may wait on their descriptors. Otherwise
+    /// they must be read first.
     pub(crate) fn may_sleep(
         &self,
         events: Option<&EventQueue>,

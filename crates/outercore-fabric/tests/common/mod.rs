@@ -1,4 +1,4 @@
-//! A memory server cut down to what a plane asks of it, in this process.
+//! A minimal memory server in this process, with the parts that a plane needs.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::HashMap;
@@ -16,14 +16,14 @@ use outercore_far::{
 use outercore_io::Arena;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// Longer than any transfer here takes, shorter than a test may.
+/// Longer than any transfer in these tests, shorter than the limit of a test.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Queues of one session.
 pub const MOST_QUEUES: usize = 7;
 
-/// Provider and address under test: what every machine with libfabric has, or what
-/// `OUTERCORE_TEST_FABRIC` says (`verbs 10.0.0.1`).
+/// Provider and address under test: available on every machine with libfabric, or taken from
+/// `OUTERCORE_TEST_FABRIC` (`verbs 10.0.0.1`).
 pub fn under_test() -> (String, String) {
     let set = std::env::var("OUTERCORE_TEST_FABRIC").unwrap_or("tcp 127.0.0.1".into());
     let (provider, host) = set.split_once(' ').expect("OUTERCORE_TEST_FABRIC: provider and host");
@@ -36,14 +36,15 @@ pub fn plane() -> Option<FabricPlane> {
     match plane.check() {
         Ok(()) => Some(plane),
         Err(error) => {
-            // Straight to the stream: `eprintln` is swallowed where a test passes.
+            // Write to the stream directly: the test harness hides `eprintln` output of passing
+            // tests.
             let _ = writeln!(std::io::stderr(), "skipped: {error}");
             None
         }
     }
 }
 
-/// Memory as a server makes it.
+/// Memory as a server creates it.
 pub fn memory(bytes: &[u8]) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = memfd_create("region", flags).unwrap();
@@ -53,7 +54,7 @@ pub fn memory(bytes: &[u8]) -> OwnedFd {
     fd
 }
 
-/// Bytes that differ from page to page and within one.
+/// Bytes that differ between pages and within a page.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| ((at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
@@ -87,7 +88,7 @@ impl Server {
         Region { key: RegionKey(key), len }
     }
 
-    /// Makes a region final, as a memory server does it.
+    /// Makes a region final, in the same way as a memory server.
     pub fn seal(&self, region: Region) {
         self.listener.withdraw(region.key).unwrap();
         let mut regions = self.regions.lock().unwrap();
@@ -143,7 +144,7 @@ pub fn client(plane: &FabricPlane, server: &Arc<Server>, session: u64) -> Box<dy
     plane.connect(&address(), TIMEOUT, control).unwrap()
 }
 
-/// A queue and what one needs to use it.
+/// A queue with its connection and buffers.
 pub struct Bench {
     pub queue: Option<Box<dyn Queue>>,
     pub arena: Arena,

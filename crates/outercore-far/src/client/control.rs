@@ -1,4 +1,4 @@
-//! The control connection of a client: one request at a time, and signs of life in between.
+//! The control connection of a client: one request at a time, with keep-alive messages in between.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(super) struct Control {
     door: Door,
     pub(super) session: u64,
     session_timeout: Duration,
-    /// Whoever holds `line` asks and listens; anybody may shut it down.
+    /// Only the holder of `line` sends and receives; any thread may shut the socket down.
     socket: Socket,
     line: Mutex<Line>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Control {
 #[derive(Debug)]
 struct Line {
     next_id: u64,
-    /// Why nothing more can be asked.
+    /// Why no more requests are possible, or `None`.
     dead: Option<String>,
 }
 
@@ -46,10 +46,10 @@ impl Control {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// What the server answers; `Io` where it does not.
+    /// The error in the server's answer; `Io` if the server does not answer.
     pub(super) fn call(&self, request: &Request) -> Result<Reply> {
         let mut line = self.line();
         if let Some(dead) = &line.dead {
@@ -60,7 +60,7 @@ impl Control {
         match exchange(&self.socket, id, request, self.door.timeout) {
             Ok(answer) => answer.map_err(|error| self.door.named(error)),
             Err(error) => {
-                // Whatever else this connection brings may belong to the request that failed.
+                // Later bytes on this connection may belong to the failed request, so close it.
                 let error = self.door.named(error);
                 line.dead = Some(error.to_string());
                 self.socket.shutdown();
@@ -69,12 +69,12 @@ impl Control {
         }
     }
 
-    /// Why the server counts as gone, where it does.
+    /// Why the server counts as gone; `None` while it is alive.
     pub(super) fn why_dead(&self) -> Option<String> {
         self.line().dead.clone()
     }
 
-    /// Ends the session, and whatever somebody still waits for.
+    /// Ends the session and wakes all waiting threads.
     fn hang_up(&self) {
         self.socket.shutdown();
         self.line().dead.get_or_insert_with(|| {
@@ -83,7 +83,7 @@ impl Control {
     }
 }
 
-/// One request and its answer; the outer error is the connection's.
+/// Sends one request and receives its answer; the outer error is an error of the connection.
 fn exchange(
     socket: &Socket,
     id: u64,
@@ -141,7 +141,7 @@ fn blob(reply: Reply) -> Result<Vec<u8>> {
     }
 }
 
-/// A thread that keeps a session alive; ends the session when dropped.
+/// A thread that keeps a session alive. Dropping it ends the session.
 #[derive(Debug)]
 pub(super) struct Pulse {
     control: Arc<Control>,
@@ -164,7 +164,7 @@ impl Pulse {
     }
 }
 
-/// Says something often enough, until the end or until the server is gone.
+/// Sends keep-alive messages until the end or until the server is gone.
 fn ping(control: &Control, ended: &(Mutex<bool>, Condvar)) {
     let interval = control.session_timeout / 3;
     let (flag, changed) = ended;
@@ -189,7 +189,7 @@ impl Drop for Pulse {
         self.ended.1.notify_all();
         self.control.hang_up();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed, and the session ends either way.
+            // The thread has already printed its panic, and the session ends either way.
             let _ = thread.join();
         }
     }

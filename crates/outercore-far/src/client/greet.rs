@@ -1,4 +1,4 @@
-//! How a connection begins: versions, and who is who.
+//! Start of a connection: versions and authentication.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,30 +10,30 @@ use crate::options::FarAddress;
 use crate::protocol::{self, Hello, MAX_TEXT, NONCE, Role, Verdict, decode_error};
 use crate::socket::Socket;
 
-/// What a client connects to, and with what.
+/// The address of the server and the token.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) address: FarAddress,
     pub(crate) token: Token,
-    /// Longest silence of the server.
+    /// Longest silence of the server before it counts as gone.
     pub(crate) timeout: Duration,
 }
 
-/// A connection on which both ends have proved who they are.
+/// A connection on which both ends have authenticated each other.
 #[derive(Debug)]
 pub(crate) struct Greeted {
     pub(crate) socket: Socket,
     pub(crate) session: u64,
-    /// Silence after which the server gives the session up.
+    /// Silence after which the server ends the session.
     pub(crate) session_timeout: Duration,
 }
 
 impl Door {
-    /// Opens a connection; `session` is the one to join, where it is for data.
+    /// Opens a connection; `session` is the session that a data connection joins.
     ///
     /// # Errors
-    /// `Io`: nobody answers, or the server gives no more connections. `Invalid`: what answers is no
-    /// memory server, or one with another token. `Version`: one of another version.
+    /// `Io`: no answer, or the server accepts no more connections. `Invalid`: the other end is not
+    /// a memory server, or has another token. `Version`: it has another version.
     pub(crate) fn enter(&self, role: Role, session: u64) -> Result<Greeted> {
         self.try_enter(role, session).map_err(|error| self.named(error))
     }
@@ -42,7 +42,7 @@ impl Door {
         let deadline = Instant::now() + self.timeout;
         let socket = Socket::connect(&self.address, deadline).map_err(|error| {
             match error.kind() {
-                // A socket file that is not there is a server that is not there.
+                // A missing socket file means that no server is running.
                 ErrorKind::NotFound => Error::new(ErrorKind::Io, error.to_string()),
                 _ => error,
             }
@@ -79,13 +79,13 @@ impl Door {
         Ok(Greeted { socket, session: verdict.session, session_timeout })
     }
 
-    /// The error with the server's name.
+    /// Adds the server's address to an error.
     pub(crate) fn named(&self, error: Error) -> Error {
         plain(error, self.timeout).context(format!("memory server {}", self.address))
     }
 }
 
-/// What the network did to a connection, in plain words.
+/// Describes a network error in plain words.
 pub(crate) fn plain(error: Error, timeout: Duration) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     match source.map(io::Error::kind) {
@@ -100,12 +100,12 @@ pub(crate) fn plain(error: Error, timeout: Duration) -> Error {
     }
 }
 
-/// The other end has said nothing for so long.
+/// The error for a server that has been silent for `timeout`.
 pub(crate) fn no_answer(timeout: Duration) -> Error {
     Error::new(ErrorKind::Io, format!("no answer for {} s", timeout.as_secs_f64()))
 }
 
-/// The other end has closed the connection.
+/// The error for a connection that the other end has closed.
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Io, "it closed the connection")
 }

@@ -22,9 +22,9 @@ use greet::Door;
 /// Most regions that a server may list.
 const MOST_LISTED: usize = 1 << 24;
 
-/// A connection to a memory server: a session, kept alive by a thread of its own.
+/// A connection to a memory server: a session that a separate thread keeps alive.
 ///
-/// The session ends when the connection is dropped, and with it all regions that are not kept.
+/// Dropping the connection ends the session and frees all regions that are not kept.
 ///
 /// # Example
 /// ```no_run
@@ -41,21 +41,21 @@ const MOST_LISTED: usize = 1 << 24;
 /// ```
 #[derive(Debug)]
 pub struct Connection {
-    // Dropped first: it ends the session while the control connection is there.
+    // First field, so that it ends the session while the control connection still exists.
     _pulse: Pulse,
     control: Arc<Control>,
     door: Door,
     data: Data,
 }
 
-/// How the bytes move.
+/// Method of data transfer.
 #[derive(Debug)]
 enum Data {
-    /// Over sockets.
+    /// Through sockets.
     Socket,
-    /// From memory shared with the server; writes over sockets.
+    /// Reads from memory shared with the server; writes through sockets.
     Shared(Arc<SharedMemory>),
-    /// By a plane of its own.
+    /// Through a data plane.
     Plane(Box<dyn PlaneClient>),
 }
 
@@ -63,17 +63,17 @@ impl Connection {
     /// Connects (`build_connection`, Fargraph+ 8.1).
     ///
     /// # Errors
-    /// `Invalid`: the options are out of range, there is no token, or the server has another one.
-    /// `Version`: the server is of another version. `Unsupported`: a `fabric://` address. `Io`:
-    /// nobody answers there.
+    /// `Invalid`: the options are out of range, or the token is missing or differs from the
+    /// server's. `Version`: the server has another version. `Unsupported`: a `fabric://` address.
+    /// `Io`: no answer.
     pub fn build(options: &FarOptions) -> Result<Self> {
         Self::build_with(options, None)
     }
 
-    /// The same with the plane that moves data to and from `fabric://` addresses.
+    /// As [`Connection::build`], with a data plane for `fabric://` addresses.
     ///
     /// # Errors
-    /// As [`Connection::build`]; `Unsupported` also where this machine has no such transport.
+    /// As [`Connection::build`]; `Unsupported` also if this machine lacks the transport.
     pub fn build_with(options: &FarOptions, plane: Option<&dyn DataPlane>) -> Result<Self> {
         options.validate()?;
         let token = Token::of(options)?;
@@ -108,18 +108,17 @@ impl Connection {
         Ok(Self { _pulse: pulse, control, door, data })
     }
 
-    /// Where the server is.
+    /// Address of the server.
     pub fn address(&self) -> &FarAddress {
         &self.door.address
     }
 
-    /// Whether the server has answered everything so far that it was asked over the control
-    /// connection.
+    /// Whether the server has answered all requests on the control connection so far.
     pub fn is_alive(&self) -> bool {
         self.control.why_dead().is_none()
     }
 
-    /// The region is no longer what it was: what is known of it is forgotten.
+    /// Removes cached data of a region that was sealed or freed.
     fn forget(&self, region: &Region) {
         match &self.data {
             Data::Socket => {}
@@ -172,7 +171,7 @@ impl Remote for Connection {
             let listed = page.status.regions.len();
             regions.extend(page.status.regions);
             match page.next {
-                // Keys grow from page to page, so that the list has an end.
+                // The keys must increase from page to page, so that the list ends.
                 Some(next) if listed > 0 && after.is_none_or(|after| next > after) => {
                     after = Some(next)
                 }
@@ -201,7 +200,7 @@ impl Remote for Connection {
             )));
         }
         if let Some(why) = self.control.why_dead() {
-            // Its session is over; asking for a queue could cost the time-out again.
+            // The session is over. A request for a queue could wait for the time-out again.
             return Err(Error::new(ErrorKind::Io, why));
         }
         let socket =

@@ -1,4 +1,4 @@
-//! Control messages: what a client asks for, and what the server answers.
+//! Control messages: requests of a client and answers of the server.
 
 use outercore_core::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ impl MessageHeader {
     }
 
     /// # Errors
-    /// `Invalid`: the body is longer than a message may be.
+    /// `Invalid`: the body exceeds the limit of a message.
     pub(crate) fn decode(bytes: &[u8; MESSAGE_HEADER]) -> Result<Self> {
         let len = u32_at(bytes, 0);
         if len as usize > MAX_MESSAGE - MESSAGE_HEADER {
@@ -45,7 +45,7 @@ impl MessageHeader {
     }
 }
 
-/// What a client asks for over its control connection.
+/// A request of a client over its control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Allocate {
@@ -62,7 +62,7 @@ pub(crate) enum Request {
     Free {
         key: RegionKey,
     },
-    /// One page of the list of regions: those after a key.
+    /// One page of the list of regions, starting after a key.
     Status {
         after: Option<u64>,
     },
@@ -89,7 +89,7 @@ impl Request {
         }
     }
 
-    /// Header and body.
+    /// Encodes header and body.
     pub(crate) fn encode(&self, id: u64) -> Vec<u8> {
         let mut body = Vec::new();
         match self {
@@ -111,7 +111,7 @@ impl Request {
     }
 
     /// # Errors
-    /// `Invalid`: no such kind of message, or not the body that belongs to it.
+    /// `Invalid`: unknown kind of message, or a body that does not fit it.
     pub(crate) fn decode(kind: u16, body: &[u8]) -> Result<Self> {
         let mut body = Body(body);
         let request = match kind {
@@ -141,26 +141,26 @@ impl Request {
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Of a region; where none was found, none.
+    /// A region; `None` if it was not found.
     Region(Option<Region>),
-    /// Of the data plane.
+    /// Bytes of the data plane.
     Blob(Vec<u8>),
     /// One page of the status.
     Status(StatusPage),
-    /// Nothing to tell.
+    /// Success without a result.
     Done,
 }
 
-/// The status with as many regions as fit a message.
+/// The status, with as many regions as fit one message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StatusPage {
     pub(crate) status: ServerStatus,
-    /// Ask for what comes after this key.
+    /// Request the regions after this key for the next page; `None` on the last page.
     pub(crate) next: Option<u64>,
 }
 
 impl Reply {
-    /// Header and body, in answer to a request of `kind`.
+    /// Encodes header and body, as the answer to a request of `kind`.
     pub(crate) fn encode(&self, kind: u16, id: u64) -> Result<Vec<u8>> {
         let body = match self {
             Self::Region(None) | Self::Done => Vec::new(),
@@ -178,7 +178,7 @@ impl Reply {
     }
 
     /// # Errors
-    /// `Corrupt`: not an answer to this request.
+    /// `Corrupt`: the body is not an answer to this request.
     pub(crate) fn decode(request: &Request, body: &[u8]) -> Result<Self> {
         let reply = match request {
             Request::Find { .. } if body.is_empty() => Self::Region(None),
@@ -202,13 +202,13 @@ impl Reply {
     }
 }
 
-/// The message by which a request is refused.
+/// The message that refuses a request.
 pub(crate) fn refusal(kind: u16, id: u64, error: &Error) -> Vec<u8> {
     let (status, text) = encode_error(error);
     message(kind, status, id, text.as_bytes())
 }
 
-/// The message by which the server says that it is still at it.
+/// The message that says that the server is still working on a request.
 pub(crate) fn working(kind: u16, id: u64) -> Vec<u8> {
     message(kind, WORKING, id, &[])
 }
@@ -221,7 +221,7 @@ fn message(kind: u16, status: u16, id: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The rest of a body while it is taken apart.
+/// The unread rest of a body.
 struct Body<'a>(&'a [u8]);
 
 impl Body<'_> {
@@ -241,7 +241,7 @@ impl Body<'_> {
         }
     }
 
-    /// All that is left, as a name; whether it is a good one is the business of the regions.
+    /// The rest of the body as a name; the regions check whether it is valid.
     fn name(&mut self) -> Result<String> {
         let bytes = std::mem::take(&mut self.0);
         if bytes.len() > MAX_NAME {

@@ -1,4 +1,4 @@
-//! Numbers at fixed places of a header.
+//! Numbers at fixed offsets of a header.
 
 pub(super) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];

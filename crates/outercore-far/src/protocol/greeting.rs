@@ -1,4 +1,4 @@
-//! How a connection opens: who speaks which version, and whether both hold the token.
+//! Messages that open a connection: protocol versions and token proofs.
 
 use outercore_core::{Error, ErrorKind, Result};
 
@@ -13,7 +13,7 @@ pub(crate) const VERDICT: usize = 48;
 
 const MAGIC: [u8; 6] = *b"OCFAR\0";
 
-/// The first bytes that either end sends, the same in every version: who it is, and which version.
+/// The first bytes from either end, the same in every version: a magic number and the version.
 pub(crate) fn preamble() -> [u8; PREAMBLE] {
     let mut bytes = [0; PREAMBLE];
     bytes[..6].copy_from_slice(&MAGIC);
@@ -38,7 +38,7 @@ pub(crate) fn check_preamble(bytes: [u8; PREAMBLE], us: &str, them: &str) -> Res
     Ok(())
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Control messages; a new session.
@@ -47,7 +47,7 @@ pub(crate) enum Role {
     Data,
 }
 
-/// What a client says of itself after the preamble.
+/// The message of a client after the preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) role: Role,
@@ -78,7 +78,7 @@ impl Hello {
     }
 }
 
-/// The server's answer to a client's proof; a text follows where it is a refusal.
+/// The server's answer to a client's proof; a refusal is followed by a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) status: u16,

@@ -1,7 +1,7 @@
-//! Our own protocol: values to bytes and back (docs/far-protocol.md). Opens no connection.
+//! Our own protocol (docs/far-protocol.md): encodes and decodes messages. Opens no connection.
 //!
-//! Everything is little endian, headers are of fixed size, and every length is compared with its
-//! limit before memory is taken for it.
+//! All values are little endian and headers have a fixed size. Every length is checked against its
+//! limit before memory is allocated for it.
 
 mod control;
 mod fields;
@@ -35,5 +35,5 @@ pub const MAX_NAME: usize = 255;
 /// Longest text of an error.
 pub const MAX_TEXT: usize = 1024;
 
-/// While a region is being allocated the server gives a sign of life each time it has so much.
+/// While the server allocates a region, it sends a sign of life after each step of this many bytes.
 pub const ALLOCATION_STEP: u64 = 64 << 20;

@@ -4,7 +4,7 @@ use outercore_core::{Error, Result};
 
 use super::MAX_NAME;
 
-/// Why a name of `len` bytes is refused.
+/// The error for a name of `len` bytes, which is too long.
 pub(super) fn name_too_long(len: usize) -> Error {
     Error::invalid(format!("the name of a region has {len} bytes, expected at most {MAX_NAME}"))
 }

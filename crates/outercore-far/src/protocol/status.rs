@@ -1,16 +1,16 @@
-//! The status of an answer, and errors as they travel: a status and a text.
+//! Status codes of answers, and the encoding of errors as status and text.
 
 use outercore_core::{Error, ErrorKind};
 
 use super::MAX_TEXT;
 
-/// It was done; the payload follows.
+/// Success; the payload follows.
 pub(crate) const OK: u16 = 0;
 
-/// Being worked at; the answer comes in a later message.
+/// In progress; the answer follows in a later message.
 pub(crate) const WORKING: u16 = 1;
 
-/// The number by which the kind of an error travels.
+/// Status code of an error kind.
 fn status_of(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::Invalid => 2,
@@ -37,7 +37,7 @@ fn kind_of(status: u16) -> ErrorKind {
 
 const HINT: &str = "\nhint: ";
 
-/// An error as it travels: a status and a text of at most [`MAX_TEXT`] bytes.
+/// Encodes an error as a status and a text of at most [`MAX_TEXT`] bytes.
 pub(crate) fn encode_error(error: &Error) -> (u16, String) {
     let mut text = error.to_string();
     if text.len() > MAX_TEXT {
@@ -50,7 +50,7 @@ pub(crate) fn encode_error(error: &Error) -> (u16, String) {
     (status_of(error.kind()), text)
 }
 
-/// The error that a status and a text stand for; nothing in the text can steer a terminal.
+/// Decodes an error. Control characters become blanks, so that the text cannot affect a terminal.
 pub(crate) fn decode_error(status: u16, text: &[u8]) -> Error {
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT)]);
     let plain = |text: &str| text.replace(char::is_control, " ");

@@ -1,4 +1,4 @@
-//! Headers of transfers: what moves bytes on a data connection.
+//! Headers of transfers on a data connection.
 
 use outercore_core::{Error, Result};
 
@@ -9,13 +9,13 @@ use crate::region::RegionKey;
 pub(crate) const REQUEST_HEADER: usize = 32;
 pub(crate) const REPLY_HEADER: usize = 16;
 
-/// What a data request does.
+/// Operation of a data request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
     /// The bytes follow the header.
     Write,
-    /// Asks for the file descriptor of a region; over Unix sockets only.
+    /// Requests the file descriptor of a region; only over Unix sockets.
     Map,
 }
 
@@ -45,8 +45,8 @@ impl DataRequest {
     }
 
     /// # Errors
-    /// `Invalid`: no such operation, or more bytes than one request may move. What follows on this
-    /// connection means nothing then.
+    /// `Invalid`: unknown operation, or more bytes than one request may move. The rest of the
+    /// connection cannot be interpreted then.
     pub(crate) fn decode(bytes: &[u8; REQUEST_HEADER]) -> Result<Self> {
         let operation = match bytes[0] {
             1 => Operation::Read,
@@ -70,7 +70,7 @@ impl DataRequest {
     }
 }
 
-/// Header of the answer to a data request; `len` bytes follow, of the region or of a text.
+/// Header of the answer to a data request; `len` bytes of the region or of an error text follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataReply {
     pub(crate) status: u16,

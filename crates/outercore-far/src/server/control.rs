@@ -11,14 +11,14 @@ use crate::protocol::{self, MessageHeader, Reply, Request, StatusPage};
 use crate::region::{Region, RegionKey};
 use crate::socket::Socket;
 
-/// Bytes of a status message that list regions; the rest is for everything else.
+/// Bytes of a status message for the list of regions; the rest is for the other fields.
 const LIST_ROOM: usize = 48 << 10;
 
-/// Serves one client until it leaves, falls silent or breaks the protocol.
+/// Serves one client until it disconnects, falls silent or violates the protocol.
 pub(super) fn serve(server: &Server, session: &Session, socket: &Socket) -> Result<()> {
     loop {
         let (header, body) = receive(server, socket)?;
-        // A request that is not understood says nothing about the ones after it.
+        // A request that cannot be decoded is refused; later requests are still valid.
         let answered = Request::decode(header.kind, &body).and_then(|request| {
             let mut alive = || {
                 let message = protocol::working(header.kind, header.id);

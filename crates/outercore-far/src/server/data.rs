@@ -1,7 +1,7 @@
-//! Transfers: requests are answered in the order in which they come.
+//! Transfers: requests are answered in order of arrival.
 //!
-//! Reads go from the region to the socket without passing through this program (`sendfile`), save
-//! short ones, which are gathered: there the system call costs more than the copy.
+//! Reads go from the region to the socket without passing through this program (`sendfile`). Short
+//! reads are copied and gathered instead, because the system call would cost more than the copy.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,16 +18,16 @@ use crate::protocol::{
 };
 use crate::socket::Socket;
 
-/// What one connection receives into.
+/// Size of a connection's receive buffer.
 const INPUT: usize = 256 << 10;
 
 /// Reads up to this length are copied and gathered.
 const SHORT: usize = 16 << 10;
 
-/// Gathered answers are sent when there are so many bytes, or nothing more to answer.
+/// Gathered answers are sent at this many bytes, or when no request is left.
 const GATHERED: usize = 64 << 10;
 
-/// Serves one data connection until it closes, stalls or breaks the protocol.
+/// Serves one data connection until it closes, stalls or violates the protocol.
 pub(super) fn serve(server: &Server, session: &Session, socket: &Socket) -> Result<()> {
     socket.set_timeout(server.config.session_timeout)?;
     let mut wire = Wire {
@@ -42,7 +42,7 @@ pub(super) fn serve(server: &Server, session: &Session, socket: &Socket) -> Resu
         let request = match DataRequest::decode(&header) {
             Ok(request) => request,
             Err(error) => {
-                // Where the next request begins is unknown.
+                // The start of the next request is unknown, so the connection must end.
                 let tag = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"));
                 wire.refuse(tag, &error)?;
                 wire.flush(SendFlags::empty())?;
@@ -94,7 +94,7 @@ fn write(
         Ok(region) => (Some(region), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    // The bytes are taken off the connection also where they go nowhere.
+    // Receive the bytes even if they are refused, because the next request follows them.
     let mut done = 0;
     while done < len {
         let piece = wire.take(len - done)?;
@@ -140,15 +140,15 @@ fn map(
 struct Wire<'a> {
     socket: &'a Socket,
     input: Box<[u8]>,
-    /// What was received and not yet used.
+    /// Start of the received bytes that are not yet used.
     start: usize,
     end: usize,
-    /// Answers that are gathered.
+    /// Gathered answers.
     output: Vec<u8>,
 }
 
 impl Wire<'_> {
-    /// The header of the next request; `None` when the connection is closed between two of them.
+    /// The header of the next request; `None` if the connection is closed between two requests.
     /// Between requests a client may be silent as long as its session lasts.
     fn next_header(&mut self, ended: impl Fn() -> bool) -> Result<Option<[u8; REQUEST_HEADER]>> {
         while self.end - self.start < REQUEST_HEADER {
@@ -168,7 +168,7 @@ impl Wire<'_> {
         Ok(Some(header))
     }
 
-    /// Receives what there is, once there is something.
+    /// Waits for bytes and receives them.
     fn fill(&mut self) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -188,10 +188,10 @@ impl Wire<'_> {
         }
     }
 
-    /// Up to `most` bytes of what was received, at least one.
+    /// Up to `most` of the received bytes, at least one.
     fn take(&mut self, most: usize) -> Result<&[u8]> {
         if self.start == self.end {
-            // The client may be waiting for earlier answers before it sends the rest.
+            // Send earlier answers first: the client may wait for them before it sends the rest.
             self.flush(SendFlags::empty())?;
             if self.fill()? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -230,7 +230,7 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// Answers with a range of a region, which has been checked.
+    /// Answers with a range of a region; the range was already checked.
     fn send_region(&mut self, tag: u64, region: &Region, offset: u64, len: usize) -> Result<()> {
         let header = DataReply { status: protocol::OK, len: len as u32, tag };
         self.output.extend(header.encode());
@@ -240,8 +240,8 @@ impl Wire<'_> {
         }
         self.flush(SendFlags::MORE)?;
         if !region.is_sealed() {
-            // What was sent without a copy is the region's own memory until the client has it: a
-            // write that comes meanwhile would change it.
+            // `sendfile` sends the region's memory without a copy. A write before the client has
+            // received it would change the answer, so an unsealed region is copied.
             return self.send_copies(region, offset, len);
         }
         let mut sent = 0;
@@ -260,7 +260,7 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// The rest of an answer by way of a buffer.
+    /// Sends the rest of an answer through a buffer.
     fn send_copies(&mut self, region: &Region, offset: u64, len: usize) -> Result<()> {
         let mut done = 0;
         while done < len {
@@ -296,7 +296,7 @@ impl Wire<'_> {
                 other => break other.map_err(io::Error::from)?,
             }
         };
-        // The descriptor went with the first byte.
+        // The descriptor was sent with the first byte.
         let mut rest = self.socket;
         Ok(rest.write_all(&header[sent..])?)
     }

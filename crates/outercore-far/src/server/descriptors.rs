@@ -1,24 +1,24 @@
-//! File descriptors: a region takes one, and connections must not go without.
+//! File descriptors: each region takes one, but connections must still get theirs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ServerConfig;
 use super::strangers::MOST_STRANGERS;
 
-/// What a process has open besides: streams, listeners, a data plane.
+/// Other open files of the process: streams, listeners, a data plane.
 const OTHERS: u64 = 64;
 
-/// Raises the limit as far as it goes; returns how many regions there may be at a time.
+/// Raises the limit of open files as far as possible; returns the largest number of regions.
 pub(super) fn most_regions(config: &ServerConfig) -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused the limit is what it was.
+    // If it is refused, the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     limit - reserve(config, limit)
 }
 
-/// Descriptors that no region gets: what all connections that are allowed need, or half of a limit
-/// that is too low for that.
+/// Descriptors that regions may not take: enough for all allowed connections, or half of a lower
+/// limit.
 fn reserve(config: &ServerConfig, limit: u64) -> u64 {
     let clients = config.sessions as u64 * (1 + config.queues_per_session as u64);
     let strangers = config.listen.len() as u64 * MOST_STRANGERS as u64;

@@ -1,4 +1,4 @@
-//! The addresses of a server.
+//! Listening addresses of a server.
 
 use std::fs;
 use std::io;
@@ -21,16 +21,17 @@ use super::strangers::Strangers;
 use crate::options::FarAddress;
 use crate::socket::{Socket, new_socket, wait_for};
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: i32 = 128;
 
-/// How long to wait when the operating system gives no more connections.
+/// Pause if the operating system cannot accept another connection.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// How long a server that may be there has to answer. One that is too busy for that is there.
+/// How long to wait for an answer of a server that may still run. A server too busy to answer in
+/// time counts as running.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// An address that is bound.
+/// A bound address.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: ListeningSocket,
@@ -89,7 +90,7 @@ impl Listener {
         &self.address
     }
 
-    /// Accepts until the server stops.
+    /// Accepts connections until the server stops.
     pub(super) fn accept_all(self, server: &Arc<Server>) {
         while wait_for(&self, PollFlags::IN, &server.stop, None).is_ok() {
             if server.stopping.load(Ordering::SeqCst) {
@@ -98,7 +99,7 @@ impl Listener {
             match self.accept() {
                 Ok((socket, peer)) => server.welcome(socket, peer, &self.strangers),
                 Err(error) if is_of_one_connection(&error) => {}
-                // Out of descriptors or memory: those that wait are served once others leave.
+                // Descriptors or memory are exhausted: wait until other clients have left.
                 Err(_) => {
                     let nothing = PollFlags::empty();
                     let _ = wait_for(&self, nothing, &server.stop, Some(BREATH));
@@ -107,7 +108,7 @@ impl Listener {
         }
     }
 
-    /// A connection, and the machine that it comes from.
+    /// Accepts a connection; also returns the address of its machine.
     fn accept(&self) -> io::Result<(Socket, Option<IpAddr>)> {
         match &self.socket {
             ListeningSocket::Tcp(listener) => {
@@ -128,7 +129,7 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether accepting the next one may go better at once.
+/// Whether the error concerns a single connection, so that the next one can be accepted at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -139,14 +140,14 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// A Unix socket to which its owner alone can connect.
+/// Creates a Unix socket to which only its owner can connect.
 fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
     let socket = new_socket(AddressFamily::UNIX)?;
     sockets::bind(&socket, &address).map_err(io::Error::from)?;
     let file = SocketFile::of(path)?;
-    // Nobody can connect before `listen`.
+    // Set the permissions before `listen`, when no client can connect yet.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     sockets::listen(&socket, BACKLOG).map_err(io::Error::from)?;
     let listener = UnixListener::from(socket);
@@ -154,7 +155,7 @@ fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Removes the socket file of a server that is gone.
+/// Removes the socket file of a server that no longer runs.
 fn remove_stale(path: &Path) -> Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -181,7 +182,7 @@ fn remove_stale(path: &Path) -> Result<()> {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
@@ -197,7 +198,7 @@ impl Drop for SocketFile {
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if ours {
-            // What cannot be removed is found stale by the next server.
+            // If it cannot be removed, the next server finds it stale.
             let _ = fs::remove_file(&self.path);
         }
     }

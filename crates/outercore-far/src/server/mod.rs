@@ -1,8 +1,8 @@
-//! The memory server: lends regions of its memory to clients that hold its token.
+//! The memory server: lends regions of its memory to clients with its token.
 //!
-//! One thread for each address accepts, one for each connection serves. A client's control
-//! connection is its session; when it closes or falls silent, the client's data connections are
-//! closed and its regions freed, save those that are kept.
+//! One thread per address accepts connections, and one thread per connection serves it. The control
+//! connection of a client is its session. When it closes or falls silent, the client's data
+//! connections are closed and its regions are freed, except the kept ones.
 
 mod control;
 mod data;
@@ -36,25 +36,25 @@ use strangers::Strangers;
 /// Most addresses of one server.
 const MOST_ADDRESSES: usize = 64;
 
-/// What a memory server lends, to whom, and where.
+/// Memory, limits and addresses of a memory server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where to listen; port 0 takes a free one.
+    /// Addresses to listen on; port 0 chooses a free port.
     pub listen: Vec<FarAddress>,
     /// Memory to lend.
     pub size: Bytes,
-    /// What clients must hold.
+    /// The token that clients need.
     pub token: Token,
-    /// Clients at a time.
+    /// Most clients at a time.
     pub sessions: usize,
-    /// Data connections of one client; as many again over a data plane.
+    /// Most data connections of one client; a data plane allows as many in addition.
     pub queues_per_session: usize,
-    /// Regions that one client has, not counting kept ones.
+    /// Most regions of one client, without kept ones.
     pub regions_per_session: usize,
-    /// Silence after which a client counts as gone. A peer that neither sends nor takes bytes in
-    /// the middle of a message has as long.
+    /// Silence after which a client counts as gone. This also limits a pause in the middle of a
+    /// message, in either direction.
     pub session_timeout: Duration,
-    /// What moves the data of clients that come to a `fabric://` address.
+    /// Transport for data of clients on a `fabric://` address.
     pub data_plane: Option<Arc<dyn DataPlane>>,
 }
 
@@ -73,7 +73,7 @@ impl ServerConfig {
         }
     }
 
-    /// Checks what the types cannot.
+    /// Checks the values beyond their types.
     ///
     /// # Errors
     /// `Invalid`, naming the field, its value and the accepted range.
@@ -99,23 +99,24 @@ impl ServerConfig {
     }
 }
 
-/// What a server has done so far.
+/// Counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
-    /// Bytes read by clients through sockets. What they read from shared memory or by a data plane,
-    /// no server sees.
+    /// Bytes that clients have read through sockets. The server cannot see reads from shared memory
+    /// or through a data plane.
     pub read: Bytes,
-    /// Bytes written by clients through sockets.
+    /// Bytes that clients have written through sockets.
     pub written: Bytes,
-    /// Data requests served, refused ones too.
+    /// Served data requests, including refused ones.
     pub requests: u64,
-    /// Connections that did not prove who they are.
+    /// Connections without a valid proof.
     pub turned_away: u64,
 }
 
-/// Starts a server; it runs on threads of its own.
+/// Starts a server, which runs on separate threads.
 ///
-/// Raises this process's soft limit on file descriptors to the hard one: each region takes one.
+/// Raises this process's soft limit of file descriptors to the hard limit, because each region
+/// takes one.
 ///
 /// # Example
 /// ```
@@ -130,7 +131,7 @@ pub struct ServerCounters {
 ///
 /// # Errors
 /// `Invalid`: the configuration is out of range, or an address is in use. `Unsupported`: a
-/// `fabric://` address, and no such transport. `Io`: the operating system refuses an address or a
+/// `fabric://` address without its transport. `Io`: the operating system refuses an address or a
 /// thread.
 pub fn serve(config: ServerConfig) -> Result<ServerHandle> {
     config.validate()?;
@@ -160,7 +161,7 @@ pub fn serve(config: ServerConfig) -> Result<ServerHandle> {
         stopping: AtomicBool::new(false),
         stop: Wake::new().context("memory server")?,
     });
-    // Dropped on an error, it stops the listeners that run already.
+    // If an error drops the handle, it stops the running listeners.
     let mut handle = ServerHandle { shared, addresses, listeners: Vec::new() };
     for listener in listeners {
         let server = Arc::clone(&handle.shared);
@@ -194,12 +195,12 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// Where it listens, with the ports that it was given.
+    /// Listening addresses, with the assigned ports.
     pub fn addresses(&self) -> &[FarAddress] {
         &self.addresses
     }
 
-    /// What it has and lends, with the regions that every client may see.
+    /// Memory of the server, and the regions that every client may see.
     pub fn status(&self) -> ServerStatus {
         let mut status = self.shared.status();
         status.regions = self.shared.regions.list(0, None, usize::MAX).0;
@@ -207,14 +208,14 @@ impl ServerHandle {
         status
     }
 
-    /// What it has done so far.
+    /// Counters so far.
     pub fn counters(&self) -> ServerCounters {
         self.shared.counters.snapshot()
     }
 
     /// Closes all connections, ends all threads and frees all memory.
     ///
-    /// **Cost** waits for the threads, each of which is woken.
+    /// **Cost** waits for the threads, which are all woken.
     pub fn stop(mut self) {
         self.end();
     }
@@ -223,7 +224,7 @@ impl ServerHandle {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.stop.wake();
         for listener in self.listeners.drain(..) {
-            // A panic there has been printed; there is nothing left to stop.
+            // The thread has already printed its panic, and nothing is left to stop.
             let _ = listener.join();
         }
         let open = std::mem::take(&mut *self.shared.connections());
@@ -242,19 +243,20 @@ impl Drop for ServerHandle {
     }
 }
 
-/// What the threads of a server share.
+/// State that the threads of a server share.
 #[derive(Debug)]
 struct Server {
     config: ServerConfig,
     regions: Regions,
     plane: Option<Box<dyn PlaneListener>>,
-    /// Held while a region is granted, sealed or freed: no grant outlives its region's access.
+    /// Held while a region is granted, sealed or freed, so that no grant outlives the access to its
+    /// region.
     plane_order: Mutex<()>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     connections: Mutex<Connections>,
     counters: Counters,
     stopping: AtomicBool,
-    /// Wakes the listeners; nobody clears it.
+    /// Wakes the listeners; never cleared.
     stop: Wake,
 }
 
@@ -310,7 +312,7 @@ impl Server {
         }
     }
 
-    /// Serves a connection on a thread of its own.
+    /// Serves a connection on a new thread.
     fn welcome(self: &Arc<Self>, socket: Socket, peer: Option<IpAddr>, strangers: &Arc<Strangers>) {
         let socket = Arc::new(socket);
         let mut connections = self.connections();
@@ -329,7 +331,7 @@ impl Server {
                 server.connections().open.remove(&number);
             });
         match thread {
-            // The thread takes itself off the list, for which it waits until it is on it.
+            // The thread removes itself from the list, and waits until it has been added.
             Ok(thread) => {
                 connections.open.insert(number, OpenConnection { socket, thread: Some(thread) });
             }
@@ -341,7 +343,7 @@ impl Server {
         let greeted = self.greet(number, socket);
         strangers.leave(number);
         match greeted {
-            // However a connection ends, its client learns it from the connection.
+            // The client learns the reason from its connection, so ignore the error.
             Ok(Greeted::Client(session)) => {
                 let _ = control::serve(self, &session, socket);
                 self.end_session(&session);

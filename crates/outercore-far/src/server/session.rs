@@ -1,4 +1,4 @@
-//! Clients: who they are, what they have open, and what becomes of it.
+//! Sessions of clients: authentication, connections and clean-up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::auth::{Prover, random, random_number};
 use crate::protocol::{self, Hello, NONCE, PROOF, Role, Verdict};
 use crate::socket::Socket;
 
-/// How long a client has to prove who it is.
+/// Time in which a client has to authenticate.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client.
@@ -27,8 +27,8 @@ pub(super) struct Session {
 struct Queues {
     ended: bool,
     open: HashMap<u64, Arc<Socket>>,
-    /// Room of the regions whose memory the client was given, by key. Nobody sees it let go of one
-    /// before its session ends.
+    /// Shares of the regions whose memory the client has received, by key. The server cannot see
+    /// when a client closes one, so they are held until the session ends.
     held: HashMap<u64, Arc<Room>>,
 }
 
@@ -37,12 +37,13 @@ impl Session {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A data connection has closed.
+    /// Records that a data connection has closed.
     pub(super) fn left(&self, number: u64) {
         self.queues().open.remove(&number);
     }
 
-    /// Counts the memory of a region as used until the session ends; before the client is given it.
+    /// Counts the memory of a region as used until the session ends. Call it before the client
+    /// receives the memory.
     ///
     /// # Errors
     /// `Io`: the session has ended.
@@ -60,7 +61,7 @@ impl Session {
     }
 }
 
-/// Who a connection turned out to be.
+/// The identity of an authenticated connection.
 #[derive(Debug)]
 pub(super) enum Greeted {
     /// The control connection of a new session.
@@ -78,13 +79,13 @@ impl Greeted {
 }
 
 impl Server {
-    /// Finds out who it is, and answers.
+    /// Authenticates a connection, and answers.
     pub(super) fn greet(&self, number: u64, socket: &Arc<Socket>) -> Result<Greeted> {
         let deadline = Instant::now() + HELLO_PATIENCE;
         socket.prepare(self.config.session_timeout)?;
         let mut preamble = [0; protocol::PREAMBLE];
         socket.read_before(&mut preamble, deadline)?;
-        // Also to a client of another version, which then can say so.
+        // Also sent to a client of another version, so that it can report the mismatch.
         socket.write_before(&protocol::preamble(), deadline)?;
         protocol::check_preamble(preamble, "memory server", "client")?;
         let mut hello = [0; protocol::HELLO];
@@ -167,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Closes what a client had and frees what it leaves.
+    /// Closes the connections of a client and frees its regions.
     pub(super) fn end_session(&self, session: &Session) {
         self.sessions().remove(&session.id);
         let mut queues = session.queues();

@@ -1,8 +1,8 @@
-//! Connections that have not yet proved who they are: so many, and the oldest make room.
+//! Limits the connections that have not yet authenticated; the oldest make room for new ones.
 //!
-//! Whoever holds the token is a stranger for an instant alone. So it is those who have said nothing
-//! for longest that are closed, and newcomers are let in. Each address that the server listens on
-//! counts its own: strangers of the network keep nobody from its Unix socket.
+//! A client with the token authenticates at once. So if there are too many unauthenticated
+//! connections, the oldest are closed, and new ones are accepted. Each listening address has a
+//! separate limit: strangers from the network cannot block the Unix socket.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::socket::Socket;
 
-/// Strangers at one address of the server.
+/// Most unauthenticated connections at one address of the server.
 pub(super) const MOST_STRANGERS: usize = 256;
 
-/// Strangers from one machine.
+/// Most unauthenticated connections from one machine.
 const MOST_OF_ONE_PEER: usize = 64;
 
-/// The strangers at one address of the server, the oldest first.
+/// The unauthenticated connections at one address, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Strangers(Mutex<VecDeque<Stranger>>);
 
@@ -32,8 +32,8 @@ impl Strangers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets one in; where there are too many, closes the oldest of the same machine, or else the
-    /// oldest of all.
+    /// Adds a connection. Beyond a limit, closes the oldest connection of the same machine, or else
+    /// the oldest of all.
     pub(super) fn enter(&self, number: u64, peer: Option<IpAddr>, socket: &Arc<Socket>) {
         let mut all = self.all();
         let same = |other: &Stranger| peer.is_some() && other.peer == peer;
@@ -51,7 +51,7 @@ impl Strangers {
         all.push_back(Stranger { number, peer, socket: Arc::clone(socket) });
     }
 
-    /// One of them is no stranger any more, or is gone.
+    /// Removes a connection that has authenticated or closed.
     pub(super) fn leave(&self, number: u64) {
         self.all().retain(|stranger| stranger.number != number);
     }
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Lets strangers in; returns their own ends.
+    /// Adds connections; returns their client ends.
     fn enter(
         strangers: &Strangers,
         numbers: std::ops::Range<u64>,

@@ -1,4 +1,4 @@
-//! Clients that hold the token and break the protocol.
+//! Clients that hold the token but violate the protocol.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -111,7 +111,7 @@ fn a_queue_that_never_hears_of_it_is_counted_no_more() {
     let mut answer = [0; protocol::PREAMBLE + protocol::NONCE];
     socket.read_before(&mut answer, deadline).unwrap();
     let nonce = answer[protocol::PREAMBLE..].try_into().unwrap();
-    // From here on the server can write nothing to it.
+    // From here on, the server cannot write to the client.
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Read).unwrap();
     let proof = door.token.prove(crate::auth::Prover::Client, &hello, &nonce);
     socket.write_before(&proof, deadline).unwrap();

@@ -1,4 +1,4 @@
-//! Transfers on their way from those who start them to the thread of the queue.
+//! Passes transfers from the starting threads to the thread of the queue.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,22 +8,22 @@ use crate::protocol::Operation;
 use crate::queue::Transfer;
 use crate::socket::Wake;
 
-/// Transfers on their way to the thread.
+/// Transfers on the way to the thread.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
     pub(super) wake: Wake,
-    /// The server, for messages.
+    /// Name of the server, for messages.
     pub(super) server: String,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) started: Vec<Started>,
-    /// The thread waits and has to be woken; waking costs a system call.
+    /// Whether the thread sleeps and must be woken. Waking costs a system call.
     pub(super) asleep: bool,
     pub(super) closing: bool,
-    /// Why nothing more can be started.
+    /// Why no more transfers can be started, or `None`.
     pub(super) dead: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Started {
 }
 
 impl Inbox {
-    /// An empty one, for a queue of `server`.
+    /// An empty inbox of a queue to `server`.
     pub(super) fn new(server: String) -> Result<Self> {
         Ok(Self { state: Mutex::default(), wake: Wake::new().context("data queue")?, server })
     }

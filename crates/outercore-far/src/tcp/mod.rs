@@ -1,8 +1,8 @@
-//! The data queue over a socket: requests are pipelined, answers come in order.
+//! The data queue over a socket: requests are pipelined, and answers arrive in order.
 //!
-//! One thread owns the socket and all transfers in flight. It sends requests and receives straight
-//! into the leases, never blocks on either, and waits for both at once; so a server that does not
-//! answer, or does not take what is sent, is found by one time-out.
+//! One thread owns the socket and all transfers in flight. It sends requests and receives directly
+//! into the leases. It blocks on neither, but waits for both at once. So a single time-out detects
+//! a server that stops answering or stops reading.
 
 mod inbox;
 #[cfg(test)]
@@ -22,9 +22,9 @@ use crate::protocol::{Operation, Role};
 use crate::queue::{Arrivals, Queue, Transfer, refuse};
 use crate::socket::Socket;
 
-/// How long a transfer may take once all earlier ones have ended, even if bytes come all the time:
-/// whoever waits for it has a deadline, and the disk needs the rest of that. An engine gives every
-/// read 30 seconds.
+/// How long a transfer may take after all earlier ones have ended, even with steady progress. The
+/// waiting caller has a deadline, and the disk needs the rest of it: an engine gives every read 30
+/// seconds.
 const LONGEST_TRANSFER: Duration = Duration::from_secs(20);
 
 /// A data queue over TCP or a Unix socket.
@@ -33,7 +33,7 @@ pub(crate) struct SocketQueue {
     inbox: Arc<Inbox>,
     arrivals: Arrivals,
     length: usize,
-    /// What the kernel buffers of the socket.
+    /// Size of the kernel's buffers for the socket.
     buffered: u64,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,7 +52,7 @@ impl SocketQueue {
         Self::over(socket, server, limits, length, chunk, arrivals)
     }
 
-    /// A queue over a connection on which both ends know each other.
+    /// A queue over an authenticated connection.
     fn over(
         socket: Socket,
         server: String,
@@ -92,7 +92,7 @@ impl SocketQueue {
     }
 }
 
-/// Checks what no server has to be asked for.
+/// Checks a transfer as far as possible without the server.
 pub(crate) fn check(transfer: &Transfer) -> Result<()> {
     let Transfer { region, offset, len, lease, .. } = transfer;
     if *len == 0 || *len > lease.len() {
@@ -127,7 +127,7 @@ impl Drop for SocketQueue {
         self.inbox.state().closing = true;
         self.inbox.wake.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread blocks on nothing but its wait, and a panic there has been printed.
+            // The thread only blocks in its wait. It has already printed its panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A queue whose server is the test: late, wrong, or gone.
+//! A queue with a test as its server, which is late, wrong or gone.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ const CHUNK: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
 const REGION: Region = Region { key: RegionKey(7), len: Bytes(1 << 20) };
 
-/// A queue whose server is the test.
+/// A queue and the test's end of its connection.
 struct Pair {
     queue: SocketQueue,
     arrivals: Arrivals,
@@ -54,7 +54,7 @@ impl Pair {
         self.queue.write_start(transfer);
     }
 
-    /// The next request that the queue sends.
+    /// Receives the next request of the queue.
     fn request(&mut self) -> DataRequest {
         let mut header = [0; REQUEST_HEADER];
         self.peer.read_exact(&mut header).unwrap();
@@ -63,7 +63,7 @@ impl Pair {
 
     fn answer(&mut self, status: u16, tag: u64, payload: &[u8]) {
         let reply = DataReply { status, len: payload.len() as u32, tag };
-        // It fails where the queue has ended already.
+        // This fails if the queue has already ended.
         let _ = self.peer.write_all(&[&reply.encode()[..], payload].concat());
     }
 
@@ -143,7 +143,7 @@ fn silence_ends_all_that_is_in_flight_and_the_queue() {
 fn a_server_that_takes_nothing_is_silent_too() {
     let mut pair = Pair::new(Duration::from_millis(20));
     for tag in 0..8 {
-        // Together more than the socket buffers.
+        // Together, the writes exceed the buffers of the socket.
         pair.write_start(tag, 8 * CHUNK);
     }
     for done in pair.arrived(8) {
@@ -244,10 +244,10 @@ fn a_write_that_is_answered_before_it_is_sent_ends_the_queue() {
     for tag in 0..8 {
         pair.write_start(tag, 8 * CHUNK);
     }
-    // The last of them does not fit the buffers of the socket, which nobody reads.
+    // The last answers exceed the buffers of the socket, which is not read.
     let answer = |tag| DataReply { status: protocol::OK, len: 0, tag }.encode();
     let answers: Vec<u8> = (0..64).flat_map(|number| answer(number / 8)).collect();
-    // It fails where the queue has ended already.
+    // This fails if the queue has already ended.
     let _ = pair.peer.write_all(&answers);
     let failed = pair.arrived(8).into_iter().filter(|done| done.result.is_err()).count();
     assert!(failed > 0, "writes that were never taken cannot all have been done");

@@ -1,4 +1,4 @@
-//! Far memory under the I/O engine: what of which file lies on the server.
+//! Far memory as a tier of the I/O engine: which parts of which files are on the server.
 
 mod place;
 mod reader;
@@ -30,65 +30,65 @@ pub use place::OnProgress;
 use reader::FarReader;
 use tally::Tally;
 
-/// What came of copying to far memory.
+/// Result of copying to far memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Bytes that were copied.
+    /// Copied bytes.
     pub bytes: u64,
-    /// Bytes that were there already.
+    /// Bytes that were already there.
     pub already: u64,
-    /// Bytes that the server had no room for, or that it was gone for; the disk serves them.
+    /// Bytes that the disk serves because the server was full or gone.
     pub refused: u64,
 }
 
-/// What a file that is kept on a server has to hold.
+/// Expected content of a file that is kept on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents<'a> {
-    /// The name under which it is kept: equal names, equal bytes.
+    /// Name for keeping it: equal names mean equal bytes.
     pub name: &'a str,
-    /// The checksum of its data, as a data set's manifest has it.
+    /// Checksum of its data, from the manifest of a data set.
     pub checksum: &'a str,
-    /// The bytes of the file that the checksum covers.
+    /// The range of the file that the checksum covers.
     pub data: Range<u64>,
 }
 
 /// Copies of files in far memory, as a tier of the I/O engine.
 ///
-/// Whole files are found under their content name ([`FarTier::find`]); ranges of files are copied
-/// to private regions ([`FarTier::place`]), which are given back when the tier and all its readers
-/// are gone. Files must not change while they are in use; one that is another one by the time
-/// it is opened is read from the disk.
+/// Whole files are found by their content name ([`FarTier::find`]). Ranges of files are copied to
+/// private regions ([`FarTier::place`]), which are freed when the tier and all its readers are
+/// dropped. Files must not change while they are in use; a file that was replaced before it is
+/// opened is read from the disk.
 ///
-/// When the server is gone, [`FarOptions::fallback`] decides: reads go to the disk from then on,
-/// those in flight included, or every read of placed bytes fails with an error of kind `Io` that
-/// names server and file. The first failure stands in [`FarCounters::lost`].
+/// When the server is gone, [`FarOptions::fallback`] decides. With fallback, all reads go to the
+/// disk, including reads in flight. Without it, every read of placed bytes fails with an error of
+/// kind `Io` that names server and file. [`FarCounters::lost`] holds the first failure.
 ///
 /// **Memory** the receive buffers are the engine's staging memory; each engine has
-/// [`FarOptions::queues`] queues of its own.
+/// [`FarOptions::queues`] queues.
 pub struct FarTier {
     shared: Arc<Shared>,
 }
 
-/// What a tier shares with its readers.
+/// State that a tier shares with its readers.
 pub(crate) struct Shared {
     pub(crate) remote: Arc<dyn Remote>,
     pub(crate) options: FarOptions,
     files: RwLock<HashMap<PathBuf, Arc<FarFile>>>,
-    /// Private regions, to be given back.
+    /// Private regions, to be freed at the end.
     private: Mutex<Vec<Region>>,
     alive: AtomicBool,
     lost: Mutex<Option<String>>,
     pub(crate) tally: Tally,
 }
 
-/// A file of which something may be placed.
+/// A file of which parts may be placed.
 #[derive(Debug)]
 pub(crate) struct FarFile {
     stamp: Stamp,
     placement: RwLock<Placement>,
 }
 
-/// Tells a file from another one that has taken its path.
+/// Distinguishes a file from a later file at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -113,24 +113,24 @@ impl Stamp {
 impl FarTier {
     /// Connects to the server of `options`.
     ///
-    /// A server that cannot be reached is an error with fallback too: nothing has begun, and the
-    /// address may be mistyped.
+    /// An unreachable server is an error even with fallback: nothing has begun yet, and the address
+    /// may be mistyped.
     ///
     /// # Errors
-    /// Those of [`Connection::build`].
+    /// Errors of [`Connection::build`].
     pub fn connect(options: &FarOptions) -> Result<Self> {
         Self::connect_with(options, None)
     }
 
-    /// The same with the plane that moves data to and from `fabric://` addresses.
+    /// As [`FarTier::connect`], with a data plane for `fabric://` addresses.
     ///
     /// # Errors
-    /// Those of [`Connection::build_with`].
+    /// Errors of [`Connection::build_with`].
     pub fn connect_with(options: &FarOptions, plane: Option<&dyn DataPlane>) -> Result<Self> {
         Self::over_remote(Arc::new(Connection::build_with(options, plane)?), options)
     }
 
-    /// A tier over a connection that is there already.
+    /// A tier over an existing connection.
     ///
     /// # Errors
     /// `Invalid`: options out of range.
@@ -148,14 +148,14 @@ impl FarTier {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Looks for the whole file under its content name; `false` where it is not there, in another
-    /// length than on disk, or the server is gone and not needed.
+    /// Looks for the whole file by its content name. Returns `false` if it is not there or has
+    /// another length than on disk, or if the server is gone and fallback is on.
     ///
-    /// Names are taken at their word: whatever lies there in the right length is read instead of
-    /// the file. [`FarTier::keep`] stores nothing under a name that its bytes do not bear out, but
-    /// whoever has the server's token may store anything under any name.
+    /// The content is not checked: a region with this name and the right length is read instead of
+    /// the file. [`FarTier::keep`] only stores bytes that match their checksum, but any client with
+    /// the server's token may store anything under any name.
     ///
-    /// **Cost** a control message for each GiB.
+    /// **Cost** one control message per GiB.
     ///
     /// # Errors
     /// The file is missing; `Io`: the server is gone, without fallback.
@@ -170,7 +170,7 @@ impl FarTier {
             return Ok(false);
         };
         let file = shared.file(path, stamp)?;
-        // Who asks again finds nothing new.
+        // A repeated search finds nothing new.
         let new = placement::total(&file.missing(&(0..stamp.len)));
         shared.tally.found_bytes.fetch_add(new, Ordering::Relaxed);
         file.insert(extents);
@@ -190,16 +190,16 @@ impl FarTier {
         Ok((!extents.is_empty()).then_some(extents))
     }
 
-    /// Copies ranges of a file to private regions, in order, as far as the server has room.
+    /// Copies ranges of a file to private regions, in order, as long as the server has room.
     ///
-    /// `engine` reads the file; `on_progress(done, total)` gets bytes and may end it by an error.
-    /// What is placed already is not copied again.
+    /// `engine` reads the file. `on_progress(done, total)` receives bytes, and its error stops the
+    /// copy. Placed ranges are not copied again.
     ///
-    /// **Cost** reads and sends every byte once; up to eight chunks of memory meanwhile.
+    /// **Cost** reads and sends every byte once; uses up to eight chunks of memory.
     ///
     /// # Errors
     /// A failed read; `Corrupt`: the file changed meanwhile; `Io`: the server is gone, without
-    /// fallback. Nothing of a region that failed stays on the server.
+    /// fallback. A region that failed is removed from the server.
     pub fn place(
         &self,
         path: &Path,
@@ -241,22 +241,23 @@ impl FarTier {
         Ok(placed)
     }
 
-    /// Copies a whole file to the server, where it stays under its content name for any client to
-    /// [`find`](FarTier::find). Files of more than a GiB are kept in parts; parts that are there
-    /// already are not sent again.
+    /// Copies a whole file to the server and keeps it under its content name, so that any client
+    /// can [`find`](FarTier::find) it. Files above one GiB are kept in parts; existing parts are
+    /// not sent again.
     ///
-    /// Its bytes are compared with the checksum while they are read, and nothing can be found
-    /// before they agree. Where the server has no room for what is missing, all of it is refused.
+    /// The bytes are compared with the checksum while they are read, and nothing can be found
+    /// before they match. If the server has too little room for the missing parts, all of them are
+    /// refused.
     ///
-    /// **Cost** reads every byte once and sends what is missing; up to sixteen chunks of memory
-    /// meanwhile.
+    /// **Cost** reads every byte once and sends the missing ones; uses up to sixteen chunks of
+    /// memory.
     ///
     /// # Errors
-    /// A failed read; `Invalid`: an empty file, or somebody else is copying it at this moment;
-    /// `Corrupt`: the bytes are not those of the checksum, or the file changed meanwhile; `Io`: the
-    /// server is gone, with fallback or without. Nothing new stays on the server then, except that
-    /// a connection which is lost at the very end may leave some of several parts; keeping the
-    /// file again adds the rest.
+    /// A failed read. `Invalid`: an empty file, or another client is copying it now. `Corrupt`: the
+    /// bytes do not match the checksum, or the file changed meanwhile. `Io`: the server is gone,
+    /// with or without fallback. After an error nothing new stays on the server, with one
+    /// exception: a connection that is lost at the very end may leave some of several parts.
+    /// Keeping the file again adds the rest.
     pub fn keep(
         &self,
         path: &Path,
@@ -280,7 +281,7 @@ impl FarTier {
         match place::copy_whole(shared, source, &parts, contents, engine, on_progress) {
             Ok((extents, sent)) => {
                 shared.file(path, stamp)?.insert(extents);
-                // Parts overlap.
+                // Parts overlap, so more bytes may be sent than the file has.
                 let bytes = sent.min(stamp.len);
                 shared.tally.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 Ok(Placed { bytes, already: stamp.len - bytes, ..Placed::default() })
@@ -296,7 +297,7 @@ impl FarTier {
         }
     }
 
-    /// What the tier and all its readers have done so far.
+    /// Counters of the tier and all its readers.
     pub fn counters(&self) -> FarCounters {
         let tally = &self.shared.tally;
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
@@ -313,7 +314,7 @@ impl FarTier {
         }
     }
 
-    /// Whether the server has answered so far.
+    /// Whether the server has answered all requests so far.
     pub fn is_alive(&self) -> bool {
         self.shared.is_alive()
     }
@@ -363,7 +364,7 @@ impl Shared {
         self.private.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the server may be asked; an error where it is gone and not to be done without.
+    /// Whether the server may be used; an error if it is gone and fallback is off.
     fn may_ask(&self) -> Result<bool> {
         match self.why_lost() {
             None => Ok(true),
@@ -372,7 +373,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of a failed request: an error of kind `Io` means that the server is gone.
+    /// Records a failed request. An error of kind `Io` means that the server is gone.
     pub(crate) fn note(&self, error: &Error) {
         if error.kind() != ErrorKind::Io {
             return;
@@ -389,8 +390,8 @@ impl Shared {
         self.alive.store(false, Ordering::Release);
     }
 
-    /// The outcome of a request to the server, or `otherwise()` where it is gone and the disk will
-    /// do.
+    /// The outcome of a request to the server, or `otherwise()` if the server is gone and fallback
+    /// is on.
     fn or_disk<T>(&self, outcome: Result<T>, otherwise: impl FnOnce() -> T) -> Result<T> {
         match outcome {
             Err(error) if error.kind() == ErrorKind::Io => {
@@ -401,7 +402,7 @@ impl Shared {
         }
     }
 
-    /// `error`, with the server's address in it.
+    /// Adds the server's address to an error.
     pub(crate) fn named(&self, error: Error) -> Error {
         let server = self.options.address.to_string();
         let named = error.to_string().contains(&server);
@@ -409,7 +410,7 @@ impl Shared {
         if error.kind() == ErrorKind::Io { error.hint(NO_FALLBACK) } else { error }
     }
 
-    /// The entry of a file; a new one where the path has come to mean another file.
+    /// The entry of a file; a new entry if the path now refers to another file.
     pub(crate) fn file(&self, path: &Path, stamp: Stamp) -> Result<Arc<FarFile>> {
         let path = path.canonicalize().with_context(|| format!("file `{}`", path.display()))?;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
@@ -421,7 +422,7 @@ impl Shared {
         Ok(Arc::clone(entry.or_insert_with(|| FarFile::new(stamp))))
     }
 
-    /// Forgets a region that the server does not know any more.
+    /// Removes a region that the server no longer has.
     pub(crate) fn withdraw(&self, key: RegionKey) {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         for file in files.values() {
@@ -430,12 +431,12 @@ impl Shared {
     }
 }
 
-/// What to do when a run ends because its server is gone.
+/// Hint for a run that ends because its server is gone.
 const NO_FALLBACK: &str =
     "start the server again, or allow reading from the disk (leave out far.fallback=false)";
 
 impl Drop for Shared {
-    /// Gives private regions back; those of a server that does not answer are its own business.
+    /// Frees private regions. If the server does not answer, it frees them itself.
     fn drop(&mut self) {
         let regions = std::mem::take(&mut *self.private());
         if self.is_alive() {

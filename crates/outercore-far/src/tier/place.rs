@@ -1,4 +1,4 @@
-//! Copying files to far memory.
+//! Copies files to far memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,27 +18,27 @@ use crate::tier::{Contents, Shared, Stamp};
 #[cfg(test)]
 mod tests;
 
-/// `on_progress(done, total)` in bytes; an error ends the task.
+/// Progress callback `on_progress(done, total)` in bytes; an error stops the copy.
 pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// Chunks in flight to the server: enough to keep a network busy while the disk is read.
+/// Chunks in flight to the server: enough to keep the network busy while the disk is read.
 const CHUNKS: usize = 8;
 
-/// Pieces that are planned at once.
+/// Pieces that are planned together.
 const READS: usize = 1024;
 
-/// A region smaller than this is not worth its entry on a server that is nearly full.
+/// Smallest useful region on a nearly full server.
 const LEAST_REGION: u64 = 64 << 10;
 
-/// The file that is copied.
+/// The file to copy.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) path: &'a Path,
-    /// What it was when the ranges were computed.
+    /// Identity of the file when the ranges were computed.
     pub(crate) stamp: Stamp,
 }
 
-/// Why copying ended early, and whether the server is to blame.
+/// Why copying stopped, and whether the server is the cause.
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) at_server: bool,
@@ -67,7 +67,7 @@ impl Source<'_> {
     }
 }
 
-/// Copies `ranges`, in order, to new private regions until the server is full; tells of each region
+/// Copies `ranges`, in order, to new private regions until the server is full; reports each region
 /// once it is sealed.
 pub(crate) fn copy_ranges(
     shared: &Shared,
@@ -106,9 +106,8 @@ pub(crate) fn copy_ranges(
     Ok(())
 }
 
-/// Copies a whole file to named regions that are kept, those of its parts that are not there
-/// already; returns where it lies, and the bytes that were sent. Nothing is sealed unless all of
-/// the file is what `contents` says.
+/// Copies the missing parts of a whole file to kept regions; returns the extents of all parts, and
+/// the number of sent bytes. Nothing is sealed unless the whole file matches `contents`.
 pub(crate) fn copy_whole(
     shared: &Shared,
     source: Source<'_>,
@@ -121,7 +120,7 @@ pub(crate) fn copy_whole(
     let mut extents = Vec::new();
     let mut new = Vec::new();
     let mut copied = || {
-        // All of them first: a server that is full says so before anything is sent.
+        // Allocate all parts first, so that a full server refuses before anything is sent.
         for (name, range) in parts {
             let len = Bytes(range.end - range.start);
             let there = remote.find(name).map_err(Failure::at_server)?;
@@ -138,7 +137,7 @@ pub(crate) fn copy_whole(
         let mut copy = Copy::begin(shared, source, source.stamp.len, engine, on_progress)?;
         copy.check = Some(Check::of(contents));
         for (extent, is_new) in &extents {
-            // What is there is read for the checksum alone.
+            // Existing parts are only read for the checksum.
             let region = is_new.then_some(&extent.region);
             copy.ranges(region, std::slice::from_ref(&extent.range))?;
         }
@@ -157,15 +156,15 @@ pub(crate) fn copy_whole(
     Ok((extents.into_iter().map(|(extent, _)| extent).collect(), sent))
 }
 
-/// Frees regions after an error, unless the error is that nobody answers.
+/// Frees regions after an error, unless the server does not answer.
 fn give_back(remote: &dyn Remote, regions: &[Region], failure: &Failure) {
     if !(failure.at_server && failure.error.kind() == ErrorKind::Io) {
-        // The first error counts.
+        // The first error is the one to report.
         let _ = regions.iter().try_for_each(|region| remote.free(region));
     }
 }
 
-/// A private region of `wanted` bytes, or of whole pages that the server still has.
+/// Allocates a private region of `wanted` bytes, or of the whole pages that the server has left.
 fn allocate_up_to(remote: &dyn Remote, wanted: u64) -> Result<Option<Region>> {
     let mut len = wanted;
     loop {
@@ -174,7 +173,7 @@ fn allocate_up_to(remote: &dyn Remote, wanted: u64) -> Result<Option<Region>> {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 let status = remote.status()?;
                 let left = status.size.0.saturating_sub(status.used.0);
-                // Others may be faster, or a limit may be lower than what is free.
+                // Other clients may be faster, or a limit may be lower than the free memory.
                 len = if left < len { left } else { len / 2 + len / 4 } / PAGE * PAGE;
                 if len < LEAST_REGION {
                     return Ok(None);
@@ -196,12 +195,12 @@ struct Copy<'a> {
     check: Option<Check>,
 }
 
-/// The checksum of what was read so far.
+/// The running checksum.
 struct Check {
     checksum: Checksum,
-    /// What of the file it covers.
+    /// The range of the file that it covers.
     data: Range<u64>,
-    /// Bytes of the file that it has seen.
+    /// The next byte of the file.
     at: u64,
 }
 
@@ -211,7 +210,7 @@ impl Check {
         Self { checksum: Checksum::new(), at: data.start, data }
     }
 
-    /// Takes in the bytes at `start`, as far as it has not seen them: parts overlap.
+    /// Adds the bytes at `start` that were not yet added; parts may overlap.
     fn take(&mut self, start: u64, bytes: &[u8]) {
         let end = (start + bytes.len() as u64).min(self.data.end);
         let from = self.at.max(start);
@@ -247,12 +246,13 @@ impl<'a> Copy<'a> {
         Ok(Self { engine, file, writer, on_progress, done: 0, total, check: None })
     }
 
-    /// Copies `layout`, one range after the other, to a region; or reads it where there is none.
+    /// Copies the ranges of `layout` to a region, one after the other; without a region it only
+    /// reads them.
     fn ranges(&mut self, region: Option<&Region>, layout: &[Range<u64>]) -> Result<(), Failure> {
         let longest = (self.writer.chunk as u64).min(self.engine.max_read().0);
         let mut offset = 0;
-        // What is read together, so that short ranges keep the disk busy too.
-        // A checksum wants them in order, and whatever is early is held meanwhile.
+        // Number of pieces that are read together, so that short ranges keep the disk busy. A
+        // checksum needs them in order, and pieces that arrive early are held meanwhile.
         let at_once = if self.check.is_some() { CHUNKS } else { READS };
         let mut reads = Vec::with_capacity(at_once);
         let mut offsets = Vec::with_capacity(at_once);
@@ -271,7 +271,7 @@ impl<'a> Copy<'a> {
         self.writer.finish().map_err(Failure::at_server)
     }
 
-    /// Reads pieces of the file and writes them to their offsets in a region, where there is one.
+    /// Reads pieces of the file and writes them to their offsets in a region, if there is one.
     fn pieces(
         &mut self,
         region: Option<&Region>,
@@ -299,7 +299,7 @@ impl<'a> Copy<'a> {
                 None => {}
             }
             *done += bytes.len() as u64;
-            // Ranges that overlap are sent twice.
+            // Overlapping ranges are sent twice.
             on_progress((*done).min(*total), *total)
         });
         read.map(|_| ()).map_err(|error| Failure { error, at_server })
@@ -314,7 +314,7 @@ struct Writer {
     chunk: usize,
     in_flight: usize,
     most: usize,
-    /// Longer than the queue's own time-out, so that its answer comes first.
+    /// Longer than the time-out of the queue, so that the queue reports it first.
     patience: Duration,
     server: String,
     ended: Vec<Transferred>,
@@ -340,7 +340,7 @@ impl Writer {
         })
     }
 
-    /// Begins to write at most a chunk; waits for an earlier one where there is no room.
+    /// Starts to write at most one chunk; if there is no room, waits for an earlier one.
     fn write(&mut self, region: &Region, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut lease = self.lease(bytes.len())?;
         lease[..bytes.len()].copy_from_slice(bytes);
@@ -379,7 +379,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until everything is written.
+    /// Waits for all writes.
     fn finish(&mut self) -> Result<()> {
         while self.in_flight > 0 {
             self.wait(self.in_flight)?;

@@ -1,4 +1,4 @@
-//! The reader over far memory and a disk.
+//! A reader over far memory and a disk.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -14,21 +14,21 @@ use crate::queue::{Arrivals, Queue, Transfer, Transferred};
 use crate::region::RegionKey;
 use crate::tier::{FarFile, Shared, Stamp};
 
-/// Serves reads that lie wholly in what is placed from far memory, all others from the disk.
+/// Serves reads of placed bytes from far memory, and all other reads from the disk.
 pub(crate) struct FarReader {
     shared: Arc<Shared>,
     disk: Disk,
     lanes: Vec<Lane>,
-    /// The lane that was used last.
+    /// The last used lane.
     lane: usize,
     arrivals: Arrivals,
     files: Vec<Known>,
-    /// Reads in flight, by the tag under which queues and the disk know them.
+    /// Reads in flight, by their tag in queues and on the disk.
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
-    /// Far reads that no lane has room for.
+    /// Far reads that wait for room in a lane.
     waiting: VecDeque<Transfer>,
-    /// Far reads in lanes.
+    /// Number of far reads in lanes.
     in_lanes: usize,
     depth: usize,
     in_flight: usize,
@@ -36,9 +36,9 @@ pub(crate) struct FarReader {
     memory: u64,
 }
 
-/// A file, as it was when it was registered.
+/// A registered file.
 struct Known {
-    /// `None` where something else is on disk than what was placed.
+    /// `None` if the file on disk differs from the placed one.
     far: Option<Arc<FarFile>>,
     name: String,
     len: u64,
@@ -49,7 +49,7 @@ struct Lane {
     in_flight: usize,
 }
 
-/// A request without its lease, which is on its way.
+/// A request whose lease is in use elsewhere.
 struct Flight {
     tag: u64,
     file: FileId,
@@ -63,7 +63,7 @@ enum Way {
     Disk,
     Waiting,
     Lane(usize, RegionKey),
-    /// Never begun: the server is gone.
+    /// Not started, because the server is gone.
     Refused,
 }
 
@@ -98,7 +98,7 @@ impl FarReader {
         }
     }
 
-    /// Sends a request where its bytes are.
+    /// Sends a request to far memory or to the disk.
     fn route(&mut self, request: ReadRequest) -> Result<()> {
         let ReadRequest { tag, file, offset, len, lease } = request;
         let slot = self.free.pop().ok_or_else(|| Error::internal("more reads than the depth"))?;
@@ -127,7 +127,7 @@ impl FarReader {
         self.arrivals.put(Transferred { tag, lease, result: Err(Error::new(ErrorKind::Io, why)) });
     }
 
-    /// Starts what has been put off, as far as there is room.
+    /// Starts waiting requests as far as there is room.
     fn pump(&mut self) -> Result<()> {
         if !self.shared.is_alive() {
             self.give_up_waiting();
@@ -154,7 +154,7 @@ impl FarReader {
         self.disk.pump(self.in_lanes > 0)
     }
 
-    /// What no lane has taken goes to the disk, or fails.
+    /// Sends all waiting far reads to the disk, or fails them without fallback.
     fn give_up_waiting(&mut self) {
         for transfer in std::mem::take(&mut self.waiting) {
             let Transfer { tag, lease, .. } = transfer;
@@ -169,7 +169,7 @@ impl FarReader {
         }
     }
 
-    /// Reads from the disk what far memory was asked for.
+    /// Reads from the disk after far memory failed.
     fn fail_over(&mut self, tag: u64, lease: Lease) {
         let Some(flight) = &mut self.flights[tag as usize] else { return };
         flight.way = Way::Disk;
@@ -178,7 +178,7 @@ impl FarReader {
         self.disk.queue(ReadRequest { tag, file, offset, len, lease });
     }
 
-    /// Takes what has ended, at least so many where the time suffices.
+    /// Takes finished reads, at least `at_least` of them if the time suffices.
     fn collect(
         &mut self,
         at_least: usize,
@@ -193,7 +193,7 @@ impl FarReader {
             if self.disk.in_flight() == 0 {
                 self.arrivals.take(wanted, left, &mut ended);
             } else {
-                // `pump` moves the disk to its own thread when far memory is busy too.
+                // `pump` moves the disk to its own thread if far memory also has reads in flight.
                 outcome = self.disk.wait_here(wanted, left, &mut ended);
             }
         } else {
@@ -207,7 +207,7 @@ impl FarReader {
         outcome
     }
 
-    /// Hands a finished read out, or sends it on to the disk.
+    /// Returns a finished read, or sends it to the disk.
     fn settle(&mut self, transferred: Transferred, done: &mut Vec<Completion>) {
         let Transferred { tag, lease, result } = transferred;
         let Some(flight) = &self.flights[tag as usize] else { return };
@@ -231,7 +231,7 @@ impl FarReader {
                     Err(error) => {
                         self.shared.note(&error);
                         if error.kind() != ErrorKind::Io {
-                            // The server lives and has lost this region.
+                            // The server is alive but has lost this region.
                             self.shared.withdraw(key);
                         }
                         if self.shared.options.fallback {
@@ -312,17 +312,19 @@ impl Reader for FarReader {
             let left = end.saturating_duration_since(Instant::now());
             let mut wanted = at_least.saturating_sub(done.len() - before);
             if !self.waiting.is_empty() {
-                // Those that wait for room start when a few others have ended.
+                // Waiting reads start when a few others have ended.
                 wanted = wanted.min((self.in_lanes / 4).max(1));
             }
             let outcome = self.collect(wanted, left, done);
             let found = done.len() - before;
             if let Err(error) = outcome {
-                // Whoever waits for the others is told.
+                // If some reads have ended, return these first; the error is returned at the next
+                // call.
                 return if found > 0 { Ok(()) } else { Err(error) };
             }
             if found >= at_least {
-                // What failed over or made room goes on at once, not when somebody waits again.
+                // Start reads that failed over or that now have room at once, and not only in the
+                // next wait.
                 return self.pump();
             }
             if left.is_zero() {

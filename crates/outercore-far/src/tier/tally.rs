@@ -1,8 +1,8 @@
-//! Counts of all readers of a tier.
+//! Counters of all readers of a tier.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of all readers of a tier.
+/// Counters of all readers of a tier.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) far: Pair,
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     pub(super) most_queue_bytes: AtomicU64,
 }
 
-/// Requests and their bytes.
+/// Number of requests and of their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Pair {
     pub(super) requests: AtomicU64,

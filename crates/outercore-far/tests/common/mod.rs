@@ -1,4 +1,4 @@
-//! What the tests of far memory share.
+//! Shared helpers for the tests of far memory.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 use std::ops::Range;
@@ -12,13 +12,13 @@ use outercore_far::{
 use outercore_format::Checksum;
 use outercore_io::{Engine, EngineConfig, PlannedRead, Tier};
 
-/// Options with short chunks, so that small files have several.
+/// Options with short chunks, so that small files have several chunks.
 pub fn options() -> FarOptions {
     let address = "127.0.0.1:1".parse().unwrap();
     FarOptions { chunk: Bytes::kib(16), ..FarOptions::new(address) }
 }
 
-/// A file of random bytes in a directory of its own.
+/// A file of random bytes in a new directory.
 pub struct Sample {
     pub directory: tempfile::TempDir,
     pub path: PathBuf,
@@ -26,7 +26,7 @@ pub struct Sample {
     checksum: String,
 }
 
-/// Bytes of a sample that its checksum leaves out.
+/// Bytes of a sample that its checksum does not cover.
 pub const HEADER: u64 = 128;
 
 impl Sample {
@@ -41,7 +41,7 @@ impl Sample {
         Self { directory, path, content, checksum }
     }
 
-    /// What it holds, under a name.
+    /// Its content under a name.
     pub fn contents<'a>(&'a self, name: &'a str) -> Contents<'a> {
         Contents { name, checksum: &self.checksum, data: HEADER..self.len() }
     }
@@ -50,7 +50,7 @@ impl Sample {
         self.content.len() as u64
     }
 
-    /// The whole file, and every second pair of pages.
+    /// The whole file, or every second pair of pages.
     pub fn ranges(&self, all: bool) -> Vec<Range<u64>> {
         if all {
             return std::iter::once(0..self.len()).collect();
@@ -73,7 +73,7 @@ pub fn engine_over(tier: &Arc<FarTier>) -> Result<Engine> {
     Engine::open(EngineConfig { tier: Some(tier), ..config() })
 }
 
-/// Reads all of a file, a page at a time and then in long pieces, and compares.
+/// Reads a whole file, first by pages and then in long pieces, and compares it.
 ///
 /// # Panics
 /// If a byte is wrong.
@@ -103,7 +103,7 @@ pub fn place(tier: &FarTier, sample: &Sample, all: bool) -> Result<outercore_far
     tier.place(&sample.path, &sample.ranges(all), &mut disk(), &mut |_, _| Ok(()))
 }
 
-/// A memory server with its token, in this process.
+/// A memory server in this process, with its token.
 pub struct Server {
     directory: tempfile::TempDir,
     handle: Option<ServerHandle>,
@@ -137,7 +137,7 @@ impl Server {
         self.handle.as_ref().unwrap().status().used
     }
 
-    /// Ends the server; what is connected is cut off.
+    /// Stops the server and cuts its connections.
     pub fn kill(&mut self) {
         if let Some(handle) = self.handle.take() {
             handle.stop();

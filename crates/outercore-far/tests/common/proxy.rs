@@ -6,22 +6,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What happens to the bytes after the last that pass.
+/// What happens to further bytes after the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// All connections are closed, and new ones are closed at once.
     Cut,
-    /// Nothing moves any more; connections stay open, and new ones are taken.
+    /// Bytes stop moving; connections stay open, and new ones are accepted.
     Stall,
 }
 
-/// How the network behaves.
+/// Behaviour of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Network {
-    /// Bytes that pass, both directions and all connections together.
+    /// Limit of forwarded bytes, for both directions and all connections together.
     pub passes: u64,
     pub then: Then,
-    /// How long every packet takes.
+    /// Delay of every packet.
     pub delay: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Proxy {
         self.address.to_string()
     }
 
-    /// Bytes that have passed.
+    /// Number of forwarded bytes.
     pub fn passed(&self) -> u64 {
         self.shared.state().passed
     }
@@ -132,7 +132,7 @@ impl Shared {
     }
 
     fn forward(&self, mut from: TcpStream, mut to: TcpStream) {
-        // No multiple of any message, so that messages are cut anywhere.
+        // Not a multiple of any message, so that messages are split at any place.
         let mut packet = [0; 1460];
         loop {
             let len = from.read(&mut packet).unwrap_or(0);
@@ -144,7 +144,7 @@ impl Shared {
             state.passed += room;
             drop(state);
             if to.write_all(&packet[..room as usize]).is_err() || len == 0 {
-                // Whoever closes one side closes the other.
+                // If one side closes, close the other.
                 let _ = to.shutdown(Shutdown::Both);
                 let _ = from.shutdown(Shutdown::Both);
                 return;

@@ -58,7 +58,7 @@ impl Fixture {
     }
 }
 
-/// A queue with what it needs.
+/// A queue with its connection and buffers.
 pub struct Client {
     pub queue: Box<dyn Queue>,
     pub arrivals: Arrivals,

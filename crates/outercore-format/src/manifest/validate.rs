@@ -1,4 +1,4 @@
-//! What must hold inside a manifest before any file is looked at.
+//! Conditions that must hold inside a manifest, checked without opening files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use outercore_core::{Context, Error, Result};
 use crate::keys::Group;
 use crate::{ArrayEntry, Checksum, DATA_OFFSET, DType, FORMAT_NAME, Live, Manifest, keys};
 
-/// Nodes that 32-bit ids can name.
+/// Number of nodes that 32-bit ids can address.
 const IDS_OF_32_BITS: u64 = 1 << 32;
 
 pub(crate) fn manifest(manifest: &Manifest) -> Result<()> {
@@ -119,7 +119,7 @@ fn array(manifest: &Manifest, key: &str, entry: &ArrayEntry) -> Result<()> {
             dtype(entry, &[DType::I64])?;
             dimensions(entry, 1)
         }
-        // Whoever reads these looks at their type and shape, and so does a check.
+        // The readers of these arrays check type and shape, and so does `outercore check`.
         Group::Triples { .. } | Group::Weights { .. } | Group::Names { .. } => Ok(()),
         Group::FirstNodes | Group::Graph { .. } | Group::GraphSplit { .. } => Ok(()),
         Group::Edge { .. } | Group::Other => Ok(()),
@@ -152,11 +152,11 @@ fn place(entry: &ArrayEntry) -> Result<()> {
     Ok(())
 }
 
-/// The three CSC arrays, in which edge types follow each other.
+/// Checks the three CSC arrays, in which edge types follow each other.
 fn topology(manifest: &Manifest) -> Result<()> {
     let schema = manifest.schema().map_err(as_corrupt)?;
     let counts = manifest.edge_types.values().map(|edge_type| edge_type.count);
-    // Each is below 2^63; together they may be more than 64 bits hold.
+    // Each count is below 2^63, but their sum may overflow 64 bits.
     let edges = counts.fold(0, u64::saturating_add);
     count(edges).context("edges of all types")?;
     let part = |key: &'static str| (key, manifest.arrays.get(key));
@@ -272,7 +272,8 @@ fn named(key: &str) -> String {
     format!("array `{}`", key.escape_debug())
 }
 
-/// Names inside a manifest are not the user's: a bad one means a damaged manifest.
+/// Converts to `Corrupt`: the user did not write the names in a manifest, so a bad name means a
+/// damaged manifest.
 fn as_corrupt(error: Error) -> Error {
     let text = error.to_string();
     Error::corrupt(text.lines().next().unwrap_or_default())

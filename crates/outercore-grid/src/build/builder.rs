@@ -1,4 +1,4 @@
-//! A build under way: from pass to pass, and from array to array.
+//! A build in progress: its passes, and the arrays that it writes.
 
 use std::fs::File;
 
@@ -28,10 +28,10 @@ use crate::order::partition_log2;
 use crate::shape::{GridShape, Order};
 use crate::source::GridSource;
 
-/// Rows that are written between two looks at the wish to stop.
+/// Rows written between two checks for a stop request.
 const STEP: usize = 1 << 18;
 
-/// A build under way.
+/// A build in progress.
 pub(super) struct Builder<'a> {
     disk: &'a dyn Disk,
     data_set: &'a DataSet,
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
         Ok(Self { disk, data_set, options, input, pool, threads, entries: Vec::new(), dealt: 0 })
     }
 
-    /// Writes the grid beside what the manifest names, and enters it into the new manifest.
+    /// Writes the grid as new files next to those of the manifest, and adds it to the new manifest.
     pub(super) fn write(
         &mut self,
         editor: &mut ManifestEditor<'_>,
@@ -95,7 +95,8 @@ impl<'a> Builder<'a> {
             weights: weights.as_ref().map_or(0, Weights::rows),
         };
         let order = |otherwise| self.options.order.unwrap_or(otherwise);
-        // Which order suits is not known yet: what is refused already is told what either takes.
+        // The best order is not known yet. If the smaller need of natural order already fails, the
+        // error names the memory of the order by degree, which is enough for both.
         if facts.check_ordering(order(Order::Natural)).is_err() {
             self.check_ordering(&facts, order(Order::Degree))?;
         }
@@ -134,10 +135,10 @@ impl<'a> Builder<'a> {
         Ok(summary(&header.shape(), &written, input, bytes))
     }
 
-    /// The grid of nodes with these degrees, before its edges are counted.
+    /// The shape of a grid with these degrees, before its edges are counted.
     ///
     /// # Errors
-    /// `Unsupported`: more partitions than a grid has.
+    /// `Unsupported`: more partitions than a grid may have.
     fn shape(&self, degrees: &Degrees, order: Order) -> Result<GridShape> {
         let connected = degrees.connected();
         let shape = GridShape {
@@ -162,20 +163,20 @@ impl<'a> Builder<'a> {
         Ok(shape)
     }
 
-    /// The edge array of the weights, if it is there.
+    /// The edge array of the weights, if it exists.
     fn weight_array(&self) -> Option<ArrayRef> {
         let name = self.options.weights_name()?;
         self.data_set.array(&self.input.source.edge_array(name).ok()?).ok()
     }
 
-    /// Degrees, and the order asked for or that suits.
+    /// Degrees, and the requested order, or a suitable one.
     fn degrees(&self, facts: &Facts, on_progress: OnProgress<'_>) -> Result<(Degrees, Order)> {
         let Self { input, threads, .. } = self;
         let columns = input.column_degrees(&mut |done| {
             on_progress("in-degrees", done, input.columns(), "nodes")
         })?;
         let pass = self.pass(facts, &columns);
-        // Triples have no columns to tell the arcs into a node.
+        // Triples have no columns that give the number of arcs into a node.
         let with_into = input.columns() == 0;
         let (out, into) = match input.symmetric {
             true => (None, None),
@@ -187,7 +188,8 @@ impl<'a> Builder<'a> {
         };
         let order = match self.options.order {
             Some(order) => order,
-            // By the arcs alone: were it the memory, sums of floats would depend on the budget.
+            // The choice depends only on the arcs. If it depended on the memory, sums of floats
+            // would depend on the budget.
             None => choose(&pass, input, *threads)?,
         };
         self.check_ordering(facts, order)?;
@@ -254,8 +256,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Counts, deals and encodes the edges; takes over, and gives back early, the arcs in each column,
-    /// the places of the nodes, and the weights.
+    /// Counts, deals and encodes the edges. Takes ownership of the arcs per column, the places of
+    /// the nodes, and the weights, so it can free them early.
     fn blocks<R: Record>(
         &mut self,
         editor: &mut ManifestEditor<'_>,

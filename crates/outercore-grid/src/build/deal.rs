@@ -1,4 +1,4 @@
-//! Counting the edges of every block, and dealing them to places known from the counts.
+//! Counts the edges of every block, and deals them to positions computed from the counts.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::input::{Ids, Pass};
 use super::record::Record;
 use crate::shape::GridShape;
 
-/// Blocks in file order: along diagonals, from the main one on.
+/// Blocks in file order: diagonal by diagonal, starting with the main one.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     partitions: usize,
@@ -21,7 +21,7 @@ impl Layout {
         Self { partitions: shape.partitions(), symmetric: shape.symmetric }
     }
 
-    /// Blocks, those included that a symmetric grid leaves empty.
+    /// Number of blocks, including those that a symmetric grid leaves empty.
     pub(super) fn blocks(self) -> usize {
         self.partitions * self.partitions
     }
@@ -36,11 +36,12 @@ impl Layout {
         (row, (row + diagonal) % self.partitions)
     }
 
-    /// The block of an arc, from the places of its target and its source; of the arc or its reverse
-    /// in a symmetric grid, whichever is stored.
+    /// The block of an arc, from the places of its target and its source. In a symmetric grid, the
+    /// block of the arc or its reverse, whichever is stored.
     ///
     /// # Errors
-    /// A place without arcs, which a graph that was counted before has not.
+    /// A place without arcs, which is impossible if the graph has not changed since the degrees
+    /// were counted.
     #[inline(always)]
     fn block(self, target: u32, source: u32) -> Result<usize, Changed> {
         let (row, column) = match self.symmetric {
@@ -55,14 +56,14 @@ impl Layout {
         Ok((column + wrapped - row) * self.partitions + row)
     }
 
-    /// Whether the arc is stored, or stands for its reverse.
+    /// Whether the arc itself is stored, and not its reverse.
     #[inline(always)]
     fn is_stored(self, target: u32, source: u32) -> bool {
         !self.symmetric | (target <= source)
     }
 }
 
-/// The CSC is not what it was or not what it says.
+/// Error: the CSC has changed, or its arrays disagree.
 struct Changed;
 
 impl From<Changed> for Error {
@@ -72,7 +73,7 @@ impl From<Changed> for Error {
     }
 }
 
-/// Edges of every block, in file order, and loops.
+/// Edges of every block, in file order, and the number of loops.
 pub(super) struct Counts {
     pub(super) edges: Vec<u64>,
     pub(super) loops: u64,
@@ -81,7 +82,7 @@ pub(super) struct Counts {
 /// Counts the edges of every block.
 ///
 /// # Errors
-/// `Corrupt` if the graph is said to be symmetric and is not: an arc without its reverse.
+/// `Corrupt` if the graph is marked as symmetric but is not: an arc has no reverse.
 pub(super) fn count(
     pass: &Pass<'_>,
     places: &[u32],
@@ -92,7 +93,8 @@ pub(super) fn count(
     struct Lane {
         edges: Vec<u32>,
         loops: u64,
-        /// Sum over the arcs of a number that depends on the pair alone; reverse arcs subtract it.
+        /// Sum over the arcs of a number that depends only on the pair of nodes; reverse arcs
+        /// subtract it. It is 0 if each arc has a reverse.
         balance: u64,
     }
     let mut lanes: Vec<Lane> = (0..lanes)
@@ -101,7 +103,8 @@ pub(super) fn count(
     let mut edges = vec![0u64; layout.blocks()];
     let each = |lane: &mut Lane, target: u32, sources: &[u32], _: Ids<'_>| {
         let row = places[target as usize];
-        // Which of two arcs is stored is a toss of a coin: added as a number, never branched on.
+        // Which of two arcs is stored is unpredictable. It is therefore added as a number instead
+        // of a branch.
         for &column in sources {
             let stored = layout.is_stored(row, column);
             lane.edges[layout.block(row, column)?] += u32::from(stored);
@@ -115,7 +118,7 @@ pub(super) fn count(
         }
         Ok(())
     };
-    // Often enough for 32 bits, seldom enough to cost nothing.
+    // Frequent enough that 32-bit counters do not overflow, and rare enough to cost nothing.
     let interval = 8 * layout.blocks() as u64;
     let mut flushed = 0;
     let mut flush = |lanes: &mut [Lane]| {
@@ -144,21 +147,21 @@ pub(super) fn count(
     Ok(Counts { edges, loops })
 }
 
-/// What a thread has dealt of its chunk: records by block.
+/// The records that a thread has dealt from its chunk, by block.
 struct Hand<R> {
     dealt: Vec<(u32, R)>,
-    /// The same, sorted by block.
+    /// The records, sorted by block.
     records: Vec<R>,
-    /// Blocks and where their records end.
+    /// Each block with records, and the end of its records.
     runs: Vec<(u32, usize)>,
     counters: Vec<u32>,
 }
 
 impl<R: Record> Hand<R> {
-    /// Blocks of which counters are worth it.
+    /// Most blocks for which counters are used; with more blocks, sorting is cheaper.
     const COUNTED: usize = 1 << 16;
 
-    /// For chunks of at most `arcs`.
+    /// For chunks of at most `arcs` arcs.
     fn new(arcs: usize) -> Self {
         Self {
             dealt: Vec::with_capacity(arcs),
@@ -168,7 +171,7 @@ impl<R: Record> Hand<R> {
         }
     }
 
-    /// Sorts what was dealt by block.
+    /// Sorts the dealt records by block.
     fn sort(&mut self, blocks: usize) {
         self.records.clear();
         self.runs.clear();
@@ -205,7 +208,8 @@ impl<R: Record> Hand<R> {
     }
 }
 
-/// Deals the edges of all blocks to `sink`. `weights` are by edge id; empty without.
+/// Deals the edges of all blocks to `sink`. `weights` are ordered by edge id; empty without
+/// weights.
 pub(super) fn deal<R: Record>(
     pass: &Pass<'_>,
     places: &[u32],
@@ -244,11 +248,11 @@ pub(super) fn deal<R: Record>(
     sink.finish()
 }
 
-/// Takes records in any order of blocks and puts those of a block next to each other.
+/// Receives records in any order of blocks, and stores the records of each block together.
 pub(super) struct Sink<R> {
-    /// Where the next record of each block goes, in records.
+    /// Position of each block's next record, counted in records.
     cursors: Vec<u64>,
-    /// Where the records of each block end.
+    /// End of each block's records.
     ends: Vec<u64>,
     place: Place<R>,
 }
@@ -258,7 +262,7 @@ enum Place<R> {
     File {
         file: Box<dyn WriteFile>,
         buffers: Vec<Vec<R>>,
-        /// Records of a buffer.
+        /// Number of records per buffer.
         capacity: usize,
     },
 }
@@ -283,7 +287,7 @@ impl<R: Record> Sink<R> {
         Self::new(edges, Place::Memory(vec![R::zeroed(); total]))
     }
 
-    /// Writes to a new file at `path` through a buffer of `capacity` records a block.
+    /// Writes to a new file at `path`, with a buffer of `capacity` records per block.
     pub(super) fn to_file(
         disk: &dyn Disk,
         path: &Path,
@@ -327,10 +331,10 @@ impl<R: Record> Sink<R> {
         Ok(())
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered records.
     ///
     /// # Errors
-    /// `Corrupt` if a block has fewer records than were counted.
+    /// `Corrupt` if a block received fewer records than counted.
     fn finish(&mut self) -> Result<()> {
         if let Place::File { file, buffers, .. } = &mut self.place {
             for (buffer, cursor) in buffers.iter_mut().zip(&mut self.cursors) {

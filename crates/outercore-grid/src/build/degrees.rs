@@ -1,4 +1,4 @@
-//! Degrees and the order that follows from them.
+//! Degrees, and the order computed from them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,15 +9,16 @@ use super::input::{Ids, Input, Pass, READ, too_many};
 use crate::order::{self, ISOLATED, NEAR};
 use crate::shape::{GridShape, Order};
 
-/// Reads of a megabyte that decide whether most arcs are short.
+/// Number of reads of one megabyte in the sample that decides whether most arcs are short.
 const SAMPLES: u64 = 64;
 
 /// Arcs into and out of every node.
 pub(super) struct Degrees {
     pub(super) into: Vec<u32>,
-    /// Absent in a symmetric graph.
+    /// `None` in a symmetric graph.
     pub(super) out: Option<Vec<u32>>,
-    /// Arcs in each column; absent where columns are nodes, and `into` says it.
+    /// Number of arcs in each column; `None` if columns are nodes, because `into` then has these
+    /// numbers.
     pub(super) columns: Option<Vec<u32>>,
 }
 
@@ -26,7 +27,7 @@ impl Degrees {
         self.out.as_ref().map_or(self.into[node], |out| out[node])
     }
 
-    /// What nodes are ranked by.
+    /// The degree by which nodes are ranked.
     pub(super) fn total(&self, node: usize) -> u64 {
         u64::from(self.into[node]) + self.out.as_ref().map_or(0, |out| u64::from(out[node]))
     }
@@ -40,10 +41,10 @@ impl Degrees {
     }
 }
 
-/// Arcs out of every node, and those into it where `with_into`.
+/// Number of arcs out of every node, and into every node if `with_into`.
 ///
 /// # Errors
-/// `Unsupported`: 2^32 arcs out of one node or into one; a failed read.
+/// `Unsupported`: 2^32 arcs out of or into one node; a failed read.
 pub(super) fn counted(
     pass: &Pass<'_>,
     lanes: usize,
@@ -72,7 +73,7 @@ fn zeros(nodes: u64) -> Vec<AtomicU32> {
     degrees
 }
 
-/// Counts arcs of a node; sums do not depend on who adds first.
+/// Adds arcs of a node; the sum does not depend on the order of threads.
 #[inline(always)]
 fn add(degrees: &[AtomicU32], node: u32, arcs: u32, direction: &str) -> Result<()> {
     let before = degrees[node as usize].fetch_add(arcs, Ordering::Relaxed);
@@ -82,7 +83,7 @@ fn add(degrees: &[AtomicU32], node: u32, arcs: u32, direction: &str) -> Result<(
     }
 }
 
-/// The order that suits the graph, by a sample of its arcs.
+/// A suitable order for the graph, from a sample of its arcs.
 pub(super) fn choose(pass: &Pass<'_>, input: &Input, lanes: usize) -> Result<Order> {
     if order::choose(input.nodes, 1, 1) == Order::Degree {
         return Ok(Order::Degree);
@@ -117,7 +118,7 @@ impl Ranks {
         }
     }
 
-    /// Calls `each` for every node, in the order of the ranks, and says whether it has arcs.
+    /// Calls `each` for every node, in the order of the ranks, with a flag for whether it has arcs.
     pub(super) fn for_each(
         &self,
         degrees: &Degrees,
@@ -137,7 +138,7 @@ impl Ranks {
         }
     }
 
-    /// Whether ranks are nodes.
+    /// Whether each rank equals its node id.
     pub(super) fn is_identity(&self, degrees: &Degrees) -> bool {
         match self {
             Self::Degree(order) => order.iter().copied().eq(0..order.len() as u32),
@@ -148,9 +149,11 @@ impl Ranks {
         }
     }
 
-    /// The arcs in each column again, and the place of each node, its partition above its local id.
+    /// Returns the arcs in each column, and the place of each node: its partition in the upper
+    /// half, its local id in the lower half.
     ///
-    /// **Cost**: in natural order no memory but that of the degrees, if there are some both ways.
+    /// **Cost**: in natural order it reuses the memory of the degrees, if there are degrees for
+    /// both directions.
     pub(super) fn places(self, degrees: Degrees, shape: &GridShape) -> (Vec<u32>, Vec<u32>) {
         let Degrees { into, out, columns } = degrees;
         let order = match self {

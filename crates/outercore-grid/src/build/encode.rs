@@ -1,4 +1,4 @@
-//! From dealt records to pieces: sorted, encoded and appended in file order.
+//! Turns dealt records into pieces: sorts, encodes and appends them in file order.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,13 +14,13 @@ use super::input::READ;
 use super::record::{Record, Weight};
 use crate::piece::{ALIGN, PIECE_EDGES, Piece, encode};
 
-/// Where the dealt records are.
+/// Location of the dealt records.
 pub(super) enum Dealt<R> {
     Memory(Vec<R>),
     File(File),
 }
 
-/// Takes encoded blocks in file order.
+/// Receives encoded blocks in file order.
 pub(super) struct Outputs {
     pub(super) blocks: ArrayWriter,
     pub(super) pieces: ArrayWriter,
@@ -28,26 +28,26 @@ pub(super) struct Outputs {
     pub(super) written: Written,
 }
 
-/// How much has been encoded.
+/// Amount encoded so far.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Written {
     pub(super) bytes: u64,
     pub(super) edges: u64,
     pub(super) pieces: u64,
     pub(super) blocks: u64,
-    /// Of weighted edges.
+    /// `None` without weighted edges.
     pub(super) least_weight: Option<f64>,
 }
 
-/// A block whose offsets begin at 0.
+/// An encoded block; its offsets are relative to its start.
 struct Encoded<W> {
     bytes: Vec<u8>,
     pieces: Vec<Piece>,
     weights: Vec<W>,
 }
 
-/// Encodes all blocks, of `edges[block]` records each, at most `batch` records at a time unless one
-/// block alone has more.
+/// Encodes all blocks, of `edges[block]` records each. Encodes at most `batch` records at a time,
+/// unless a single block has more.
 pub(super) fn encode_all<R: Record>(
     mut dealt: Dealt<R>,
     edges: &[u64],
@@ -101,7 +101,7 @@ fn read_back<R: Record>(file: &File, first: u64, records: &mut [R]) -> Result<()
     })
 }
 
-/// The blocks that have records, from the number `first` on.
+/// The blocks with records, starting with block number `first`.
 fn split<'a, R>(
     mut records: &'a mut [R],
     first: usize,

@@ -1,4 +1,4 @@
-//! The grid that is there, where it is as asked for.
+//! Keeps an existing grid if it matches the options.
 
 use outercore_core::{Error, Result};
 use outercore_store::dataset::DataSet;
@@ -11,7 +11,7 @@ use crate::header::rebuild_command;
 use crate::open::Grid;
 use crate::shape::Order;
 
-/// The summary of the grid that is there.
+/// The summary of the existing grid.
 ///
 /// # Errors
 /// `Invalid` if it is stale or was built with other options.

@@ -1,8 +1,8 @@
-//! Building a grid from the CSC within a memory budget.
+//! Builds a grid from the CSC within a memory budget.
 //!
-//! Three passes over the arcs: out-degrees (not in a symmetric graph), edges of every block, and
-//! dealing edges to their blocks; then every block is sorted and encoded. The manifest is changed
-//! last, at once.
+//! Makes three passes over the arcs: one counts out-degrees (not in a symmetric graph), one counts
+//! the edges of every block, and one deals edges to their blocks. Then every block is sorted and
+//! encoded. The manifest is changed last, in one step.
 
 mod builder;
 mod deal;
@@ -30,30 +30,30 @@ pub use self::summary::BuildSummary;
 use crate::header::MAX_PARTITION_LOG2;
 use crate::open::Grid;
 
-/// Where edges are dealt to; removed after a build and before the next.
+/// Directory of the temporary file for dealt edges; removed after a build and before the next.
 const TEMPORARY: &str = ".grid";
 
-/// Told what a build does, how far it has come, how far it has to go, and in which unit. An error
-/// stops it.
+/// Progress of a build: called with the phase, the amount done, the total, and the unit. An error
+/// stops the build.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&str, u64, u64, &str) -> Result<()>;
 
-/// Builds the grid of a data set; one that is there and is as asked for is left as it is.
+/// Builds the grid of a data set. An existing grid that matches the options is left unchanged.
 ///
-/// The bytes of the grid depend on the graph, the weights, the order and the partition size alone,
+/// The bytes of the grid depend only on the graph, the weights, the order and the partition size,
 /// not on the memory or the threads.
 ///
-/// **Cost**: reads the sources three or four times, once for their checksum; writes 4 bytes a stored edge (8 or 16 with
-/// weights) to a temporary file unless half the memory holds them, and the grid. Memory: 12 bytes a
-/// node (8 in natural order), with several types 4 bytes a column, 4 or 8 bytes a row of the weights,
-/// buffers. While somebody else writes to the data set it waits; where they built the grid, it is
-/// taken.
+/// **Cost**: reads the sources three or four times, once for their checksum. Writes the grid, and
+/// unless the edges fit into half of the memory, also a temporary file of 4 bytes per stored edge
+/// (8 or 16 with weights). Memory: 12 bytes per node (8 in natural order), with several types 4
+/// bytes per column, 4 or 8 bytes per row of the weights, and buffers. Waits while another process
+/// writes to the data set; if that process built the grid, uses its grid.
 ///
 /// # Errors
-/// `Budget`, with the least that works. `Invalid`: a stale grid or one built with other options is
-/// there and `overwrite` is not set; a weight that is not finite; weights of several edge types; no
-/// edges. `NotFound`: no such weights, no such edge type. `Unsupported`: 2^32 nodes or columns, or
-/// more than 4096 partitions. `Corrupt`: arrays that contradict each other. Those of the disk and of
-/// `on_progress`; the data set stays as it was.
+/// `Budget`, with the least sufficient budget. `Invalid`: a stale grid, or a grid with other
+/// options, exists and `overwrite` is not set; a weight that is not finite; weights of several edge
+/// types; no edges. `NotFound`: no such weights, no such edge type. `Unsupported`: 2^32 nodes or
+/// columns, or more than 4096 partitions. `Corrupt`: contradicting arrays. Errors of the disk and
+/// of `on_progress`; the data set then stays unchanged.
 ///
 /// # Example
 /// ```
@@ -92,14 +92,14 @@ pub fn build(
     let root = data_set.root();
     let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
     let mut editor = ManifestEditor::wait(disk, root, waits)?;
-    // Whoever wrote to it may have built the grid.
+    // Another process that wrote to the data set may have built the grid.
     let data_set = &editor.data_set()?;
     if Grid::is_built(data_set) && !options.overwrite {
         return kept(data_set, options, started);
     }
     let mut builder = Builder::new(disk, data_set, options)?;
     let done = builder.write(&mut editor, on_progress);
-    // What cannot be removed now is removed by the next build.
+    // If this fails, the next build removes the directory.
     let _ = disk.remove_dir_all(&root.join(TEMPORARY));
     let mut summary = done
         .and_then(|summary| editor.commit().map(|()| summary))
@@ -114,7 +114,7 @@ fn kept(data_set: &DataSet, options: &BuildOptions, started: Instant) -> Result<
     Ok(summary)
 }
 
-/// Says what to do about a data set that may not be written to.
+/// Adds a hint for a data set that is not writable.
 fn explain(error: Error) -> Error {
     const EACCES: i32 = 13;
     const EROFS: i32 = 30;

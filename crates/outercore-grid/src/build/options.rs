@@ -1,26 +1,27 @@
-//! How a grid is built.
+//! Options of a grid build.
 
 use outercore_core::Bytes;
 
 use crate::shape::Order;
 
-/// How a grid is built.
+/// Options of a grid build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Everything the build keeps in memory.
+    /// Memory budget of the build.
     pub memory: Bytes,
-    /// Threads; by default those of the machine, at most 16.
+    /// Number of threads; by default the processor's threads, at most 16.
     pub threads: Option<usize>,
-    /// The edge type whose arcs the grid has, as in keys; by default all arcs.
+    /// The edge type whose arcs the grid contains, as in keys; by default all arcs.
     pub relation: Option<String>,
     /// The edge array to take weights from, by its name within the edge type.
     pub weights: Option<String>,
-    /// The order of the nodes; by default the given one where most arcs are short, else by degree.
+    /// The order of the nodes; by default the given order if most arcs are short, otherwise by
+    /// degree.
     pub order: Option<Order>,
-    /// Partitions of at most `1 << partition_log2` nodes, 1 to 16; by default by the size of the
-    /// graph.
+    /// Partitions have at most `1 << partition_log2` nodes. The value is 1 to 16; by default it
+    /// depends on the size of the graph.
     pub partition_log2: Option<u32>,
-    /// Whether to replace a grid that is there.
+    /// Whether to replace an existing grid.
     pub overwrite: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a build keeps in memory, phase by phase. Pure.
+//! Memory of a build, phase by phase. Pure.
 
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 
@@ -8,52 +8,52 @@ use crate::shape::Order;
 /// Three array writers and the buffer for offsets.
 const FIXED: u64 = 4 << 20;
 
-/// Arcs of a chunk, by the memory there is.
+/// Fewest and most arcs of a chunk; the memory decides.
 const CHUNK: std::ops::RangeInclusive<u64> = (1 << 12)..=(1 << 17);
 
-/// Bytes of a block's write buffer.
+/// Fewest and most bytes of a block's write buffer.
 const BUFFER: std::ops::RangeInclusive<u64> = 512..=(64 << 10);
 
-/// Records that are encoded at a time.
+/// Most records encoded at a time.
 const BATCH: u64 = 1 << 21;
 
-/// Bytes an edge of the piece that a thread encodes: key, weight of 8 bytes at most, where its row lies (in a list that
-/// has doubled), gap, column, difference.
+/// Bytes per edge of the piece that a thread encodes: key, weight of at most 8 bytes, range of its
+/// row (in a list that has doubled), gap, column, difference.
 const PIECE: u64 = 4 + 8 + 16 + 4 + 2 + 2;
 
-/// What decides how much memory a build needs.
+/// Inputs for computing the memory of a build.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) memory: Bytes,
     pub(super) threads: usize,
     pub(super) nodes: u64,
-    /// Columns of the CSC that are not nodes at the same time.
+    /// Columns of the CSC, if columns are not nodes; otherwise 0.
     pub(super) columns: u64,
-    /// Bytes that reading an arc takes.
+    /// Bytes for reading one arc.
     pub(super) buffer_per_arc: u64,
-    /// Bytes of a record: 4, with weights 8, or 16 where those are `float64`.
+    /// Bytes of a record: 4 without weights, 8 with `float32` weights, 16 with `float64` weights.
     pub(super) record: u64,
-    /// Rows of the edge array that the weights are in; 0 without.
+    /// Rows of the edge array of weights; 0 without weights.
     pub(super) weights: u64,
 }
 
-/// Where dealt edges go, and in what portions.
+/// Location of dealt edges, and the sizes of buffers and batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DealPlan {
-    /// Records of a block's write buffer; `None`: all in memory.
+    /// Records of a block's write buffer; `None`: all records stay in memory.
     pub(super) buffer: Option<usize>,
-    /// Records that are encoded at a time.
+    /// Most records encoded at a time.
     pub(super) batch: u64,
 }
 
 impl Facts {
-    /// Arcs of a chunk.
+    /// Number of arcs per chunk.
     pub(super) fn chunk(&self) -> usize {
         let room = self.memory.0 / 8 / self.threads as u64 / self.lane_per_arc();
         room.clamp(*CHUNK.start(), *CHUNK.end()) as usize
     }
 
-    /// Records once as dealt, with the block, and once sorted.
+    /// Bytes per arc: read buffers, one record as dealt, with its block, and one record sorted.
     fn lane_per_arc(&self) -> u64 {
         self.buffer_per_arc + 2 * self.record + self.record.max(4)
     }
@@ -62,8 +62,8 @@ impl Facts {
         self.threads as u64 * self.chunk() as u64 * self.lane_per_arc()
     }
 
-    /// While nodes are put in order: degrees both ways, and of the columns, either the order or the
-    /// places, and weights.
+    /// Memory for ordering the nodes: degrees in both directions and of the columns, the order or
+    /// the places, and weights.
     pub(super) fn ordering(&self, order: Order) -> u64 {
         let per_node = match order {
             Order::Degree => 12,
@@ -72,22 +72,24 @@ impl Facts {
         FIXED + self.lanes() + per_node * self.nodes + 4 * self.columns + self.weight_bytes()
     }
 
-    /// Checks that the nodes can be put in order.
+    /// Checks that the memory is enough for ordering the nodes.
     ///
     /// # Errors
-    /// `Budget`, with the least that works for that.
+    /// `Budget`, with the least sufficient budget for this phase.
     pub(super) fn check_ordering(&self, order: Order) -> Result<()> {
         self.fits(|facts| facts.ordering(order))
     }
 
-    /// While arcs pass: degrees of the columns and places, weights, and the tables of the blocks.
+    /// Memory for passes over the arcs: degrees of the columns, places, weights, and the tables of
+    /// the blocks.
     fn passing(&self, blocks: u64) -> u64 {
         let columns = if self.columns == 0 { self.nodes } else { self.columns };
         let tables = blocks * (4 * self.threads as u64 + 48);
         FIXED + self.lanes() + 4 * (self.nodes + columns) + self.weight_bytes() + tables
     }
 
-    /// While a block is encoded, for each of its records: itself, room to sort, its body, its weight.
+    /// Memory per record while a block is encoded: the record, room for sorting, its encoded form,
+    /// its weight.
     fn encoding_per_record(&self) -> u64 {
         match self.record {
             4 => 4 + 4 + 6,
@@ -104,12 +106,12 @@ impl Facts {
         self.weight() * self.weights
     }
 
-    /// While blocks are encoded, beside their records; the largest has so many edges.
+    /// Memory for encoding blocks, without their records; the largest block has `largest` edges.
     fn encoders(&self, blocks: u64, largest: u64) -> u64 {
         FIXED + 8 * blocks + self.threads as u64 * largest.min(PIECE_EDGES as u64) * PIECE
     }
 
-    /// Least memory for blocks of these many edges.
+    /// Least memory for blocks with these numbers of edges.
     pub(super) fn least_memory(&self, edges: &[u64]) -> u64 {
         let blocks = edges.len() as u64;
         let filled = edges.iter().filter(|edges| **edges > 0).count() as u64;
@@ -118,10 +120,10 @@ impl Facts {
         dealing.max(self.encoders(blocks, largest) + largest * self.encoding_per_record())
     }
 
-    /// How blocks of these many edges are dealt and encoded.
+    /// How to deal and encode blocks with these numbers of edges.
     ///
     /// # Errors
-    /// `Budget`, with the least that works.
+    /// `Budget`, with the least sufficient budget.
     pub(super) fn dealing(&self, edges: &[u64]) -> Result<DealPlan> {
         self.fits(|facts| facts.least_memory(edges))?;
         let blocks = edges.len() as u64;
@@ -130,7 +132,7 @@ impl Facts {
         let all = edges.iter().sum::<u64>() * self.record;
         let free = self.memory.0 - self.passing(blocks);
         let for_encoding = self.memory.0 - self.encoders(blocks, largest);
-        // The records themselves lie in the memory of all of them.
+        // The records themselves are already counted in `all`.
         let beside = self.encoding_per_record() - self.record;
         if 2 * all <= self.memory.0 && all <= free && all + largest * beside <= for_encoding {
             let batch = ((for_encoding - all) / beside).min(BATCH);
@@ -148,7 +150,7 @@ impl Facts {
         if enough(self.memory) <= self.memory.0 {
             return Ok(());
         }
-        // Chunks take an eighth of what is added at most, so this soon ends.
+        // Chunks take at most an eighth of any memory added, so this soon ends.
         let mut least = self.memory;
         while enough(least) > least.0 {
             least = Bytes(enough(least)).readable();
@@ -186,7 +188,7 @@ mod tests {
         for (record, weights) in [(4, 0), (8, 50_000_000), (16, 50_000_000)] {
             for blocks in [vec![0], vec![90_000; 703], vec![5, 40_000_000, 0]] {
                 let facts = |memory| Facts { record, weights, ..facts(Bytes(memory)) };
-                // The chunks depend on the memory: go down to where it no longer matters.
+                // Chunks depend on the memory: go down until they no longer change.
                 let mut least = u64::MAX >> 8;
                 for _ in 0..40 {
                     least = facts(least).least_memory(&blocks);

@@ -1,13 +1,13 @@
-//! A stored edge on its way into its block.
+//! A stored edge before it is encoded into its block.
 
 use bytemuck::Pod;
 use outercore_format::DType;
 
-/// A weight as the grid stores it: `float32` where that is exact, else `float64`.
+/// A weight as the grid stores it: `float32` if that is exact, otherwise `float64`.
 pub(super) trait Weight: Pod + Send + Sync + Into<f64> {
-    /// What it is in a file.
+    /// Type in the file.
     const DTYPE: DType;
-    /// The number as this type, rounded where it is another one.
+    /// The nearest value of this type.
     fn nearest(value: f64) -> Self;
 }
 
@@ -27,17 +27,17 @@ impl Weight for f64 {
     }
 }
 
-/// Row, column and weight of an edge within a block, ordered as blocks are.
+/// Row, column and weight of an edge within a block, in the order of blocks.
 pub(super) trait Record: Pod + Ord + Send + Sync {
-    /// Whether [`Record::weight`] means anything.
+    /// Whether [`Record::weight`] is used.
     const WEIGHTED: bool;
-    /// What a weight is.
+    /// Type of a weight.
     type Weight: Weight;
     /// The edge `row << 16 | column`.
     fn new(key: u32, weight: Self::Weight) -> Self;
     fn key(self) -> u32;
     fn weight(self) -> Self::Weight;
-    /// Sorts; `scratch` may be used.
+    /// Sorts the records; may use `scratch`.
     fn sort(records: &mut [Self], scratch: &mut Vec<Self>);
 
     fn is_loop(self) -> bool {
@@ -62,7 +62,7 @@ impl Record for u32 {
     }
 
     fn sort(records: &mut [Self], scratch: &mut Vec<Self>) {
-        /// Below, three passes over 2048 counters cost more than comparing.
+        /// With fewer records, three passes over 2048 counters cost more than comparisons.
         const FEW: usize = 1 << 10;
         const BITS: u32 = 11;
         if records.len() < FEW {
@@ -77,7 +77,7 @@ impl Record for u32 {
     }
 }
 
-/// Deals `from` into `to` by `bits` bits above `shift`, keeping the order of equals.
+/// Distributes `from` into `to` by the `bits` bits above `shift`, keeping the order of equal keys.
 fn radix_pass(from: &[u32], to: &mut [u32], shift: u32, bits: u32) {
     let digit = |key: u32| (key >> shift) as usize & ((1 << bits) - 1);
     let mut places = vec![0usize; 1 << bits];

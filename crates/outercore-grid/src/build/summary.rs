@@ -1,4 +1,4 @@
-//! What was built, or was there.
+//! The summary of a built or existing grid.
 
 use outercore_core::Bytes;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::encode::Written;
 use crate::shape::{GridShape, Order};
 
-/// What was built, or was there.
+/// The summary of a built or existing grid.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BuildSummary {
     /// Nodes of the graph.
@@ -15,31 +15,31 @@ pub struct BuildSummary {
     pub connected: u64,
     /// Arcs of the CSC.
     pub arcs: u64,
-    /// Stored edges: half the arcs of a symmetric graph, loops apart.
+    /// Stored edges: in a symmetric graph half of the arcs, with each loop counted once.
     pub edges: u64,
-    /// Partitions of the nodes.
+    /// Number of partitions.
     pub partitions: u64,
-    /// Blocks that have edges.
+    /// Number of blocks with edges.
     pub blocks: u64,
-    /// Pieces of those blocks.
+    /// Number of pieces of these blocks.
     pub pieces: u64,
     /// How the nodes are numbered.
     pub order: Order,
     /// Whether every edge is stored once for two arcs.
     pub symmetric: bool,
-    /// Bytes of the pieces, weights and tables apart.
+    /// Bytes of the pieces, without weights and tables.
     pub bytes: Bytes,
-    /// `bytes` for each arc of the CSC; 0 without arcs.
+    /// `bytes` per arc of the CSC; 0 without arcs.
     pub bytes_per_arc: f64,
-    /// Bytes of the arrays that the grid is made of.
+    /// Bytes of the input arrays.
     pub input: Bytes,
-    /// Bytes written, the temporary file included; 0 if the grid was there.
+    /// Bytes written, including the temporary file; 0 if the grid already existed.
     pub written: Bytes,
     /// Wall-clock seconds.
     pub seconds: f64,
 }
 
-/// The summary of a grid made of `input` bytes, for which `bytes` were written.
+/// The summary of a grid built from `input` bytes, with `bytes` written.
 pub(super) fn summary(
     shape: &GridShape,
     written: &Written,

@@ -1,4 +1,5 @@
-//! The weights that a grid is built with: an edge array, as narrow as keeps every one exactly.
+//! The weights of a grid: an edge array, stored in the narrowest type that represents every value
+//! exactly.
 
 use outercore_core::{Error, Result};
 use outercore_format::DType;
@@ -10,18 +11,18 @@ use super::input::READ;
 use super::record::Weight;
 use crate::source::GridSource;
 
-/// The edge array of weights that was asked for.
+/// The requested edge array of weights.
 pub(super) struct Weights {
     name: String,
     stored: ArrayRef,
 }
 
 impl Weights {
-    /// Opens the edge array `name` of `source`, which must have `rows` rows where that is known.
+    /// Opens the edge array `name` of `source`. It must have `rows` rows, if that number is known.
     ///
     /// # Errors
-    /// `NotFound`, with the arrays there are. `Invalid`: not one number a row, or another number of
-    /// rows; several edge types.
+    /// `NotFound`, with the existing arrays. `Invalid`: more than one number per row, or another
+    /// number of rows; several edge types.
     pub(super) fn open(
         data_set: &DataSet,
         source: &GridSource,
@@ -43,14 +44,14 @@ impl Weights {
         Ok(Self { name: name.to_owned(), stored })
     }
 
-    /// Rows of the array.
+    /// Number of rows of the array.
     pub(super) fn rows(&self) -> u64 {
         self.stored.rows()
     }
 
-    /// Whether some weight is no `float32`.
+    /// Whether some weight is not exact as `float32`.
     ///
-    /// **Cost**: reads the array where its type says nothing.
+    /// **Cost**: reads the array if its type does not decide this.
     ///
     /// # Errors
     /// As [`Weights::read`].
@@ -66,18 +67,18 @@ impl Weights {
         Ok(found)
     }
 
-    /// All of them, by edge id.
+    /// All weights, by edge id.
     ///
     /// # Errors
-    /// `Invalid`, with the first row whose weight is not finite, or an integer that `float64` does
-    /// not hold exactly. `Corrupt`: other bytes than were written.
+    /// `Invalid`, naming the first row whose weight is not finite, or is an integer that `float64`
+    /// cannot represent exactly. `Corrupt`: the bytes differ from the written ones.
     pub(super) fn read<W: Weight>(&self) -> Result<Vec<W>> {
         let mut all = Vec::with_capacity(self.rows() as usize);
         self.each(&mut |weights| all.extend(weights.iter().map(|&weight| W::nearest(weight))))?;
         Ok(all)
     }
 
-    /// Calls `each` with all weights in turn, some at a time.
+    /// Calls `each` with all weights, in order and in parts.
     fn each(&self, each: &mut dyn FnMut(&[f64])) -> Result<()> {
         let (dtype, rows) = (self.stored.dtype, self.rows());
         let mut buffer = vec![0u64; READ / 8 / 8];

@@ -1,4 +1,4 @@
-//! Graphs with and without direction, and their arcs read back from a grid.
+//! Directed and undirected graphs, and their arcs read back from a grid.
 #![allow(dead_code, reason = "every test takes its part")]
 
 use std::fs;
@@ -9,11 +9,11 @@ use outercore_grid::{Arcs, Decoder, Grid, PieceWeights, Side};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::{Csc, Width, write_data_set};
 
-/// A graph and whether every edge stands for two arcs.
+/// A graph, and whether every edge represents two arcs.
 pub struct Made {
     pub csc: Csc,
     pub undirected: bool,
-    /// By edge id.
+    /// Weights by edge id.
     pub weights: Option<Vec<f64>>,
     pub rows: u64,
 }
@@ -27,7 +27,7 @@ impl Made {
         Self { csc, undirected: false, weights: None, rows: edges.len() as u64 }
     }
 
-    /// Every edge gives two arcs with its id, a loop one.
+    /// Every edge gives two arcs with its id; a loop gives one.
     pub fn undirected(nodes: u64, edges: &[(u64, u64)]) -> Self {
         let mut both: Vec<(u64, u64, u64)> = Vec::new();
         for (&(u, v), id) in edges.iter().zip(0..) {
@@ -115,7 +115,7 @@ pub fn read<T: bytemuck::Pod>(data_set: &DataSet, key: &str) -> Vec<T> {
     bytemuck::pod_collect_to_vec(&data_set.read_array(key).unwrap())
 }
 
-/// Every arc that the grid stands for, sorted.
+/// Every arc that the grid represents, sorted.
 pub fn grid_arcs(data_set: &DataSet, grid: &Grid) -> Vec<Arc> {
     let shape = grid.shape();
     let order: Vec<u32> = match grid.order() {
@@ -161,7 +161,7 @@ pub fn grid_arcs(data_set: &DataSet, grid: &Grid) -> Vec<Arc> {
     found
 }
 
-/// Graphs of every kind, with and without direction.
+/// Graphs of every kind, directed and undirected.
 pub fn zoo() -> Vec<(String, Made)> {
     let mut all = Vec::new();
     for (name, csc) in Csc::zoo() {

@@ -2,13 +2,14 @@ use pulp::{Simd, WithSimd};
 
 use crate::matrix::{LANES, Matrix, Rows};
 
-/// A linear map, its weights laid out for [`Map::add`].
+/// A linear map; its weights are stored in the layout of [`Map::add`].
 ///
-/// Not a general matrix library: its interface is `unsafe`, and it adds one row in another order than
-/// many. Here a row has the same bits alone and beside others, and so has a prediction.
+/// This replaces a general matrix library, whose interface is `unsafe` and which sums a single row
+/// in another order than many rows. Here, a row has the same bits in any batch, and so has a
+/// prediction.
 #[derive(Debug)]
 pub(crate) struct Map {
-    /// Panel after panel of `LANES` outputs, each input by input.
+    /// Panels of `LANES` outputs each, input by input.
     panels: Vec<f32>,
     bias: Option<Vec<f32>>,
     inputs: usize,
@@ -51,7 +52,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many rows at once as their sums have room in registers.
+        // As many rows at once as have sums in registers.
         match S::F32_LANES {
             16 => self.multiply::<S, 8, 1>(simd),
             8 => self.multiply::<S, 6, 2>(simd),
@@ -62,7 +63,7 @@ impl WithSimd for Product<'_> {
 }
 
 impl Product<'_> {
-    /// Tiles of `M` rows by a panel, which is `N` vectors.
+    /// Tiles of `M` rows by one panel of `N` vectors.
     #[inline(always)]
     fn multiply<S: Simd, const M: usize, const N: usize>(self, simd: S) {
         let Self { map, x, out } = self;
@@ -89,7 +90,7 @@ impl Product<'_> {
     }
 }
 
-/// A panel and where its results go.
+/// A panel and the place of its results.
 struct Tile<'a, S: Simd> {
     lines: &'a [S::f32s],
     bias: Option<&'a [f32]>,
@@ -99,7 +100,7 @@ struct Tile<'a, S: Simd> {
 }
 
 impl<S: Simd> Tile<'_, S> {
-    /// The terms of a sum are added in the same order for every `M`.
+    /// Sums are added in the same order for every `M`.
     #[inline(always)]
     fn multiply<const M: usize, const N: usize>(&self, simd: S, row: usize, out: &mut [f32]) {
         let mut sums = [[simd.splat_f32s(0.0); N]; M];

@@ -3,34 +3,35 @@ use pulp::Simd;
 use super::pairs::{Pairs, WithPairs, dispatch, pair};
 use crate::matrix::{LANES, Matrix, Rows};
 
-/// Largest number of a weight. It has 11 bits with its sign: products take 16 bits in any case, and
-/// what is left of a sum's 32 bits goes to the inputs. With 127 errors were 13 times as large.
+/// Largest magnitude of a weight: 11 bits with its sign. Products take 16-bit factors in any case,
+/// and the remaining bits of a 32-bit sum are for the inputs. With 127, errors were 13 times as
+/// large.
 const MOST_WEIGHT: u64 = 1023;
 
-/// Rows whose largest number is below this count as zero: the inverse of their scale has to be
+/// Rows whose largest magnitude is below this count as zero, so that the inverse of their scale is
 /// finite.
 const LEAST: f32 = 1e-30;
 
-/// A linear map in whole numbers, for models that are served with features of 8 bits.
+/// A linear map in integers, for models with 8-bit features.
 ///
-/// Each output has a scale for its weights, and each input row has a scale. Inputs become integers of
-/// at most 16 bits, or fewer so that no sum overflows. Products and sums are 32-bit integers, which
-/// are the same on every processor.
+/// The weights of each output have a scale, and each input row has a scale. Inputs become integers
+/// of at most 16 bits, or fewer so that no sum overflows. Products and sums are 32-bit integers,
+/// which are equal on every processor.
 ///
-/// Products of 8 x 8 bits would be twice as fast, but `vpmaddubsw` cuts their sums off at 16 bits,
-/// and one processor would answer otherwise than another.
+/// Products of 8 x 8 bits would be twice as fast, but `vpmaddubsw` saturates their sums at 16 bits,
+/// so results would differ between processors.
 ///
 /// **Source** Jacob et al., "Quantization and Training of Neural Networks for Efficient
-/// Integer-Arithmetic-Only Inference", CVPR 2018, section 2, with scales by output and by row.
+/// Integer-Arithmetic-Only Inference", CVPR 2018, section 2, with a scale per output and per row.
 #[derive(Debug)]
 pub(crate) struct Map {
-    /// Panel after panel of `LANES` outputs, each by pairs of inputs. The weights of a pair are in
-    /// the halves of a number.
+    /// Panels of `LANES` outputs each, by pairs of inputs. The two halves of an `i32` hold the
+    /// weights of a pair.
     panels: Vec<i32>,
-    /// What one stands for in the weights of each output.
+    /// Step size of the weights of each output.
     scales: Vec<f32>,
     bias: Option<Vec<f32>>,
-    /// Largest number of an input.
+    /// Largest magnitude of an input.
     most: i32,
     inputs: usize,
     pub outputs: usize,
@@ -43,7 +44,8 @@ impl Map {
         let pairs = inputs.div_ceil(2);
         let mut panels = vec![0; outputs.next_multiple_of(LANES) * pairs];
         let mut scales = Vec::with_capacity(outputs);
-        // A sum of so many inputs fits even if all weights are the largest and all inputs are 1.
+        // A sum over this many inputs fits, even if all weights have the largest magnitude and all
+        // inputs are 1.
         let most_weight = (i32::MAX as u64 / inputs as u64).min(MOST_WEIGHT) as f64;
         let mut largest_sum = 1;
         for (output, row) in weight.chunks_exact(inputs).enumerate() {
@@ -61,7 +63,7 @@ impl Map {
         Self { panels, scales: super::padded(&scales), bias, most, inputs, outputs }
     }
 
-    /// Adds the map of `x` to `out`. A row that is not finite gets NaN.
+    /// Adds the map of `x` to `out`. A row that is not finite becomes NaN.
     ///
     /// **Shapes** `x` `[rows, inputs]`, `out` `[rows, outputs]`.
     pub fn add(&self, x: Rows<'_>, out: &mut Matrix) {
@@ -74,24 +76,24 @@ impl Map {
     }
 }
 
-/// The nearest whole numbers up to `most` and what one stands for.
+/// The nearest integers with magnitudes up to `most`, and their step size.
 fn quantised(row: &[f32], most: f64) -> (Vec<i16>, f32) {
     let largest = row.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     if largest == 0.0 {
         return (vec![0; row.len()], 0.0);
     }
-    // Double precision: the quotient cannot overflow.
+    // In double precision the quotient cannot overflow.
     let scale = f64::from(largest) / most;
     let number = |&number: &f32| (f64::from(number) / scale).round_ties_even() as i16;
     (row.iter().map(number).collect(), scale as f32)
 }
 
-/// Rows of whole numbers.
+/// Rows of integers.
 struct Quantised {
-    /// Two numbers in the halves of each.
+    /// Two 16-bit integers in the halves of each `i32`.
     pairs: Vec<i32>,
     width: usize,
-    /// What one stands for in each row; NaN where the row is not finite.
+    /// Step size of each row; NaN if the row is not finite.
     scales: Vec<f32>,
 }
 
@@ -113,10 +115,10 @@ impl Quantised {
     }
 }
 
-/// Writes the nearest whole numbers up to `most` of a row, and returns what one stands for.
+/// Writes the nearest integers to `row`, with magnitudes up to `most`, and returns their step size.
 #[inline(always)]
 fn quantise(row: &[f32], most: i32, pairs: &mut [i32]) -> f32 {
-    // As whole numbers, since these order NaN above all others.
+    // Compared as integer bit patterns, which order NaN above all other values.
     let bits = row.iter().fold(0, |largest, number| largest.max(number.abs().to_bits()));
     let largest = f32::from_bits(bits);
     if !largest.is_finite() {
@@ -134,11 +136,11 @@ fn quantise(row: &[f32], most: i32, pairs: &mut [i32]) -> f32 {
     largest / most as f32
 }
 
-/// The nearest whole number, of two equally near ones the even one, of a number below 2^15 in size.
+/// Rounds a number with magnitude below 2^15 to the nearest integer, ties to even.
 #[inline(always)]
 fn nearest(number: f32) -> i16 {
-    // Between 2^23 and 2^24 a number is whole, and its last bits are those of the whole number.
-    // Vector registers have no conversion that checks its range, as `as` does.
+    // Between 2^23 and 2^24, every float is an integer, and its last bits are the integer's bits. A
+    // cast with `as` checks the range, which vector registers cannot do.
     (number + 12_582_912.0).to_bits() as i16
 }
 
@@ -151,7 +153,7 @@ struct Product<'a> {
 impl WithPairs for Product<'_> {
     #[inline(always)]
     fn run<S: Pairs>(self, simd: S) {
-        // As many rows at once as their sums have room in registers.
+        // As many rows at once as have sums in registers.
         match S::I32_LANES {
             16 => self.multiply::<S, 8, 1>(simd),
             8 => self.multiply::<S, 4, 2>(simd),
@@ -161,7 +163,7 @@ impl WithPairs for Product<'_> {
 }
 
 impl Product<'_> {
-    /// Tiles of `M` rows by a panel, which is `N` vectors.
+    /// Tiles of `M` rows by one panel of `N` vectors.
     #[inline(always)]
     fn multiply<S: Pairs, const M: usize, const N: usize>(self, simd: S) {
         let Self { map, x, out } = self;
@@ -190,7 +192,7 @@ impl Product<'_> {
     }
 }
 
-/// A panel and where its results go.
+/// A panel and the place of its results.
 struct Tile<'a, S: Simd> {
     lines: &'a [S::i32s],
     scales: &'a [f32],
@@ -222,8 +224,8 @@ impl<S: Pairs> Tile<'_, S> {
         }
     }
 
-    /// Adds a row's sums as floats. Multiplied and added one after the other, without fused
-    /// products: these would have other bits.
+    /// Adds a row's sums as floats. Multiplication and addition are separate steps, because fused
+    /// operations would give other bits.
     #[inline(always)]
     fn write<const N: usize>(&self, simd: S, scale: f32, sums: &[S::i32s; N], out: &mut [f32]) {
         let scale = simd.splat_f32s(scale);
@@ -249,7 +251,7 @@ mod tests {
     use super::super::tests::numbers;
     use super::*;
 
-    /// The map of `x` by every kernel that this machine can run, with its name.
+    /// The map of `x` by every kernel that this processor supports, with the kernel's name.
     fn by_all_kernels(map: &Map, x: Rows<'_>) -> Vec<(&'static str, Matrix)> {
         let x = Quantised::of(x, map.most);
         let zeros = || Matrix::zeros(x.scales.len(), map.outputs);
@@ -271,7 +273,7 @@ mod tests {
         found
     }
 
-    /// The definition: whole numbers of 64 bits, one after the other.
+    /// The definition: 64-bit integers, one term after the other.
     fn definition(
         (weight, bias, inputs): (&[f32], &[f32], usize),
         x: &[f32],
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn the_largest_numbers_of_any_sign_do_not_overflow() {
         for inputs in [1, 2, 127, 255, 256, 515, 516, 517, 518, 1433, 4096, 40_001] {
-            // Signs that agree, that disagree, and that alternate within pairs and between them.
+            // Signs that agree, that disagree, and that alternate within and between pairs.
             for signs in 0..4_u32 {
                 let sign = |place: usize| match signs {
                     0 => 1.0,
@@ -347,7 +349,7 @@ mod tests {
         {
             assert_eq!(Map::new(&vec![1.0; inputs], None, inputs).most, expected, "{inputs}");
         }
-        // One large weight among small ones leaves room for larger inputs.
+        // With one large weight among small ones, inputs may be larger.
         let mut weight = vec![0.01; 1433];
         weight[0] = 1.0;
         assert_eq!(Map::new(&weight, None, 1433).most, 32_767);

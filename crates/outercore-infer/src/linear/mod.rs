@@ -1,4 +1,4 @@
-//! Linear maps in single precision or in whole numbers, behind one enum.
+//! Linear maps in single precision or in integers, behind one enum.
 
 mod float32;
 mod int8;
@@ -9,7 +9,7 @@ use crate::precision::Precision;
 
 /// A linear map.
 ///
-/// A row has the same bits alone and among others, and so has a prediction.
+/// A row has the same bits in any batch, and so has a prediction.
 #[derive(Debug)]
 pub(crate) enum Linear {
     Float32(float32::Map),
@@ -50,7 +50,7 @@ impl Linear {
     }
 }
 
-/// Numbers by output, padded by zeros to whole vectors.
+/// Values by output, padded with zeros to whole vectors.
 fn padded(numbers: &[f32]) -> Vec<f32> {
     let mut padded = numbers.to_vec();
     padded.resize(numbers.len().next_multiple_of(LANES), 0.0);
@@ -61,7 +61,7 @@ fn padded(numbers: &[f32]) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    /// Numbers from -1 to 1.
+    /// Values from -1 to 1.
     pub(super) fn numbers(count: usize, seed: u32) -> Vec<f32> {
         (0..count as u32)
             .map(|place| {
@@ -95,7 +95,7 @@ mod tests {
             x[4] = f32::NAN;
             let mut out = linear.apply(Rows::dense(&x, 7, 3));
             let padding = out.padded_mut().chunks(LANES).map(|row| &row[5..]);
-            // The padding of float32 may be NaN where the row is: nothing reads it.
+            // The padding of float32 may be NaN if the row is; it is never read.
             assert!(
                 padding
                     .enumerate()

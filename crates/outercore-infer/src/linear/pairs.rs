@@ -1,17 +1,18 @@
-//! The one instruction of int8 products that `pulp` has for each processor, but not for any.
+//! The only instruction of int8 products that `pulp` has for each processor, but not in its generic
+//! interface.
 
 use pulp::{NullaryFnOnce, Scalar, Simd};
 
 /// Registers of 32-bit numbers that are seen as pairs of 16-bit numbers, too.
 ///
-/// All results are those of whole numbers, so they are equal to the bit on every processor.
+/// All results are integers, so they are bit for bit equal on every processor.
 pub(super) trait Pairs: Simd {
-    /// `sums` plus, in each lane, the products of the two halves of `one` and `other`.
+    /// `sums` plus, in each lane, the products of both halves of `one` and `other`.
     ///
-    /// The caller makes sure that no sum overflows.
+    /// The caller ensures that no sum overflows.
     fn add_products(self, sums: Self::i32s, one: Self::i32s, other: Self::i32s) -> Self::i32s;
 
-    /// The nearest single precision; of two equally near ones the even one.
+    /// The nearest single-precision values, ties to even.
     fn floats(self, numbers: Self::i32s) -> Self::f32s;
 }
 
@@ -20,7 +21,7 @@ pub(super) trait WithPairs {
     fn run<S: Pairs>(self, simd: S);
 }
 
-/// Two numbers in the halves of one.
+/// Packs two 16-bit integers into the halves of an `i32`.
 #[inline(always)]
 pub(super) fn pair(low: i16, high: i16) -> i32 {
     i32::from(low) & 0xffff | i32::from(high) << 16
@@ -73,7 +74,7 @@ mod x86 {
     }
 }
 
-/// Runs `work` with the widest registers of this machine.
+/// Runs `work` with the widest registers of this processor.
 pub(super) fn dispatch(work: impl WithPairs) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -87,7 +88,7 @@ pub(super) fn dispatch(work: impl WithPairs) {
     work.run(Scalar);
 }
 
-/// Work and the processor that it is compiled for.
+/// Work, and the processor that it is compiled for.
 struct Call<S, W> {
     simd: S,
     work: W,

@@ -14,14 +14,14 @@ use tempfile::TempDir;
 
 pub type Tensor = (Vec<usize>, Vec<f32>);
 
-/// A model before it is written.
+/// A model before it is written to files.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub manifest: Value,
     pub tensors: BTreeMap<String, Tensor>,
 }
 
-/// What a random network is like.
+/// Shape of a random network.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub kind: &'static str,
@@ -163,7 +163,7 @@ impl Draft {
         &self.tensors[name].1
     }
 
-    /// Writes the model as `outercore export-model` does.
+    /// Writes the model in the same way as `outercore export-model`.
     pub fn write(&self, dir: &Path) {
         let bytes: BTreeMap<_, _> = self
             .tensors
@@ -176,8 +176,8 @@ impl Draft {
         write(dir, &self.manifest, &bytes);
     }
 
-    /// The same model with the weights of linear maps as int8 rounds them: by output, to 1023 steps on
-    /// each side of zero.
+    /// The same model with the weights of linear maps rounded as for int8: by output, to 1023 steps
+    /// on each side of zero.
     pub fn rounded(&self) -> Self {
         let mut rounded = self.clone();
         let maps = rounded.tensors.iter_mut().filter(|(_, (shape, _))| shape.len() == 2);
@@ -211,7 +211,7 @@ impl Draft {
     }
 }
 
-/// Writes a manifest and tensors of any type that belong together.
+/// Writes a manifest and matching tensors of any type.
 pub fn write(
     dir: &Path,
     manifest: &Value,
@@ -268,7 +268,7 @@ impl Sampled {
         self.picked.iter().map(|&count| rest.by_ref().take(count as usize).collect()).collect()
     }
 
-    /// The same nodes without the edges into some that the last hop but one has found.
+    /// The same subgraph without the edges into some nodes that the second-last hop found.
     pub fn without_last_edges(&self, is_left_out: impl Fn(usize) -> bool) -> Self {
         let (mut rest, hops) = (self.clone(), self.edges_per_hop.len());
         let first = self.picked.len() - self.nodes_per_hop[hops - 1] as usize;
@@ -284,7 +284,7 @@ impl Sampled {
         rest
     }
 
-    /// Seeds that come twice, nodes without edges, parallel edges and self-loops among them.
+    /// Includes repeated seeds, nodes without edges, parallel edges and self-loops.
     pub fn random(hops: usize, random: &mut Random) -> Self {
         let mut sampled = Self::default();
         let seeds = 1 + random.below(5);
@@ -319,7 +319,7 @@ impl Sampled {
     }
 }
 
-/// A small random generator: a seed is enough to repeat a failing case.
+/// A small random generator: the seed is enough to repeat a failing case.
 pub struct Random(pub u64);
 
 impl Random {

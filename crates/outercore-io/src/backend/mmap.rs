@@ -1,4 +1,5 @@
-//! The `mmap` back end: copies out of a read-only mapping. The baseline that the others must beat.
+//! The `mmap` back end copies out of a read-only mapping. It is the baseline for the other back
+//! ends.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,11 +12,11 @@ use crate::open::{Caching, Files, Opened};
 use crate::progress::{ends_early, refused};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 
-/// Reads by page faults, one after the other, on the thread that waits.
+/// Reads by page faults, one after the other, on the thread that calls `wait`.
 ///
-/// Mapped pages are the kernel's to keep or drop: they count as this process's resident memory,
-/// outside any budget. A page that the device cannot read ends the process with `SIGBUS`, as it
-/// does for every user of a mapping; a file that was cut short is found before it is touched.
+/// The kernel decides which mapped pages stay in memory. They count as resident memory of this
+/// process, outside any budget. If the device cannot read a page, `SIGBUS` ends the process, as for
+/// every user of a mapping. A truncated file is detected before its bytes are accessed.
 #[derive(Debug)]
 pub struct MmapReader {
     files: Files,
@@ -90,7 +91,7 @@ impl Reader for MmapReader {
         Ok(count)
     }
 
-    /// Copies; a page fault knows no deadline.
+    /// Copies the bytes; a page fault cannot respect a deadline.
     fn wait(
         &mut self,
         at_least: usize,
@@ -147,9 +148,9 @@ impl Mapping {
         let offset = offset as usize;
         assert!(offset + destination.len() <= self.len, "a read within the mapping");
         let source = self.start.as_ptr().wrapping_add(offset);
-        // SAFETY: the range lies in the mapping (asserted) and in the file (the caller compared
-        // the length of today); the destination is ours alone and elsewhere. No reference to the
-        // mapped bytes is made, so that another process may change them.
+        // SAFETY: the range lies in the mapping (asserted) and in the file (the caller compared the
+        // current length). The destination is exclusively ours and does not overlap. No reference
+        // to the mapped bytes is created, so another process may change them.
         unsafe {
             std::ptr::copy_nonoverlapping(source, destination.as_mut_ptr(), destination.len())
         };

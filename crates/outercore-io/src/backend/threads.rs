@@ -12,18 +12,18 @@ use crate::open::{Caching, Files, Opened};
 use crate::progress::{Next, Progress, ends_early, overdue, refused};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 
-/// More threads than this gain nothing on any device tried.
+/// On all tested devices, more threads than this gained nothing.
 const MOST_THREADS: usize = 64;
 
-/// The threads only call `pread`; the standard 2 MiB would be address space for nothing.
+/// The threads only call `pread`; the default stack of 2 MiB would waste address space.
 const STACK: usize = 64 << 10;
 
 /// How long `Drop` waits for reads in flight before it leaves them to their threads.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reads with a pool of threads, past the page cache where the file system lets it.
+/// Reads with a pool of threads, past the page cache if the file system allows it.
 ///
-/// **Cost**: one thread with a 64 KiB stack per read in flight, 64 at most; they end when the
+/// **Cost**: one thread with a 64 KiB stack per read in flight, at most 64; they end when the
 /// reader is dropped.
 #[derive(Debug)]
 pub struct ThreadsReader {
@@ -44,8 +44,8 @@ struct Pool {
 struct State {
     todo: VecDeque<(Arc<Opened>, ReadRequest)>,
     done: Vec<Completion>,
-    /// Threads that wait for something to do. Waking costs a system call, so nobody is woken who
-    /// is not asleep.
+    /// Number of threads that wait for work. A wake-up costs a system call, so only sleeping
+    /// threads are woken.
     idle: usize,
     /// The caller sleeps until `done` is this long.
     caller_waits_for: Option<usize>,
@@ -79,7 +79,7 @@ impl ThreadsReader {
 
 impl Pool {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, except where memory is out.
+        // Code that holds the lock panics only if memory runs out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Pool {
     }
 }
 
-/// Reads all of one request, however many calls that takes.
+/// Reads all bytes of one request, with as many calls as needed.
 fn read_whole(file: &Opened, mut request: ReadRequest) -> Completion {
     let mut progress = Progress::new(request.len, file.step);
     let result = loop {
@@ -201,8 +201,8 @@ impl Reader for ThreadsReader {
 }
 
 impl Drop for ThreadsReader {
-    /// Reads that were not begun are dropped. A read that hangs in the kernel keeps its lease, and
-    /// with it the memory, in a thread of its own; nobody else can get at those bytes.
+    /// Drops the reads that have not started. A read that hangs in the kernel keeps its lease, and
+    /// so the memory, in its thread; no other code can access those bytes.
     fn drop(&mut self) {
         let begun = {
             let mut state = self.pool.state();
@@ -213,7 +213,8 @@ impl Drop for ThreadsReader {
         };
         self.pool.work_to_do.notify_all();
         if begun > 0 {
-            // A failure says that a read hangs, and is told to whoever waited for that read.
+            // A failure means that a read hangs. The caller that waited for that read has received
+            // the error.
             let _ = self.wait(begun, PATIENCE, &mut Vec::new());
         }
     }

@@ -1,4 +1,4 @@
-//! The `uring` back end: direct reads through io_uring, without a thread and without a barrier.
+//! The `uring` back end: direct reads through io_uring, without threads and without a barrier.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,25 +18,25 @@ use crate::open::{Caching, Files, Opened};
 use crate::progress::{Next, Progress, ends_early, overdue, refused};
 use crate::reader::{Completion, FileId, ReadRequest, Reader};
 
-/// Files beyond this many are read by their plain descriptors.
+/// Files beyond this number are read by their plain descriptors.
 const FILE_TABLE: u32 = 256;
 
-/// The kernel's rings have an upper limit; no device needs as many.
+/// The kernel limits the size of its rings; no device needs this many reads in flight.
 const MOST_IN_FLIGHT: usize = 8192;
 
-/// How often a read is begun again that the kernel gave up for want of resources or for a signal.
+/// How often a read is repeated after the kernel stopped it for lack of resources or for a signal.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// How long `Drop` waits for the kernel before it gives the memory up for good.
+/// How long `Drop` waits for the kernel before it leaks the memory of the reads in flight.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Marks the completion of a cancellation, which belongs to no slot.
 const CANCELLATION: u64 = u64::MAX;
 
-/// Reads through io_uring, past the page cache where the file system lets it.
+/// Reads through io_uring, past the page cache if the file system allows it.
 ///
-/// Files are registered with the ring, and so is the staging memory where the limit of locked
-/// memory allows; where not, each read pins its own pages, which costs little.
+/// Files are registered with the ring, and also the staging memory if the limit of locked memory
+/// allows it. Without registered memory, each read pins its pages, which costs little.
 pub struct UringReader {
     ring: IoUring,
     files: Files,
@@ -58,13 +58,13 @@ struct Slot {
 }
 
 impl UringReader {
-    /// A reader with up to `depth` reads in flight, whose leases should come from `arena`.
+    /// Opens a reader with up to `depth` reads in flight, whose leases should come from `arena`.
     ///
     /// # Errors
-    /// Kind `Unsupported`: the kernel has no io_uring, an old one, or forbids it.
+    /// Kind `Unsupported`: the kernel has no io_uring, has an old version, or forbids it.
     pub fn open(depth: usize, arena: &Arena) -> Result<Self> {
         let depth = depth.clamp(1, MOST_IN_FLIGHT);
-        // One entry more than slots, for a cancellation.
+        // One more entry than slots, for a cancellation.
         let ring = new_ring(depth as u32 + 1).map_err(|why| not_offered(Backend::Uring, why))?;
         // Neither registration is needed for reading; each saves a little work per request.
         let _ = ring.submitter().register_files_sparse(FILE_TABLE);
@@ -83,11 +83,6 @@ impl UringReader {
         })
     }
 
-    /// Whether the staging memory is registered with the ring.
-    pub fn has_registered_memory(&self) -> bool {
-        self.registered.is_some()
-    }
-
     fn add(&mut self, opened: Opened) -> FileId {
         let descriptor = opened.file.as_raw_fd();
         let file = self.files.add(opened);
@@ -96,7 +91,7 @@ impl UringReader {
         file
     }
 
-    /// Queues the next read of a slot; the kernel hears of it at the next `enter`.
+    /// Queues the next read of a slot; the kernel receives it at the next `enter`.
     fn queue(&mut self, place: u32) {
         let slot = self.slots[place as usize].as_mut().expect("a slot in use");
         let request = &slot.request;
@@ -104,7 +99,7 @@ impl UringReader {
         assert!(skip + len <= request.lease.capacity(), "a lease with room for the read");
         let buffer = request.lease.start().wrapping_add(skip);
         let offset = request.offset + skip as u64;
-        // The kernel caps a read at 2 GiB; the rest is continued.
+        // The kernel limits one read to 2 GiB; a further read continues it.
         let len = u32::try_from(len).unwrap_or(1 << 31);
         let fixed = self.registered.as_ref().is_some_and(|arena| arena.owns(&request.lease));
         let in_table = self.in_table[request.file.0 as usize].then_some(Fixed(request.file.0));
@@ -117,7 +112,7 @@ impl UringReader {
         };
         let entry = entry.user_data(u64::from(place));
         // SAFETY: the buffer lies in a lease that its slot owns until the completion has been seen,
-        // and which `Drop` gives up rather than frees; the file is open as long as the ring.
+        // and which `Drop` leaks instead of freeing; the file is open as long as the ring.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("a submission entry for every slot");
     }
@@ -126,8 +121,8 @@ impl UringReader {
         self.ring.submission().is_empty()
     }
 
-    /// Takes completions from the ring, continues what is unfinished, and returns how many
-    /// requests are finished.
+    /// Takes completions from the ring, continues unfinished reads, and returns the number of
+    /// finished requests.
     fn reap(&mut self, done: &mut Vec<Completion>) -> usize {
         let mut results = std::mem::take(&mut self.results);
         results.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
@@ -175,14 +170,14 @@ impl UringReader {
         }
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // They stay queued; `wait` hands them over again.
+            // The reads stay queued; `wait` submits them again.
             Err(error) if is_passing(&error) => Ok(()),
             Err(error) => Err(error).context("io_uring: submitting reads"),
         }
     }
 }
 
-/// Whether the kernel refused a call for a reason that passes.
+/// Whether the kernel refused a call for a temporary reason.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME))
 }
@@ -244,7 +239,7 @@ impl Reader for UringReader {
             }
             found += self.reap(done);
         }
-        // Continuations of short reads that the last completions asked for.
+        // Submits the continuations of short reads that the last completions queued.
         self.enter()?;
         if found == 0 && at_least > 0 {
             return Err(overdue(deadline, self.in_flight()));
@@ -264,11 +259,12 @@ impl Drop for UringReader {
         }
         self.closing = true;
         let cancel = AsyncCancel2::new(CancelBuilder::any()).build().user_data(CANCELLATION);
-        // Cancelling only shortens the wait: a read that the device has begun will end by itself.
+        // A cancellation only shortens the wait: a read that the device has started ends anyway.
         // SAFETY: the entry refers to no memory.
         let _ = unsafe { self.ring.submission().push(&cancel) };
         let _ = self.wait(self.in_flight(), PATIENCE, &mut Vec::new());
-        // The kernel may still write into what is left: give that memory up instead of freeing it.
+        // The kernel may still write into the remaining leases: leak that memory instead of freeing
+        // it.
         self.slots.drain(..).for_each(std::mem::forget);
     }
 }
@@ -284,13 +280,13 @@ impl fmt::Debug for UringReader {
     }
 }
 
-/// Finds out whether rings with what we need can be made.
+/// Tests whether the kernel can create rings with the required features.
 pub(crate) fn try_ring() -> Result<(), String> {
     new_ring(2).map(|_| ())
 }
 
 fn new_ring(entries: u32) -> Result<IoUring, String> {
-    // Without inter-processor interrupts for completions, where the kernel knows how (5.19).
+    // Avoids inter-processor interrupts for completions, if the kernel supports it (5.19 or later).
     let ring = IoUring::builder()
         .setup_coop_taskrun()
         .build(entries)
@@ -321,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader, unless this kernel offers none.
+    /// A reader, or `None` if this kernel does not offer io_uring.
     fn reader(arena: &Arena) -> Option<UringReader> {
         UringReader::open(4, arena).inspect_err(|error| eprintln!("skipped: {error}")).ok()
     }

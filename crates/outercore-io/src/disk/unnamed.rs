@@ -1,4 +1,4 @@
-//! Files without a name, for scratch data: whatever ends the process, they are gone.
+//! Files without a name, for scratch data: they disappear when the process ends, for any reason.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,9 +11,9 @@ use outercore_core::{Context, Result};
 
 use crate::disk::WriteFile;
 
-/// A file that no directory knows. Its room is free again when everybody who has it open is gone.
+/// A file without a directory entry. Its space is freed when it is closed everywhere.
 pub struct Unnamed {
-    /// To write to it.
+    /// The file, open for writing.
     pub file: Box<dyn WriteFile>,
     handle: File,
 }
@@ -23,18 +23,18 @@ impl Unnamed {
         Self { file, handle }
     }
 
-    /// A path by which this process can open it, as long as this value is there.
+    /// A path by which this process can open the file while this value exists.
     pub fn path(&self) -> PathBuf {
         path_of(&self.handle)
     }
 
-    /// The file by itself, open for reading and writing.
+    /// The file, open for reading and writing.
     pub fn into_handle(self) -> File {
         self.handle
     }
 }
 
-/// A path by which this process can open a file that it has open already, with a name or without.
+/// A path by which this process can reopen an open file, with or without a name.
 ///
 /// # Example
 /// ```
@@ -53,11 +53,11 @@ pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Makes a file whose name is to be removed at once, for file systems that know none without one;
-/// also the file, open for reading and writing. No other user may open it.
+/// Creates a file whose name is to be removed at once, for file systems without unnamed files.
+/// Returns the path and the file, open for reading and writing. Other users cannot open the file.
 ///
-/// A process that was killed may have left a name, and another one may have the same number: what is
-/// there is never taken.
+/// A killed process may have left a file with the same process number in its name. Existing files
+/// are therefore never reused.
 pub(crate) fn create_passing(directory: &Path) -> Result<(PathBuf, File)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut options = OpenOptions::new();
@@ -75,7 +75,7 @@ pub(crate) fn create_passing(directory: &Path) -> Result<(PathBuf, File)> {
     }
 }
 
-/// Opens a file that has had no name at any time; `None` where the file system knows none.
+/// Opens a file that never has a name; `None` if the file system does not support such files.
 pub(crate) fn open_unnamed(directory: &Path) -> Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
@@ -88,8 +88,8 @@ pub(crate) fn open_unnamed(directory: &Path) -> Result<Option<File>> {
     }
 }
 
-/// File systems that know no such files refuse, and kernels that do not take it for writing to the
-/// directory.
+/// Whether `error` means that unnamed files are not supported. File systems refuse the flag in
+/// several ways, and an old kernel opens the directory itself for writing and fails.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL))
 }
@@ -103,7 +103,7 @@ mod tests {
     use crate::fault_disk::FaultDisk;
     use crate::real_disk::unnamed_in;
 
-    /// Makes a file in a directory in which a killed process with the same number has left the next
+    /// Creates a file in a directory where a killed process with the same number has left the next
     /// names.
     fn among_left_names(make: impl Fn(&Path) -> Result<Unnamed>) {
         let directory = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ mod tests {
         let name = path.file_name().unwrap().to_str().unwrap();
         let (stem, number) = name.rsplit_once('-').unwrap();
         let number: u64 = number.parse().unwrap();
-        // Other tests take numbers, too.
+        // Other tests take numbers as well.
         let left: Vec<PathBuf> =
             (number..number + 64).map(|at| directory.join(format!("{stem}-{at}"))).collect();
         left.iter().for_each(|path| std::fs::write(path, "somebody's").unwrap());

@@ -1,9 +1,9 @@
 //! A [`Disk`] that fails on purpose: it crashes, fills up or refuses at the n-th operation.
 //!
-//! A crash is modelled as strictly as POSIX allows. Bytes written since the last
-//! [`WriteFile::sync`] of a file may be there, missing or torn, in any order; names changed since
-//! the last [`Disk::sync_dir`] of their directory may be undone, latest first. Which of these
-//! happens is a function of the plan alone, so that a failing crash point can be run again.
+//! The crash model is as strict as POSIX allows. Bytes written since the last [`WriteFile::sync`]
+//! of a file may be present, missing or torn, in any order. Names changed since the last
+//! [`Disk::sync_dir`] of their directory may be undone, latest first. The plan alone determines the
+//! outcome, so a failing crash point can be repeated.
 
 mod state;
 #[cfg(test)]
@@ -20,32 +20,32 @@ use outercore_core::{Context, Result};
 use crate::disk::{Disk, WriteFile};
 use state::{Change, Condition, Name, Room, State, eio, lock, name, no_space};
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The machine stops during the operation; every later one fails with kind `Io` and the message
-    /// `simulated crash`. What was not synced is torn off.
+    /// The machine stops during the operation; every later operation fails with kind `Io` and the
+    /// message `simulated crash`. Unsynced bytes are torn off.
     Crash,
-    /// The device is full: the operation and every later one that needs room fails. A write leaves
-    /// its first half behind.
+    /// The device is full: the operation and every later operation that needs room fails. A write
+    /// leaves its first half on the device.
     NoSpace,
-    /// This one operation fails with `EIO` and changes nothing.
+    /// Only this operation fails, with `EIO`, and changes nothing.
     Eio,
 }
 
-/// Which operation goes wrong, counted from 0, and how.
+/// Which operation fails, counted from 0, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Number of operations that succeed before.
+    /// Number of operations that succeed before the fault.
     pub at: u64,
-    /// What happens then.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
 /// A [`Disk`] over a real directory that counts its operations and fails as planned.
 ///
-/// Files that exist before count as durable. Meant for tests: it keeps overwritten bytes in memory
-/// and replaced files in a directory beside the root until they are synced.
+/// Files that exist before count as durable. Intended for tests: overwritten bytes stay in memory
+/// and replaced files in a directory next to the root until they are synced.
 ///
 /// # Example
 /// ```
@@ -76,7 +76,7 @@ impl FaultDisk {
         Self::build(root, Some(plan))
     }
 
-    /// A disk over `root` that never fails, to learn how many operations a task takes.
+    /// A disk over `root` that never fails, for counting the operations of a task.
     pub fn counting(root: &Path) -> Self {
         Self::build(root, None)
     }
@@ -85,17 +85,17 @@ impl FaultDisk {
         Self { shared: Arc::new(Mutex::new(State::new(root, plan))) }
     }
 
-    /// Changing operations asked for so far, the failed one included.
+    /// Changing operations requested so far, including the failed one.
     pub fn operations(&self) -> u64 {
         lock(&self.shared).operations
     }
 
-    /// Whether the simulated machine is down.
+    /// Whether the simulated machine has crashed.
     pub fn crashed(&self) -> bool {
         lock(&self.shared).condition == Condition::Crashed
     }
 
-    /// One operation other than a write: counted, failed as planned, done by `act`.
+    /// Executes one operation other than a write: counts it, fails as planned, or calls `act`.
     fn operate(
         &self,
         path: &Path,
@@ -132,7 +132,7 @@ impl Disk for FaultDisk {
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        // Opening changes nothing, so it is not counted; it still fails on a machine that is down.
+        // Opening changes nothing, so it is not counted; after a crash it still fails.
         lock(&self.shared).running(path)?;
         self.handle(path)
     }
@@ -268,7 +268,7 @@ impl WriteFile for FaultFile {
     }
 }
 
-/// An operation that either takes place in full, pending until it is synced, or not at all.
+/// Executes an operation completely, pending until it is synced, or not at all.
 fn operate(
     shared: &Mutex<State>,
     path: &Path,
@@ -287,7 +287,7 @@ fn operate(
     }
 }
 
-/// A sync: one that fails or crashes has made nothing durable.
+/// Executes a sync; a sync that fails or crashes has made nothing durable.
 fn sync(
     shared: &Mutex<State>,
     path: &Path,

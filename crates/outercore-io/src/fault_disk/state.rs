@@ -1,4 +1,4 @@
-//! What a fault disk knows about the files beneath it, and what a crash does to them.
+//! The state of a fault disk's files, and the effects of a crash.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use outercore_core::{Error, ErrorKind, Result, Stream};
 
 use super::{FaultKind, FaultPlan};
 
-/// Whether an operation needs room on the device, so that a full one refuses it.
+/// Whether an operation needs room on the device and therefore fails on a full device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     Needed,
@@ -23,13 +23,13 @@ pub(super) enum Condition {
     Crashed,
 }
 
-/// An unsynced change of a file's content, with what it takes to undo it.
+/// An unsynced change of a file's content, with the data to undo it.
 pub(super) enum Change {
     Write { offset: u64, len: usize, old: Vec<u8>, from: u64 },
     Resize { from: u64, to: u64, cut: Vec<u8> },
 }
 
-/// An unsynced change of a name, with what it takes to undo it.
+/// An unsynced change of a name, with the data to undo it.
 pub(super) enum Name {
     Created(PathBuf),
     Renamed { from: PathBuf, to: PathBuf, replaced: Option<PathBuf> },
@@ -60,8 +60,8 @@ pub(super) struct State {
     /// Oldest first.
     pub names: Vec<Name>,
     root: PathBuf,
-    /// Where replaced and removed files wait until their disappearance is durable: a directory
-    /// beside the root, made when it is needed.
+    /// Holds replaced and removed files until their disappearance is durable: a directory next to
+    /// the root, created when needed.
     attic: Option<PathBuf>,
     in_attic: u64,
 }
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The number of the file at `path`, a new one if it was not met before.
+    /// The number of the file at `path`; an unknown file gets a new number.
     pub fn file_at(&mut self, path: &Path) -> usize {
         if let Some(id) = self.files.iter().position(|file| file.path == path) {
             return id;
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    /// Counts an operation and says whether it fails.
+    /// Counts an operation and returns its fault, if it fails.
     pub fn next(&mut self, path: &Path, room: Room) -> Result<Option<FaultKind>> {
         self.running(path)?;
         if self.condition == Condition::Full && room == Room::Needed {
@@ -147,7 +147,7 @@ impl State {
         let chance = Stream::new(at, 0);
         for (id, file) in (0..).zip(&mut self.files) {
             let pending = std::mem::take(&mut file.pending);
-            // The file may be gone if its creation was undone; then nothing of it is left to tear.
+            // If its creation was undone, the file does not exist, and nothing is left to tear.
             if let Ok(content) = fs::read(&file.path)
                 && !pending.is_empty()
             {
@@ -167,13 +167,13 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if let Some(attic) = &self.attic {
-            // Only leftovers of a test.
+            // A failure only leaves files of a test.
             let _ = fs::remove_dir_all(attic);
         }
     }
 }
 
-/// A new directory beside `root`; another disk over the same root may have one already.
+/// Creates a new directory next to `root`; another disk over the same root may already have one.
 fn make_attic(root: &Path) -> io::Result<PathBuf> {
     for number in 0.. {
         let mut attic = root.as_os_str().to_owned();
@@ -189,7 +189,7 @@ fn make_attic(root: &Path) -> io::Result<PathBuf> {
 
 /// The content after a crash: the synced bytes plus some of the `pending` changes.
 fn tear(mut content: Vec<u8>, pending: &[Change], chance: &Stream, file: u64) -> Vec<u8> {
-    // Going back change by change uncovers what each one wrote.
+    // Undo the changes backwards, and save the bytes that each one wrote.
     let mut written = vec![Vec::new(); pending.len()];
     for (change, written) in pending.iter().zip(&mut written).rev() {
         match change {
@@ -216,7 +216,7 @@ fn tear(mut content: Vec<u8>, pending: &[Change], chance: &Stream, file: u64) ->
             1 if place < whole => 1.0,
             1 if place == whole => draws.unit(),
             1 => 0.0,
-            // They reached it in any order.
+            // The writes reached the device in any order.
             2 => f64::from(u8::from(draws.below(2) == 1)),
             _ => 1.0,
         };
@@ -236,8 +236,8 @@ fn tear(mut content: Vec<u8>, pending: &[Change], chance: &Stream, file: u64) ->
     content
 }
 
-/// Undoes a change of a name; where a later, durable change has taken its place, nothing is left to
-/// undo, and the error of that is the answer.
+/// Undoes a change of a name. If a later durable change has replaced it, nothing is left to undo;
+/// the call then fails, and the error is ignored.
 fn undo(name: Name) {
     let _ = match name {
         Name::Created(path) if path.is_dir() => fs::remove_dir_all(path),

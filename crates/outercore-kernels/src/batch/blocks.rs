@@ -1,4 +1,4 @@
-//! A block of triples on its way through query, scores, loss and gradient.
+//! A block of triples: computes query, scores, loss and gradient.
 
 use super::job::{Job, first_mut};
 use super::{Batch, RowsOf, SideSpace, Tables};
@@ -10,10 +10,10 @@ use crate::loss::row_loss;
 use crate::model::{Side, Similarity, dot};
 use crate::product::{Extent, Left, Right, product};
 
-/// Triples that go through all passes at once.
+/// Triples that pass through all steps together.
 pub(super) const ROWS_AT_ONCE: usize = 64;
 
-/// What is left of a side's buffers behind the blocks that were cut off.
+/// The rest of a side's buffers, after the blocks cut off so far.
 pub(super) struct Remains<'a> {
     rows: &'a RowsOf,
     done: usize,
@@ -74,43 +74,43 @@ impl<'a> Remains<'a> {
     }
 }
 
-/// What the blocks of a chunk share.
+/// Data shared by the blocks of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct Scored<'a> {
     pub from: &'a Tables<'a>,
     pub batch: &'a Batch<'a>,
-    /// Which of the batch's questions the chunk is of.
+    /// Which of the batch's two sets of questions the chunk belongs to.
     pub side_number: usize,
     pub side: Side,
     pub candidates: &'a [i64],
     /// `[kinds, candidates]`
     pub bias: Option<&'a [f32]>,
-    /// Numbers of a row of scores.
+    /// Floats per row of scores.
     pub width: usize,
     pub packed: Packed<'a>,
 }
 
-/// Candidates as the scores need them.
+/// Candidates in the layout for computing scores.
 #[derive(Clone, Copy)]
 pub(super) enum Packed<'a> {
-    /// For products.
+    /// For matrix products.
     Panels {
         /// As columns, in panels.
         columns: &'a [f32],
         /// As rows, in panels.
         rows: &'a [f32],
-        /// Their squares, where distances are Euclidean.
+        /// Squared norms of the candidates, for Euclidean distances.
         squares: &'a [f32],
     },
-    /// For distances of one pair after the other.
+    /// For distances computed pair by pair.
     Columns(Distance, Columns, &'a [f32]),
 }
 
-/// Some triples of a chunk on their way through all passes.
+/// Some triples of a chunk, with their buffers for all steps.
 pub(super) struct Block<'a> {
     chunk: Scored<'a>,
     of: &'a RowsOf,
-    /// Place of the first triple among all of the side.
+    /// Index of the first triple among all triples of the side.
     first: usize,
     queries: &'a mut [f32],
     to_anchors: &'a mut [f32],
@@ -122,8 +122,8 @@ pub(super) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Takes the block through all passes. `to_columns` are the candidates' gradients, where their
-    /// distances are those of one pair after the other; they are added to.
+    /// Computes all steps for the block. For distances computed pair by pair, adds the gradients of
+    /// the candidates to `to_columns`.
     pub fn train(&mut self, to_columns: &mut [f32]) {
         dispatch(Forward(self));
         let (from, rows) = (self.chunk.from, self.values.len());
@@ -149,7 +149,7 @@ impl Block<'_> {
     }
 }
 
-/// Queries, and how they fit their own targets.
+/// Computes the queries, and their scores with the targets.
 struct Forward<'a, 'b>(&'a mut Block<'b>);
 
 impl Kernel for Forward<'_, '_> {
@@ -177,7 +177,7 @@ impl Kernel for Forward<'_, '_> {
     }
 }
 
-/// Scores that are distances of one pair after the other.
+/// Computes scores that are distances, pair by pair.
 struct Compare<'a, 'b> {
     block: &'a mut Block<'b>,
     distance: Distance,
@@ -198,7 +198,7 @@ impl Kernel for Compare<'_, '_> {
     }
 }
 
-/// Gradients of queries and candidates by such distances.
+/// Computes gradients of queries and candidates from such distances.
 struct Pull<'a, 'b> {
     block: &'a mut Block<'b>,
     distance: Distance,
@@ -220,7 +220,7 @@ impl Kernel for Pull<'_, '_> {
     }
 }
 
-/// Scores become derivatives of the loss.
+/// Replaces scores by derivatives of the loss.
 struct Lose<'a, 'b>(&'a mut Block<'b>);
 
 impl Kernel for Lose<'_, '_> {
@@ -265,7 +265,8 @@ impl Kernel for Lose<'_, '_> {
             block.values[place] = found.value;
             block.to_positives[place] = found.positive;
             if from.euclidean() {
-                // All derivatives by scores become those by the difference of two rows.
+                // Convert derivatives with respect to scores to derivatives with respect to the
+                // difference of two rows.
                 block.pulls[place] = scale_by(lanes, scores, &inverses);
                 if positive < 0.0 {
                     block.to_positives[place] /= -positive;
@@ -277,7 +278,7 @@ impl Kernel for Lose<'_, '_> {
     }
 }
 
-/// Gradients of queries become those of anchors and relations.
+/// Converts gradients of queries to gradients of anchors and relations.
 struct Backward<'a, 'b>(&'a mut Block<'b>);
 
 impl Kernel for Backward<'_, '_> {

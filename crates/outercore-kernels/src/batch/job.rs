@@ -1,4 +1,4 @@
-//! A chunk to be scored, and pieces of buffers for it.
+//! A chunk to score, and functions that cut pieces from buffers.
 
 use std::mem::take;
 use std::ops::Range;
@@ -10,7 +10,7 @@ pub(super) struct Job {
     pub triples: Range<usize>,
     pub candidates: Range<usize>,
     pub biases: Range<usize>,
-    /// Numbers of a row of scores.
+    /// Floats per row of scores.
     pub width: usize,
 }
 
@@ -20,7 +20,7 @@ impl Job {
     }
 }
 
-/// The first numbers of a slice, which keeps the rest.
+/// Takes the first `count` elements of a slice, which keeps the rest.
 pub(super) fn first_mut<'a, T>(of: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     let (taken, rest) = take(of).split_at_mut(count);
     *of = rest;

@@ -1,8 +1,8 @@
-//! A whole batch of a model: scores, loss, gradients, and steps of the rows it touched.
+//! Trains a whole batch: scores, loss, gradients, and optimiser steps of the rows used.
 //!
-//! Rows go through query, scores, loss and gradient in blocks that stay in the cache. What is cut
-//! into blocks, and in which order anything is added up, follows from the sizes alone: the bits
-//! are the same for every number of threads.
+//! Queries, scores, losses and gradients are computed in blocks that stay in the cache. The blocks
+//! and the order of all sums depend only on the sizes, so the result has the same bits for every
+//! number of threads.
 
 mod blocks;
 mod job;
@@ -22,23 +22,23 @@ use crate::product::padded;
 use crate::rows::{Step, step_rows};
 use crate::uses::Order;
 
-/// What is trained: the same for all batches of a run.
+/// The training objective: the same for all batches of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Objective {
-    /// The score.
+    /// The score function.
     pub model: Model,
-    /// Of a positive's score against those of the candidates.
+    /// Loss of a positive score against the scores of the candidates.
     pub loss: Loss,
-    /// What the sizes of a triple's rows cost.
+    /// Regularisation: the cost of the sizes of a triple's rows.
     pub size: Option<Size>,
-    /// What an entity's cost is multiplied by, and a relation's.
+    /// Factors of the cost for entities and for relations.
     pub strengths: (f32, f32),
-    /// The relation by which heads are asked for as tails is so much further; `None`: heads are
-    /// asked for by the relation itself.
+    /// Offset from a relation to its reciprocal relation, which is used for predicting heads;
+    /// `None`: heads are predicted with the relation itself.
     pub reverse: Option<usize>,
-    /// Whether a candidate that is the triple's own entity does not count.
+    /// Whether a candidate that equals the triple's own entity is ignored.
     pub hides_own: bool,
-    /// Of entities and of relations.
+    /// Optimiser steps of entities and of relations.
     pub steps: (Step, Step),
 }
 
@@ -49,71 +49,72 @@ pub struct Table<'a> {
     pub rows: &'a mut [f32],
     /// `[all, state width]`
     pub state: &'a mut [f32],
-    /// Numbers of a row.
+    /// Floats per row.
     pub width: usize,
 }
 
 /// Triples that share their candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Triples.
+    /// Number of triples.
     pub triples: usize,
-    /// Candidates.
+    /// Number of candidates.
     pub candidates: usize,
-    /// Ways in which the candidates are weighed: each has a bias for every one of them.
+    /// Number of weightings of the candidates: each kind has a separate bias for every candidate.
     pub kinds: usize,
 }
 
-/// A batch's triples as questions for one of their ends.
+/// Questions for one end of a batch's triples: the other end and the relation are given.
 #[derive(Clone, Copy, Debug)]
 pub struct Questions<'a> {
-    /// Places of the triples, each of the batch's once.
+    /// Places of the triples; each triple of the batch occurs once.
     pub places: &'a [i64],
-    /// How they are divided, in their order.
+    /// The chunks, in the order of the triples.
     pub chunks: &'a [Chunk],
     /// Rows of the candidates of all chunks, ascending within each.
     pub candidates: &'a [i64],
-    /// Added to the scores of candidates: of each chunk `[kinds, candidates]`.
+    /// Added to the scores of candidates: `[kinds, candidates]` per chunk.
     pub bias: Option<&'a [f32]>,
-    /// The kind that a triple is of, in its chunk; `None`: the first.
+    /// The kind of each triple in its chunk; `None`: all have the first kind.
     pub kinds: Option<&'a [i64]>,
 }
 
-/// Triples of a pool, of which a batch is trained.
+/// A batch, with the triples of its pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// `[all, 3]`: row of the head, relation, row of the tail.
     pub triples: &'a [i64],
-    /// How much each triple counts; `None`: 1.
+    /// Weight of each triple; `None`: 1.
     pub weights: Option<&'a [f32]>,
-    /// Of all triples, where what completes a question to one of them does not count.
+    /// Known triples of the pool: a candidate that completes a known triple is ignored. `None`:
+    /// none are ignored.
     pub known: Option<&'a Known>,
-    /// What each counts besides, for each side.
+    /// Additional factor of each triple's weight, on each side.
     pub unit: f32,
-    /// For the tails, and for the heads.
+    /// The questions for tails, and those for heads.
     pub questions: [Questions<'a>; 2],
     /// Learning rates of entities and of relations.
     pub rates: (f32, f32),
 }
 
-/// Memory that is used again by the next batch.
+/// Memory that the next batch reuses.
 #[derive(Debug, Default)]
 pub struct Workspace {
     rows: [RowsOf; 2],
     sides: [SideSpace; 2],
     scores: Vec<f32>,
-    /// Candidates of the chunks at work as columns, and as rows.
+    /// Candidates of the current chunks, as columns and as rows.
     panels: [Vec<f32>; 2],
-    /// Squares of the chunks' candidates, where they are compared by Euclidean distance.
+    /// Squared norms of the current chunks' candidates, for Euclidean distances.
     squares: Vec<f32>,
-    /// Gradients of the chunks' candidates as columns, for groups of triples, where distances are
-    /// those of one pair after the other.
+    /// Gradients of the current chunks' candidates as columns, per group of triples, for distances
+    /// computed pair by pair.
     columns: Vec<f32>,
     entities: Summed,
     relations: Summed,
 }
 
-/// Rows of the tables that the questions of a side are about.
+/// Rows of the tables that the questions of a side use.
 #[derive(Debug, Default)]
 struct RowsOf {
     anchors: Vec<u32>,
@@ -124,7 +125,7 @@ struct RowsOf {
     kinds: Vec<u32>,
 }
 
-/// What is computed for the questions of a side. A row of entities takes `stride` numbers.
+/// Results for the questions of a side. A row of entities takes `stride` floats.
 #[derive(Debug, Default)]
 struct SideSpace {
     queries: Vec<f32>,
@@ -133,7 +134,7 @@ struct SideSpace {
     /// `[candidates of all chunks, stride]`
     to_candidates: Vec<f32>,
     to_positives: Vec<f32>,
-    /// What a query's gradient has of the query itself, where distances are Euclidean.
+    /// For Euclidean distances: the factor of the query itself in its gradient.
     pulls: Vec<f32>,
     values: Vec<f32>,
 }
@@ -145,12 +146,12 @@ struct Summed {
     costs: Vec<f32>,
 }
 
-/// Trains one batch and returns its loss; `None` where that, a gradient, or the state that its
-/// squares are added to is not finite: the tables are then as they were.
+/// Trains one batch and returns its loss. Returns `None`, with unchanged tables, if the loss, a
+/// gradient, or the optimiser state plus squared gradients is not finite.
 ///
 /// # Errors
-/// Invalid: sizes that do not fit each other, places or rows that there are not, candidates that
-/// do not ascend. Nothing has moved then.
+/// Invalid: sizes that do not fit each other, places or rows out of range, candidates that do not
+/// ascend. The tables are then unchanged.
 pub fn train_batch(
     objective: &Objective,
     entities: Table<'_>,
@@ -179,7 +180,7 @@ pub fn train_batch(
         for (side, questions) in sides.iter_mut().zip(&batch.questions) {
             side.make_room(&from, questions);
         }
-        // Questions of both sides in the same order share the uses of their rows.
+        // If the questions of both sides have the same order, they share the uses of their rows.
         let shared = batch.questions[0].places == batch.questions[1].places;
         let (sorted, ()) = both(
             threads,
@@ -229,12 +230,12 @@ impl Tables<'_> {
         &self.relations.rows[row as usize * self.relations.width..][..self.relations.width]
     }
 
-    /// Whether scores are Euclidean distances, made of products.
+    /// Whether scores are Euclidean distances, computed from inner products.
     fn euclidean(&self) -> bool {
         self.objective.model.similarity() == Similarity::Euclidean
     }
 
-    /// How so many candidates lie where their distances are those of one pair after the other.
+    /// The layout of `candidates` candidates, if distances are computed pair by pair.
     fn apart(&self, candidates: usize) -> Option<(Distance, Columns)> {
         match self.objective.model.similarity() {
             Similarity::Apart(distance) => {
@@ -244,14 +245,14 @@ impl Tables<'_> {
         }
     }
 
-    /// Numbers of a row of entities, and what is missing to whole vectors.
+    /// Floats per row of entities, with padding to whole vectors.
     fn stride(&self) -> usize {
         padded(self.entities.width)
     }
 }
 
 impl RowsOf {
-    /// Errors: invalid for a place, a row or a relation that there is not.
+    /// Errors: invalid for a place, a row or a relation out of range.
     fn look_up(&mut self, from: &Tables<'_>, batch: &Batch<'_>, side: usize) -> Result<()> {
         let questions = &batch.questions[side];
         let entities = from.entities.rows.len() / from.entities.width;
@@ -308,7 +309,7 @@ impl SideSpace {
     }
 }
 
-/// At least so many numbers.
+/// Makes the buffer at least `count` elements long.
 fn grow(buffer: &mut Vec<f32>, count: usize) {
     if buffer.len() < count {
         buffer.resize(count, 0.0);
@@ -381,7 +382,7 @@ fn check(
         let mut rest = questions.candidates;
         for (number, chunk) in questions.chunks.iter().enumerate() {
             let (candidates, others) = rest.split_at(chunk.candidates);
-            // A triple's own entity is found among them by halving.
+            // A triple's entity is found among the candidates by binary search.
             if !candidates.is_sorted() {
                 return Err(Error::invalid(format!(
                     "batch: candidates of chunk {number}: expected ascending rows"

@@ -1,5 +1,5 @@
-//! Passes over the chunks of a batch: candidates in panels, blocks of triples, gradients of
-//! candidates.
+//! The steps for the chunks of a batch: pack candidates, train blocks of triples, compute gradients
+//! of candidates.
 
 use super::blocks::{Block, Packed, ROWS_AT_ONCE, Remains, Scored};
 use super::job::{Job, first_mut};
@@ -10,16 +10,16 @@ use crate::model::{Side, dot};
 use crate::parallel::for_each;
 use crate::product::{Extent, Left, Right, Rows, padded, panel_width, product};
 
-/// Candidates whose gradients a thread makes at a time.
+/// Candidates whose gradients a thread computes at a time.
 const CANDIDATES_AT_ONCE: usize = 24;
 /// Columns of candidates that a thread writes at a time.
 const COLUMNS_AT_ONCE: usize = 16;
-/// Queries that a thread works on at a time where it only passes over them.
+/// Queries that a thread processes at a time in a simple pass.
 const QUERIES_AT_ONCE: usize = 128;
-/// Scores that are in memory at once, unless those of one chunk are more.
+/// Scores in memory at the same time, unless a single chunk has more.
 const SCORES: usize = 1 << 20;
 
-/// All chunks, in groups whose scores are in memory together.
+/// All chunks, in groups whose scores fit in memory together.
 pub(super) fn jobs(from: &Tables<'_>, batch: &Batch<'_>) -> Vec<Vec<Job>> {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut room = 0;
@@ -53,7 +53,7 @@ pub(super) fn jobs(from: &Tables<'_>, batch: &Batch<'_>) -> Vec<Vec<Job>> {
     groups
 }
 
-/// What the passes over chunks work in.
+/// Memory of the steps.
 pub(super) struct Space<'a> {
     pub rows: &'a [RowsOf; 2],
     pub sides: &'a mut [SideSpace; 2],
@@ -63,7 +63,7 @@ pub(super) struct Space<'a> {
     pub columns: &'a mut Vec<f32>,
 }
 
-/// Chunks that go through all passes together, and what they are about.
+/// Chunks that are trained together, and their inputs.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     from: &'a Tables<'a>,
@@ -77,13 +77,13 @@ impl<'a> Group<'a> {
         &self.batch.questions[job.side].candidates[job.candidates.clone()]
     }
 
-    /// Numbers of a chunk's candidates as columns.
+    /// Floats of a chunk's candidates as columns.
     fn columns(&self, job: &Job) -> usize {
         self.from.entities.width * job.width
     }
 
-    /// Blocks of a chunk that a thread takes at a time: some whose gradients of candidates are
-    /// added up as they are made, or each by itself.
+    /// Number of blocks of a chunk that a thread takes at a time. Several, if the gradients of
+    /// candidates are summed during the computation; otherwise one.
     fn blocks(&self, job: &Job) -> usize {
         match self.from.apart(job.candidates.len()) {
             Some(_) => {
@@ -94,7 +94,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Numbers of the gradients that groups of blocks have of a chunk's candidates.
+    /// Floats of the gradients of a chunk's candidates, over all groups of blocks.
     fn groups(&self, job: &Job) -> usize {
         match self.from.apart(job.candidates.len()) {
             Some(_) => {
@@ -105,19 +105,19 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The same as rows.
+    /// Floats of a chunk's candidates as rows.
     fn rows(&self, job: &Job) -> usize {
         job.candidates.len() * self.from.stride()
     }
 
-    /// Something of every chunk.
+    /// The size of a buffer for every chunk.
     fn sizes(&self, of: impl Fn(&Job) -> usize) -> Vec<usize> {
         self.jobs.iter().map(of).collect()
     }
 }
 
 impl Space<'_> {
-    /// Scores, loss and gradients of some chunks.
+    /// Computes scores, loss and gradients of some chunks.
     pub fn score(&mut self, from: &Tables<'_>, batch: &Batch<'_>, jobs: &[Job], threads: usize) {
         let group = Group { from, batch, jobs, threads };
         self.pack(group);
@@ -128,7 +128,7 @@ impl Space<'_> {
         }
     }
 
-    /// Writes the candidates' rows as their scores need them.
+    /// Writes the candidates' rows in the layout for computing scores.
     fn pack(&mut self, group: Group<'_>) {
         if group.from.apart(0).is_some() {
             self.pack_columns(group);
@@ -186,8 +186,8 @@ impl Space<'_> {
         }
     }
 
-    /// Takes blocks of triples through query, scores, loss, and gradients of all but candidates;
-    /// of these, too, where distances are those of one pair after the other.
+    /// Computes query, scores, loss, and gradients for blocks of triples. The gradients of
+    /// candidates are included only for distances computed pair by pair.
     fn train_blocks(&mut self, group: Group<'_>) {
         let (mut columns, mut rows) = (&self.panels[0][..], &self.panels[1][..]);
         let mut squares = &self.squares[..];
@@ -236,8 +236,9 @@ impl Space<'_> {
         });
     }
 
-    /// Makes the gradients of candidates, some at a time, of what the blocks left of the scores, or
-    /// of the sums that groups of blocks left.
+    /// Computes the gradients of candidates, some at a time, from the derivatives that the blocks
+    /// left in place of scores. For distances computed pair by pair, sums the gradients of groups
+    /// of blocks.
     fn candidate_gradients(&mut self, group: Group<'_>) {
         let stride = group.from.stride();
         let mut pieces = Vec::new();
@@ -275,7 +276,8 @@ impl Space<'_> {
         });
     }
 
-    /// Makes of queries what their targets' gradients are multiples of.
+    /// Subtracts each target from its query: the target's gradient is a multiple of this
+    /// difference.
     fn part_queries_from_targets(&mut self, group: Group<'_>) {
         let stride = group.from.stride();
         let mut pieces = Vec::new();
@@ -301,7 +303,7 @@ impl Space<'_> {
     }
 }
 
-/// Squares of rows.
+/// Computes the squared norms of rows.
 struct Squares<'a> {
     from: &'a Tables<'a>,
     rows: &'a [i64],
@@ -320,9 +322,10 @@ impl Kernel for Squares<'_> {
     }
 }
 
-/// Takes each candidate, as often as all queries pull at it, off its gradient.
+/// Subtracts from each candidate's gradient the candidate times the sum of the derivatives of all
+/// queries.
 ///
-/// `pulls` are columns of a matrix of rows `stride` apart, one for each of the candidates `rows`.
+/// `pulls` are columns of a matrix with rows `stride` apart, one column per candidate in `rows`.
 fn subtract_own(
     from: &Tables<'_>,
     rows: &[i64],
@@ -343,14 +346,14 @@ fn subtract_own(
     }
 }
 
-/// The first numbers of a slice, which keeps the rest.
+/// Takes the first `count` elements of a slice, which keeps the rest.
 fn first<'a>(of: &mut &'a [f32], count: usize) -> &'a [f32] {
     let (taken, rest) = of.split_at(count);
     *of = rest;
     taken
 }
 
-/// Pieces of these sizes of a buffer, which is made large enough.
+/// Cuts a buffer into pieces of these sizes; grows it if needed.
 fn cut<'a>(buffer: &'a mut Vec<f32>, sizes: &[usize]) -> Vec<&'a mut [f32]> {
     grow(buffer, sizes.iter().sum());
     let mut rest = &mut buffer[..];

@@ -1,4 +1,4 @@
-//! Which uses of rows a batch has, and the sums of their gradients.
+//! Collects a batch's uses of rows, and sums their gradients.
 
 use super::{RowsOf, SideSpace, Summed, Table, Tables, grow};
 use crate::loss::total;
@@ -6,7 +6,7 @@ use crate::model::Size;
 use crate::rows::Step;
 use crate::uses::{Sizes, Source, Sums, Uses};
 
-/// The rows that uses of entities are of, kind by kind.
+/// For each kind of use of entities, the rows used.
 pub(super) fn entity_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
     let [tails, heads] = rows;
     let mut kinds: Vec<&[u32]> = vec![&tails.anchors, &tails.targets];
@@ -17,14 +17,14 @@ pub(super) fn entity_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
     kinds
 }
 
-/// The same of relations.
+/// For each kind of use of relations, the rows used.
 pub(super) fn relation_uses(rows: &[RowsOf; 2], shared: bool) -> Vec<&[u32]> {
     let [tails, heads] = rows;
     if shared { vec![&tails.relations] } else { vec![&tails.relations, &heads.relations] }
 }
 
-/// Adds up the gradients of equal rows; the loss, not finite where a step by one of them would
-/// leave state that is not.
+/// Sums the gradients of equal rows, and returns the loss. The loss is not finite if an optimiser
+/// step with one of the sums would make the state infinite or NaN.
 pub(super) fn sum(
     from: &Tables<'_>,
     rows: &[RowsOf; 2],
@@ -77,7 +77,7 @@ pub(super) fn sum(
 }
 
 impl Summed {
-    /// Writes the sums of gradients of equal rows, and returns what the sizes of rows cost.
+    /// Writes the sums of gradients of equal rows, and returns the regularisation cost of the rows.
     fn add_up(
         &mut self,
         table: &Table<'_>,

@@ -1,39 +1,39 @@
-//! Candidates as columns.
+//! Candidates stored as columns.
 
 use super::CANDIDATES_AT_ONCE;
 use super::pairs::Panel;
 
-/// Numbers in the longest vector; every column begins and ends at a multiple of it.
+/// Floats in the longest vector; every column starts and ends at a multiple of it.
 pub const LINE: usize = 16;
 
-/// How candidates lie as columns: all first numbers of them, then all second numbers, and so on.
-/// What is beyond the candidates in a column is zero.
+/// Layout of candidates as columns: the first dimension of all candidates, then the second
+/// dimension, and so on. Columns are padded with zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// Candidates.
+    /// Number of candidates.
     pub count: usize,
-    /// Candidates, rounded up to whole vectors.
+    /// Number of candidates, rounded up to whole vectors.
     pub padded: usize,
-    /// Numbers from one column to the next: an odd number of vectors, so that the same candidate
-    /// in all columns does not fall on the same place of the cache.
+    /// Floats from one column to the next. This is an odd number of vectors, so that a candidate's
+    /// values in different columns do not map to the same cache set.
     pub stride: usize,
-    /// Numbers of a candidate, and so columns.
+    /// Floats per candidate, and therefore number of columns.
     pub width: usize,
 }
 
 impl Columns {
-    /// Columns of so many candidates.
+    /// The layout of `count` candidates.
     pub fn of(count: usize, width: usize) -> Self {
         let lines = count.div_ceil(LINE);
         Self { count, padded: lines * LINE, stride: (lines | 1) * LINE, width }
     }
 
-    /// Numbers of all columns.
+    /// Floats in all columns.
     pub fn numbers(&self) -> usize {
         self.width * self.stride
     }
 
-    /// Writes some columns, from number `first` on, of the candidates that `row` has.
+    /// Writes columns, starting with number `first`, of the candidates given by `row`.
     pub fn write<'a>(&self, first: usize, row: impl Fn(usize) -> &'a [f32], columns: &mut [f32]) {
         let count = columns.len() / self.stride;
         for start in (0..self.stride).step_by(LINE) {
@@ -50,7 +50,8 @@ impl Columns {
         }
     }
 
-    /// What rows, `row` numbers apart, are compared with: a part of the candidates after the other.
+    /// Panels for comparing queries, `row` floats apart, with the candidates, one part of the
+    /// candidates after the other.
     pub fn panels<'a>(
         self,
         columns: &'a [f32],
@@ -68,8 +69,8 @@ impl Columns {
         })
     }
 
-    /// Adds columns of several groups, one after the other, to candidates from number `first` on,
-    /// a multiple of `LINE`: rows of `stride` numbers each.
+    /// Adds the columns of several groups, stored one after the other, to rows of `stride` floats.
+    /// The rows belong to candidates starting at `first`, a multiple of `LINE`.
     pub fn add_rows(&self, groups: &[f32], first: usize, stride: usize, rows: &mut [f32]) {
         let mut sums = vec![0.0_f32; LINE * self.width];
         for (line, rows) in rows.chunks_mut(LINE * stride).enumerate() {

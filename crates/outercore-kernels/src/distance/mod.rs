@@ -1,8 +1,8 @@
-//! Scores that are minus a distance which no matrix product computes, and their gradients.
+//! Scores that are negative distances without a matrix product, and their gradients.
 //!
-//! Candidates are turned into columns once. Then rows go through in blocks whose scores stay in the
-//! cache. How rows are grouped follows from the sizes, not from the number of threads, and so the
-//! bits of a result do not depend on it.
+//! Candidates are converted to columns once. Rows are then processed in blocks whose scores stay in
+//! the cache. The grouping of rows depends on the sizes and not on the number of threads, so
+//! neither do the bits of a result.
 
 mod columns;
 mod pairs;
@@ -17,25 +17,26 @@ use pairs::{
 
 pub(crate) use columns::{Columns, LINE};
 
-/// Numbers of scores that a thread works on at once: 128 KiB.
+/// Scores that a thread processes at a time: 128 KiB.
 const SCORES_AT_ONCE: usize = 1 << 15;
-/// Candidates that are compared before the next unit is looked at: 4 KiB a column.
+/// Candidates compared before the next dimension is processed: 4 KiB per column.
 const CANDIDATES_AT_ONCE: usize = 1024;
-/// Rows that a thread takes at a time, at least.
+/// Least number of rows that a thread takes at a time.
 const LEAST_GROUP: usize = 128;
-/// Numbers that all groups' gradients of candidates may take together: 64 MiB.
+/// Most floats in the candidates' gradients of all groups: 64 MiB.
 const GROUP_NUMBERS: usize = 1 << 24;
 
-/// How far two rows are apart.
+/// A distance of two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// The sum of absolute differences.
     Manhattan,
-    /// The sum of moduli of complex differences; a row holds real parts, then imaginary parts.
+    /// The sum of the moduli of complex differences; a row has the real parts, then the imaginary
+    /// parts.
     Modulus,
 }
 
-/// Minus the distances of all pairs.
+/// Computes the negative distances of all pairs.
 ///
 /// # Shapes
 /// `queries` `[rows, width]`, `candidates` `[candidates, width]`, `out` `[rows, candidates]`.
@@ -77,7 +78,7 @@ pub fn distance_scores(
 }
 
 impl Distance {
-    /// Takes the distances of all pairs from `scores`.
+    /// Subtracts the distances of all pairs from `scores`.
     #[inline(always)]
     pub(crate) fn subtract<L: Lanes>(self, lanes: L, panel: Panel<'_>, scores: &mut [f32]) {
         match self {
@@ -86,7 +87,7 @@ impl Distance {
         }
     }
 
-    /// Adds the gradients that `slopes` of scores are of queries and of candidates.
+    /// Adds the gradients of queries and of candidates, given the `slopes` of scores.
     #[inline(always)]
     pub(crate) fn add_gradients<L: Lanes>(
         self,
@@ -106,7 +107,7 @@ impl Distance {
         }
     }
 
-    /// How far a row is from another.
+    /// The distance of one pair of rows.
     #[inline(always)]
     pub(crate) fn of_pair<L: Lanes>(self, lanes: L, one: &[f32], other: &[f32]) -> f32 {
         match self {
@@ -115,8 +116,8 @@ impl Distance {
         }
     }
 
-    /// Given the slope of the score of a query and its target, takes the gradient off that of the
-    /// query, and leaves the target's in place of the query.
+    /// Given the slope of the score of a query and its target, subtracts the gradient from
+    /// `to_query`, and replaces the query by the target's gradient.
     #[inline(always)]
     pub(crate) fn part_pair<L: Lanes>(
         self,
@@ -141,13 +142,13 @@ fn columns_of(candidates: &[f32], width: usize) -> (Columns, Vec<f32>) {
     (of, columns)
 }
 
-/// Rows of a group: enough of them that its own gradients of candidates cost little.
+/// Number of rows per group: enough that the group's separate gradients of candidates cost little.
 pub(crate) fn group_rows(rows: usize, numbers: usize) -> usize {
     let groups = (rows / LEAST_GROUP).min(GROUP_NUMBERS / numbers.max(1)).max(1);
     rows.div_ceil(groups)
 }
 
-/// Rows whose scores fit the cache, a multiple of those that share registers.
+/// Number of rows whose scores fit into the cache: a multiple of the rows that share registers.
 fn block_rows(stride: usize) -> usize {
     (SCORES_AT_ONCE / stride).clamp(4, 64) / 4 * 4
 }

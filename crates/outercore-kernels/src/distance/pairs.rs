@@ -1,26 +1,26 @@
-//! The innermost loops: distances of queries and candidates, and their gradients.
+//! The inner loops: distances of queries and candidates, and their gradients.
 //!
-//! Vectors run along candidates, so that no sum over lanes is needed for a score. Candidates stand
-//! as columns: all first numbers, then all second numbers.
+//! Vectors run along candidates, so a score needs no sum over lanes. Candidates are stored as
+//! columns: the first dimension of all candidates, then the second, and so on.
 
 use crate::lanes::Lanes;
 
-/// Units that are summed up before they are added to a score: keeps the error of a sum of many
-/// numbers small.
+/// Units that are summed before the sum is added to a score; this keeps the rounding error of a
+/// long sum small.
 const UNITS_AT_ONCE: usize = 32;
 /// Queries that share the candidates in registers.
 const QUERIES: usize = 4;
 /// Vectors of candidates that share the queries in registers.
 const LINES: usize = 2;
 
-/// A distance that is a sum over units of `PARTS` numbers.
+/// A distance that is a sum over units of `PARTS` values.
 ///
-/// The parts of a unit lie half a row apart, as real and imaginary parts do.
+/// The parts of a unit are half a row apart, like real and imaginary parts.
 pub trait Unit<const PARTS: usize> {
-    /// The unit's share of the distance.
+    /// The contribution of a unit to the distance.
     fn distance<L: Lanes>(lanes: L, difference: [L::f32s; PARTS]) -> L::f32s;
 
-    /// `gradient` times the slope of `distance`; zero where the difference is.
+    /// `gradient` times the slope of `distance`; zero if the difference is zero.
     fn slope<L: Lanes>(
         lanes: L,
         difference: [L::f32s; PARTS],
@@ -54,7 +54,7 @@ pub struct Modulus;
 impl Modulus {
     #[inline(always)]
     fn square_and_inverse<L: Lanes>(lanes: L, [re, im]: [L::f32s; 2]) -> (L::f32s, L::f32s) {
-        // The smallest number keeps a difference of zero from being divided by zero.
+        // Adding the smallest positive number prevents a division of zero by zero.
         let square = lanes.mul_add_f32s(re, re, lanes.splat(f32::MIN_POSITIVE));
         let square = lanes.mul_add_f32s(im, im, square);
         (square, lanes.inverse_root(square))
@@ -76,24 +76,24 @@ impl Unit<2> for Modulus {
     }
 }
 
-/// Rows that are compared, and columns that they are compared with.
+/// Rows, and the columns that they are compared with.
 #[derive(Clone, Copy)]
 pub struct Panel<'a> {
-    /// `[rows, row]`, of which `width` numbers are used.
+    /// `[rows, row]`, of which the first `width` floats per row are used.
     pub queries: &'a [f32],
-    /// Numbers from one query to the next.
+    /// Floats from one query to the next.
     pub row: usize,
     pub width: usize,
     /// `[width, stride]`
     pub columns: &'a [f32],
-    /// Numbers from one column to the next, a multiple of the lanes.
+    /// Floats from one column to the next; a multiple of the lanes.
     pub stride: usize,
-    /// First and last number of a column that are used, multiples of the lanes.
+    /// Start and end of the used part of a column; multiples of the lanes.
     pub first: usize,
     pub last: usize,
 }
 
-/// Takes the distances of all pairs from `scores` `[rows, stride]`.
+/// Subtracts the distances of all pairs from `scores` `[rows, stride]`.
 #[inline(always)]
 pub fn subtract_distances<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
     lanes: L,
@@ -169,9 +169,10 @@ fn tile<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize, const T: u
     }
 }
 
-/// Adds gradients, given `slopes` `[rows, stride]` of the scores that `subtract_distances` made.
+/// Adds gradients, given the `slopes` `[rows, stride]` of the scores computed by
+/// `subtract_distances`.
 ///
-/// `to_queries` is as the panel's queries, `to_columns` `[width, stride]`.
+/// `to_queries` has the layout of the panel's queries; `to_columns` is `[width, stride]`.
 #[inline(always)]
 pub fn add_gradients<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
     lanes: L,
@@ -228,7 +229,7 @@ fn column<L: Lanes, U: Unit<PARTS>, const PARTS: usize, const Q: usize>(
         *columns = &L::as_simd_f32s(&panel.columns[start + first..start + last]).0[..count];
     }
     let mut pieces = to_columns.chunks_exact_mut(half * panel.stride);
-    // A closure that computes with lanes would be compiled without their instructions; this one
+    // A closure that computes with lanes would be compiled without vector instructions; this one
     // only borrows.
     let moved: [&mut [L::f32s]; PARTS] = std::array::from_fn(|_| {
         let piece = pieces.next().unwrap_or_default();
@@ -305,7 +306,7 @@ pub fn part_pair<L: Lanes, U: Unit<PARTS>, const PARTS: usize>(
     }
 }
 
-/// One row less another, of the units from `start` on that fill a vector; zero beyond them.
+/// The difference of two rows for one vector of units from `start` on; zero after the last unit.
 #[inline(always)]
 fn difference<L: Lanes, const PARTS: usize>(
     lanes: L,
@@ -323,7 +324,7 @@ fn difference<L: Lanes, const PARTS: usize>(
     found
 }
 
-/// Where the numbers of a part stand, of the units from `start` on that fill a vector.
+/// The range of a part's values for one vector of units from `start` on.
 #[inline(always)]
 fn places<L: Lanes>(half: usize, part: usize, start: usize) -> std::ops::Range<usize> {
     part * half + start..part * half + half.min(start + L::F32_LANES)

@@ -1,4 +1,4 @@
-//! The pass that looks at every value before columns become `int8`.
+//! The pass over all values that computes the `int8` scales of columns.
 
 use outercore_core::{Context, Error, Result};
 use outercore_format::{widen, words_of};
@@ -8,14 +8,15 @@ use outercore_store::verified::for_each_rows;
 use super::OnProgress;
 use crate::scales::{Column, Scales, scales_of};
 
-/// Bytes of rows that are read at a time.
+/// Bytes of rows per read.
 pub(crate) const CHUNK: u64 = 1 << 20;
 
 /// Scales of the columns of an array.
 ///
 /// # Errors
-/// `Invalid` with row and column: a value that is not finite, or that `float32` does not hold.
-/// `Corrupt`: other bytes than were written. Failed reads; those of `on_progress`.
+/// `Invalid`, naming row and column: a value that is not finite, or that `float32` cannot
+/// represent. `Corrupt`: the bytes differ from the written ones. Failed reads; errors of
+/// `on_progress`.
 pub(super) fn measure(array: &ArrayRef, on_progress: OnProgress<'_>) -> Result<Scales> {
     let mut columns = vec![Column::default(); array.row_elements() as usize];
     let (mut words, mut values) = (Vec::new(), vec![0.0; columns.len()]);

@@ -1,8 +1,8 @@
-//! Building a layout within a memory budget.
+//! Builds a layout within a memory budget.
 //!
-//! The order is computed with the topology in memory. Then the rows are written by rising place, as
-//! many at a time as memory holds: those are read in the order in which they lie in the array. The
-//! manifest is changed last, at once.
+//! The order is computed with the topology in memory. Then the rows are written by rising place, in
+//! parts as large as the memory allows. The rows of a part are read in the order of the array. The
+//! manifest is changed last, in one step.
 
 mod measure;
 mod rows;
@@ -31,22 +31,23 @@ use crate::keys::{self, Part};
 use crate::order::{Method, Order};
 use crate::{Layout, Places, Precision, Scales};
 
-/// Buffers of readers and writers: those of reads, and a chunk each to read, to convert and to write.
+/// Buffers of readers and writers: read buffers, and one chunk each for reading, converting and
+/// writing.
 const BUFFERS: Bytes = Bytes(STAGING.0 + (4 << 20));
 
-/// Fewest bytes of rows that are written together.
+/// Least bytes of rows that are written together.
 const LEAST_ROWS: Bytes = Bytes::mib(1);
 
-/// How a layout is built.
+/// Options of a layout build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// The array, by key; the features of the data set by default.
     pub array: Option<String>,
-    /// How rows are ordered.
+    /// Method for ordering the rows.
     pub method: Method,
-    /// How exactly they are stored.
+    /// Precision of the rows.
     pub precision: Precision,
-    /// Everything the build keeps in memory.
+    /// Memory budget of the build.
     pub memory: Bytes,
 }
 
@@ -61,18 +62,18 @@ impl Default for BuildOptions {
     }
 }
 
-/// What was built, or was there.
+/// The summary of a built or existing layout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BuildSummary {
     /// Key of the array.
     pub array: String,
-    /// How its rows are ordered.
+    /// Order of its rows.
     pub order: Order,
-    /// How exactly they are stored.
+    /// Precision of the rows.
     pub precision: Precision,
     /// Nodes of the graph.
     pub nodes: u64,
-    /// Values of a row.
+    /// Number of values per row.
     pub columns: u64,
     /// Bytes of the rows of the array.
     pub input: Bytes,
@@ -80,26 +81,27 @@ pub struct BuildSummary {
     pub bytes: Bytes,
     /// Memory that a server needs for the table of places.
     pub places: Bytes,
-    /// Bytes written; 0 if the layout was there.
+    /// Bytes written; 0 if the layout already existed.
     pub written: Bytes,
     /// Wall-clock seconds.
     pub seconds: f64,
 }
 
-/// Builds a layout of an array; one that is there and is as asked for is left as it is, any other of
-/// the same precision is replaced.
+/// Builds a layout of an array. An existing layout that matches the options is left unchanged; any
+/// other layout of the same precision is replaced.
 ///
-/// The bytes of the layout depend on the array, the topology, the order and the precision alone.
+/// The bytes of the layout depend only on the array, the topology, the order and the precision.
 ///
 /// **Cost** an order reads the topology into memory, see [`Order::nodes`]. `int8` reads the array
-/// once more, another order to compare its checksum. Rows are read once where the order is that of
-/// the ids, otherwise at most once for each part of them that memory holds. While somebody else writes to the data set it waits.
+/// once more; an exact layout reads it once more to compare its checksum. In the order of the ids,
+/// rows are read once. In another order, the array is read at most once for each part that fits
+/// into memory. Waits while another process writes to the data set.
 ///
 /// # Errors
-/// `Budget`, with the least that works. `NotFound`: no such array. `Invalid`: an array that has no
-/// row for each node, a value that is not finite (`int8`), a layout that would be the array itself.
-/// `Unsupported`: 2^32 nodes in another order. `Corrupt`: other bytes than were written. Those of
-/// the disk and of `on_progress`; the data set stays as it was.
+/// `Budget`, with the least sufficient budget. `NotFound`: no such array. `Invalid`: an array
+/// without one row per node, a value that is not finite (`int8`), a layout that would equal the
+/// array. `Unsupported`: 2^32 nodes in another order. `Corrupt`: the bytes differ from the written
+/// ones. Errors of the disk and of `on_progress`; the data set then stays unchanged.
 pub fn build(
     disk: &dyn Disk,
     data_set: &DataSet,
@@ -111,7 +113,7 @@ pub fn build(
     let context = || format!("layout in `{}`", root.display());
     let waits = &mut || on_progress("waiting for another writer", 0, 0, "");
     let editor = ManifestEditor::wait(disk, root, waits)?;
-    // Whoever wrote to it may have built the layout.
+    // Another process that wrote to the data set may have built the layout.
     let data_set = &editor.data_set()?;
     if options.method != Method::None {
         data_set.require_one_type("a layout in another order")?;
@@ -131,10 +133,10 @@ pub fn build(
     Ok(summary)
 }
 
-/// Removes the layouts of an array, of every precision; returns how many there were.
+/// Removes the layouts of an array, of every precision; returns their number.
 ///
 /// # Errors
-/// `NotFound`: no such array. Those of the disk.
+/// `NotFound`: no such array. Errors of the disk.
 pub fn remove(disk: &dyn Disk, data_set: &DataSet, array: Option<&str>) -> Result<u64> {
     let key = key_of(data_set, array)?;
     let mut editor = ManifestEditor::open(disk, data_set.root())?;
@@ -151,12 +153,12 @@ pub fn remove(disk: &dyn Disk, data_set: &DataSet, array: Option<&str>) -> Resul
     Ok(count)
 }
 
-/// Whether a file is missing, cut short, or damaged.
+/// Whether a file is missing, truncated, or damaged.
 fn is_of_file(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound)
 }
 
-/// The key of the array that is meant.
+/// The key of the given array, or of the features.
 fn key_of(data_set: &DataSet, array: Option<&str>) -> Result<String> {
     Ok(match array {
         Some(key) => data_set.array(key)?.key,
@@ -164,7 +166,7 @@ fn key_of(data_set: &DataSet, array: Option<&str>) -> Result<String> {
     })
 }
 
-/// The array, which has a row for each node.
+/// The array; it must have one row per node.
 fn array_of(data_set: &DataSet, options: &BuildOptions) -> Result<ArrayRef> {
     let array = data_set.array(&key_of(data_set, options.array.as_deref())?)?;
     let is_node_array = matches!(Group::of(&array.key), Group::Node { .. });
@@ -193,9 +195,10 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Whether a layout is there as it is asked for, undamaged, and would be the same today.
+    /// Whether an undamaged layout with these options exists, and a new build would give the same
+    /// bytes.
     fn is_there(&self, on_progress: OnProgress<'_>) -> Result<bool> {
-        // One that cannot be opened is replaced.
+        // A layout that cannot be opened is replaced.
         let Ok(Some(layout)) = Layout::open(self.data_set, &self.array.key, self.options.precision)
         else {
             return Ok(false);
@@ -204,7 +207,8 @@ impl Build<'_> {
         if header.order != self.order || header.made_of != self.made_of()? {
             return Ok(false);
         }
-        // This command is what a check of a damaged layout tells to run.
+        // A check of a damaged layout suggests this command, so verify the files before keeping
+        // them.
         for array in [Some(layout.rows()), layout.places()].into_iter().flatten() {
             let on_bytes = &mut |done, total| on_progress("verifying", done, total, "bytes");
             match verified::verify(array.clone(), on_bytes) {
@@ -216,7 +220,7 @@ impl Build<'_> {
         Ok(true)
     }
 
-    /// Checksums of what order and scales are computed of.
+    /// Checksums of the arrays from which order and scales are computed.
     fn made_of(&self) -> Result<Vec<String>> {
         let mut checksums = Vec::new();
         if self.options.precision == Precision::Int8 {
@@ -241,7 +245,7 @@ impl Build<'_> {
         }
         let scales = match self.options.precision {
             Precision::Exact => {
-                // Rows are read by place, in no order that a checksum could follow.
+                // Rows are read by place, in an order that does not allow computing a checksum.
                 verified::verify(self.array.clone(), &mut |done, total| {
                     on_progress("verifying", done, total, "bytes")
                 })?;
@@ -262,7 +266,7 @@ impl Build<'_> {
         Ok(self.summary())
     }
 
-    /// The nodes by place; `None` in the order of the ids.
+    /// The nodes by place; `None` for the order of the ids.
     fn nodes(&self, on_progress: OnProgress<'_>) -> Result<Option<Vec<u32>>> {
         if self.order == Order::None {
             self.require(self.least_for_rows(0))?;
@@ -271,7 +275,7 @@ impl Build<'_> {
         let (nodes, edges) = (self.data_set.num_nodes(), self.data_set.num_edges());
         let sources = self.data_set.array(format_keys::SOURCES)?.data_len();
         let topology = ResidentTopology::offsets_memory(nodes, edges).0 + sources;
-        // Rows are written when the topology has gone.
+        // The topology is freed before rows are written.
         self.require(self.least_for_rows(nodes).max(BUFFERS.0 + topology))?;
         let reading = EngineConfig { staging: STAGING, ..EngineConfig::default() };
         let mut engine = Engine::open(reading)?;
@@ -287,9 +291,9 @@ impl Build<'_> {
         })
     }
 
-    /// Memory to write rows with a table of `ordered` nodes.
+    /// Memory for writing rows with a table of `ordered` nodes.
     fn least_for_rows(&self, ordered: u64) -> u64 {
-        // The table and the one that is made of it are both there for a while.
+        // For a while, both the order and the table of places computed from it are in memory.
         BUFFERS.0
             + LEAST_ROWS.0.max(rows::slot_bytes(&self.array))
             + 2 * Places::memory_of(ordered).0
@@ -310,7 +314,7 @@ impl Build<'_> {
         keys::key(&self.array.key, self.options.precision, part)
     }
 
-    /// Writes a part.
+    /// Writes a part of the layout.
     fn array(
         &mut self,
         part: Part,

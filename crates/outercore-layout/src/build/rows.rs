@@ -1,4 +1,4 @@
-//! From the rows of an array to the rows of its layout.
+//! Converts the rows of an array to the rows of its layout.
 
 use std::path::Path;
 
@@ -13,32 +13,32 @@ use super::OnProgress;
 use super::measure::CHUNK;
 use crate::Scales;
 
-/// Bytes of a row while it waits for its place, besides its values: its node, its place and the read
-/// that brings it.
+/// Bytes of a row waiting for its place, in addition to its values: its node, its place and its
+/// read.
 const ROW_OVERHEAD: u64 = 64;
 
 /// Read buffers.
 pub(super) const STAGING: Bytes = Bytes::mib(2);
 
-/// Memory of a row while it waits for its place.
+/// Memory of a row waiting for its place.
 pub(super) fn slot_bytes(array: &ArrayRef) -> u64 {
     array.row_bytes() + ROW_OVERHEAD
 }
 
-/// Writes rows of an array as a layout stores them.
+/// Writes rows of an array in the stored form of a layout.
 pub(super) struct RowWriter<'a> {
     writer: &'a mut ArrayWriter,
     convert: Option<Convert<'a>>,
     row_bytes: usize,
 }
 
-/// Rows on their way to `int8`.
+/// Converts rows to `int8`.
 struct Convert<'a> {
     steps: Steps<'a>,
     stored: Vec<i8>,
 }
 
-/// Makes rows of an array steps of `int8`.
+/// Converts rows of an array to `int8` steps.
 pub(crate) struct Steps<'a> {
     dtype: DType,
     scales: &'a Scales,
@@ -51,7 +51,8 @@ impl<'a> Steps<'a> {
         Self { dtype, scales, words: Vec::new(), values: vec![0.0; scales.width()] }
     }
 
-    /// Appends the steps of a row. Where there is an error they are those of the nearest `float32`.
+    /// Appends the steps of a row. After an error, these are the steps of the nearest `float32`
+    /// values.
     ///
     /// # Errors
     /// As [`widen`].
@@ -80,7 +81,7 @@ impl<'a> RowWriter<'a> {
         let Some(Convert { steps, stored }) = &mut self.convert else {
             return self.writer.write(rows);
         };
-        // A part at a time, so that the steps take no more than a buffer.
+        // In parts, so that the steps take at most one buffer.
         let part = (CHUNK as usize / self.row_bytes).max(1) * self.row_bytes;
         for rows in rows.chunks(part) {
             stored.clear();
@@ -95,7 +96,7 @@ impl<'a> RowWriter<'a> {
 
 /// The rows of an array.
 pub(super) struct Source<'a> {
-    /// The data set, for what was measured of its device.
+    /// The data set, for the profile of its device.
     pub root: &'a Path,
     pub array: &'a ArrayRef,
 }
@@ -113,7 +114,7 @@ impl Source<'_> {
         })
     }
 
-    /// Writes the rows of `nodes`, in that order, as many at a time as `room` holds.
+    /// Writes the rows of `nodes`, in that order, in parts that fit into `room`.
     pub(super) fn by_place(
         &self,
         nodes: &[u32],

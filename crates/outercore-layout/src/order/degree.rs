@@ -1,4 +1,4 @@
-//! By falling in-degree.
+//! Order by falling in-degree.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use outercore_store::Topology;
 use super::lists::in_degrees;
 use super::require;
 
-/// Bytes of memory a node.
+/// Bytes of memory per node.
 const NODE: u64 = 8;
 
 /// The nodes by falling in-degree, then by id.

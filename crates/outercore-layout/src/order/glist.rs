@@ -1,4 +1,4 @@
-//! Graph reorganisation for spatial locality of requests.
+//! Graph reorganisation for the spatial locality of requests.
 //!
 //! **Source** GLIST 4.3.2, algorithm 2.
 
@@ -11,29 +11,29 @@ use super::lists::{Lists, in_degrees};
 use super::{STEP, require};
 use crate::OnProgress;
 
-/// Seed of the sampled working sets: the same graph has the same order.
+/// Seed of the sampled working sets, fixed so that the same graph always has the same order.
 const SEED: u64 = 0;
 
-/// A node in the sampled working sets of more centres says little about which of them are alike,
-/// and would make the search quadratic. Overlap by such a node does not count.
+/// A node in more sampled working sets than this says little about their similarity, and would make
+/// the search quadratic. Overlap by such a node does not count.
 pub(super) const MOST_SHARED: usize = 256;
 
-/// Bytes of memory a node at the most, all nodes being centres: the centres, where sets and their
-/// holders begin, how many are left, what is done, counts, and the sequence.
+/// Most bytes of memory per node, if all nodes are centres: the centres, the starts of sets and of
+/// their holders, the numbers of remaining holders, the finished sets, counts, and the sequence.
 const NODE: u64 = 36;
 
-/// Bytes of memory a member of a working set: in the set, and in the index of sets by member.
+/// Bytes of memory per member of a working set: in the set, and in the index of sets by member.
 const MEMBER: u64 = 8;
 
-/// No place yet.
+/// The node has no place yet.
 const NOWHERE: u32 = u32::MAX;
 
-/// What decides the order.
+/// Parameters of the order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
-    /// Hops of a working set.
+    /// Number of hops of a working set.
     pub hops: u32,
-    /// Most important nodes.
+    /// Largest number of important nodes.
     pub centres: u64,
     /// Important nodes have an in-degree below this.
     pub most_degree: u64,
@@ -41,10 +41,10 @@ pub(super) struct Parameters {
 
 /// The nodes by place.
 ///
-/// The important nodes are those of the highest in-degrees below a bound. From the first on, the
-/// next is the one whose sampled working set has most members in common with that of the one
-/// before. In this sequence each gives places to itself and to its neighbours within `hops`, as far
-/// as they have none. All other nodes follow by id.
+/// The important nodes are the nodes with the highest in-degrees below a bound. They form a
+/// sequence: each is followed by the node whose sampled working set has the most members in common
+/// with its own. In this sequence, each node gives places to itself and to its neighbours within
+/// `hops`, unless they have places. All other nodes follow by id.
 pub(super) fn reorganise(
     topology: &dyn Topology,
     wanted: Parameters,
@@ -75,15 +75,15 @@ fn important(degrees: &[u32], wanted: Parameters) -> Vec<u32> {
     nodes
 }
 
-/// Sampled working sets, one after the other.
+/// Sampled working sets, stored one after the other.
 struct WorkingSets {
-    /// Where each begins, and where the last one ends.
+    /// The start of each set, and the end of the last one.
     starts: Vec<usize>,
     members: Vec<u32>,
 }
 
 impl WorkingSets {
-    /// Samples √n of the n nodes within `hops` of each centre, itself included.
+    /// Samples √n of the n nodes within `hops` of each centre, including the centre.
     fn sample(
         topology: &dyn Topology,
         centres: &[u32],
@@ -105,7 +105,7 @@ impl WorkingSets {
             let count = (all.len() as f64).sqrt().ceil() as usize;
             total += count as u64;
             if needed(total) > room.0 {
-                // They are only counted from here on, to tell how much would do.
+                // From here on, members are only counted, to report the sufficient memory.
                 continue;
             }
             for place in 0..count {
@@ -128,11 +128,11 @@ impl WorkingSets {
     }
 }
 
-/// The nodes within some hops of a node.
+/// Finds the nodes within some hops of a node.
 struct Near<'a> {
     lists: Lists<'a>,
     hops: u32,
-    /// Number of the search that saw a node last.
+    /// Number of the last search that saw each node.
     seen: Vec<u32>,
     search: u32,
     found: Vec<u32>,
@@ -144,9 +144,9 @@ impl<'a> Near<'a> {
         Self { lists: Lists::new(topology), hops, seen, search: 0, found: Vec::new() }
     }
 
-    /// Breadth first, the node itself first.
+    /// The nodes within `hops` of `node`, breadth first; the node itself comes first.
     fn of(&mut self, node: u32) -> Result<&mut [u32]> {
-        // There is at most one search a node, so the number never comes back to 0.
+        // There is at most one search per node, so the number never returns to 0.
         self.search += 1;
         self.found.clear();
         self.found.push(node);
@@ -169,10 +169,10 @@ impl<'a> Near<'a> {
     }
 }
 
-/// The sets that hold each node; those that are done drop out when they are met.
+/// For each node, the sets that contain it; finished sets are removed when they are encountered.
 struct Holders {
     starts: Vec<usize>,
-    /// How many of a node's sets are left, at the front of its part of `sets`.
+    /// Number of each node's remaining sets, at the front of its part of `sets`.
     left: Vec<u32>,
     sets: Vec<u32>,
 }
@@ -196,7 +196,7 @@ impl Holders {
         Self { starts, left, sets }
     }
 
-    /// Calls `each` for the sets with the node that are not done.
+    /// Calls `each` for the unfinished sets that contain the node.
     fn each(&mut self, node: u32, is_done: &[bool], mut each: impl FnMut(u32)) {
         let node = node as usize;
         let begin = self.starts[node];
@@ -216,8 +216,8 @@ impl Holders {
     }
 }
 
-/// The sets by overlap: after each the one that has most members in common with it, the first of
-/// those; where none has any, the first that is left.
+/// The sets by overlap. Each is followed by the remaining set with the most members in common, ties
+/// by the lower number. If no set has members in common, the first remaining set follows.
 fn sequence(working: WorkingSets, nodes: u64, on_progress: OnProgress<'_>) -> Result<Vec<u32>> {
     let count = working.len();
     let mut holders = Holders::new(&working, nodes);
@@ -252,14 +252,14 @@ fn sequence(working: WorkingSets, nodes: u64, on_progress: OnProgress<'_>) -> Re
     Ok(sequence)
 }
 
-/// Gives places to neighbourhoods.
+/// Assigns places to neighbourhoods.
 struct Assignment<'a> {
     lists: Lists<'a>,
     hops: u32,
-    /// The nodes by place so far.
+    /// The nodes placed so far, by place.
     nodes: Vec<u32>,
     place: Vec<u32>,
-    /// Hops within which all neighbours of a node have places.
+    /// For each node, the number of hops within which all its neighbours have places.
     reach: Vec<u8>,
 }
 
@@ -275,14 +275,14 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// Places a node and its neighbours within some hops that have no place.
+    /// Assigns places to a node and to its neighbours within `hops` that have no place.
     fn neighbourhood(&mut self, centre: u32) -> Result<()> {
         self.place(centre);
         let mut frontier = vec![centre];
         for left in (1..=self.hops as u8).rev() {
             let mut next = Vec::new();
             for node in frontier {
-                // Whatever is reached from here has its place already.
+                // All nodes that are reachable from here already have places.
                 let reach = &mut self.reach[node as usize];
                 if *reach >= left {
                     continue;
@@ -306,7 +306,7 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// Places all other nodes by id.
+    /// Assigns places to all other nodes, by id.
     fn finish(mut self) -> Vec<u32> {
         (0..self.place.len() as u32).for_each(|node| self.place(node));
         self.nodes
@@ -327,8 +327,8 @@ mod tests {
 
     const ROOM: Bytes = Bytes::gib(1);
 
-    /// Algorithm 2 line by line: every pair of working sets is compared, and every neighbourhood is
-    /// searched to its end.
+    /// Algorithm 2 line by line: compares every pair of working sets, and searches every
+    /// neighbourhood completely.
     fn naive(graph: &Csc, wanted: Parameters) -> Vec<u32> {
         let topology = topology(graph);
         let degree = |node: u32| graph.offsets[node as usize + 1] - graph.offsets[node as usize];
@@ -389,7 +389,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_paper_keeps_a_neighbourhood_together() {
-        // Node 5 has five neighbours; 2 shares most of them, then 1; 6 is alone.
+        // Node 5 has five neighbours; node 2 shares the most of them, then node 1; node 6 is
+        // isolated.
         let pairs =
             [(5, 0), (5, 4), (5, 2), (5, 7), (5, 9), (2, 4), (2, 7), (1, 2), (1, 3), (1, 8)];
         let edges: Vec<(u64, u64)> = pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();

@@ -1,9 +1,9 @@
-//! In-neighbours of one node after the other.
+//! Reads the in-neighbours of nodes, one node at a time.
 
 use outercore_core::{NodeId, Result};
 use outercore_store::{Extent, Topology};
 
-/// Nodes whose degrees are asked for together.
+/// Nodes whose degrees are requested together.
 const CHUNK: u64 = 1 << 16;
 
 /// Reads adjacency lists into reused buffers.

@@ -1,4 +1,4 @@
-//! Orders of rows: which nodes' rows stand next to each other. Pure functions of a topology.
+//! Orders of rows, which decide whose rows are adjacent. Pure functions of a topology.
 
 mod degree;
 mod glist;
@@ -14,27 +14,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::OnProgress;
 
-/// Nodes that an order can have: it holds them in 32 bits.
+/// Most nodes of an order, which holds node ids in 32 bits.
 const MOST_NODES: u64 = 1 << 32;
 
 /// Nodes between two calls of [`OnProgress`].
 const STEP: usize = 1 << 14;
 
-/// Hops of the working sets of [`Method::Glist`] unless told otherwise. With more, the set of a
+/// Default number of hops of the working sets of [`Method::Glist`]. With more hops, the set of a
 /// node outgrows the pages that are read together.
 const HOPS: u32 = 1;
 
-/// In-degree from which a node is no centre of [`Method::Glist`] unless told otherwise: the rows of
-/// its neighbours fill many pages, and it is a neighbour of many others.
+/// By default, nodes of this in-degree or above are not centres of [`Method::Glist`]. The rows of
+/// their neighbours fill many pages, and they are neighbours of many other nodes.
 const MOST_DEGREE: u64 = 64;
 
-/// How rows can be ordered.
+/// Methods for ordering rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// By node id.
     None,
-    /// Neighbours of important nodes together, important nodes with common neighbours one after the
-    /// other.
+    /// Neighbours of important nodes together; important nodes with common neighbours are adjacent.
     Glist,
     /// By falling in-degree.
     Degree,
@@ -42,7 +41,7 @@ pub enum Method {
     Rcm,
 }
 
-/// How rows are ordered, with what decides it.
+/// An order of rows: its method with all parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Order {
@@ -53,16 +52,16 @@ pub enum Order {
     ///
     /// **Source** GLIST 4.3.2, algorithm 2.
     Glist {
-        /// Hops of a working set: h.
+        /// Number of hops of a working set (h in the paper).
         hops: u32,
-        /// Most important nodes: Cn.
+        /// Largest number of important nodes (Cn in the paper).
         centres: u64,
-        /// Important nodes have an in-degree below this: Td.
+        /// Important nodes have an in-degree below this (Td in the paper).
         most_degree: u64,
     },
     /// By falling in-degree, then by node id.
     Degree,
-    /// Breadth first from nodes of low degree, backwards.
+    /// Breadth first from nodes of low degree, reversed.
     ///
     /// **Source** Cuthill and McKee (1969), reversed as by George (1971).
     Rcm,
@@ -82,7 +81,7 @@ impl Method {
         }
     }
 
-    /// The order by this method for a graph of so many nodes.
+    /// The order by this method for a graph of `nodes` nodes.
     pub const fn order(self, nodes: u64) -> Order {
         match self {
             Self::None => Order::None,
@@ -122,13 +121,13 @@ impl Order {
 
     /// The nodes by place; `None` for the order of the ids.
     ///
-    /// **Cost** asks for the in-edges of one node at a time, so a topology on disk would be slow.
-    /// Memory is at most `room`: 13 bytes a node, or 36 for [`Order::Glist`] and 8 for each member of
-    /// a sampled working set.
+    /// **Cost** requests the in-edges of one node at a time, so a topology on disk would be slow.
+    /// Memory is at most `room`: 13 bytes per node, or for [`Order::Glist`] 36 bytes per node and 8
+    /// per member of a sampled working set.
     ///
     /// # Errors
-    /// `Unsupported`: 2^32 nodes or more. `Budget` with the least that would do. Failed reads; those
-    /// of `on_progress`.
+    /// `Unsupported`: 2^32 nodes or more. `Budget`, with the least sufficient budget. Failed reads;
+    /// errors of `on_progress`.
     pub fn nodes(
         self,
         topology: &dyn Topology,
@@ -152,10 +151,10 @@ impl Order {
     }
 }
 
-/// Checks that `needed` bytes of working memory are there.
+/// Checks that `needed` bytes of working memory are available.
 ///
 /// # Errors
-/// `Budget` with what is missing.
+/// `Budget`, with the sufficient memory.
 fn require(needed: u64, room: Bytes) -> Result<()> {
     if needed <= room.0 {
         return Ok(());
@@ -186,7 +185,7 @@ mod tests {
         &graph.sources[ends[0]..ends[1]]
     }
 
-    /// Cuthill-McKee from its definition, over a queue.
+    /// Cuthill-McKee from its definition, with a queue.
     fn naive_rcm(graph: &Csc) -> Vec<u32> {
         let rank = |node: &u32| (list(graph, *node).len(), *node);
         let mut left: Vec<u32> = (0..graph.num_nodes() as u32).collect();

@@ -1,4 +1,4 @@
-//! Reverse Cuthill-McKee: breadth first from nodes of low degree, backwards.
+//! Reverse Cuthill-McKee: breadth first from nodes of low degree, reversed.
 
 use outercore_core::{Bytes, Result};
 use outercore_store::Topology;
@@ -7,13 +7,13 @@ use super::lists::{Lists, in_degrees};
 use super::{STEP, require};
 use crate::OnProgress;
 
-/// Bytes of memory a node: its degree, its place among the degrees, its place, whether it has one.
+/// Bytes of memory per node: its degree, its rank by degree, its place, and whether it has a place.
 const NODE: u64 = 13;
 
 /// The nodes in reverse Cuthill-McKee order.
 ///
-/// A component begins with its node of the least in-degree, and the neighbours of a node follow by
-/// rising in-degree; ties by id. In a directed graph neighbours are in-neighbours.
+/// A component begins with its node of least in-degree, and the neighbours of a node follow by
+/// rising in-degree; ties by id. In a directed graph, neighbours are in-neighbours.
 pub(super) fn reverse_cuthill_mckee(
     topology: &dyn Topology,
     room: Bytes,

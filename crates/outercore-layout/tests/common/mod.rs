@@ -1,4 +1,4 @@
-//! Tiny data sets with features, and what a layout of them must hold.
+//! Tiny data sets with features, and the expected content of their layouts.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use outercore_format::{ArrayEntry, Checksum, DType, Manifest, NpyHeader, keys};
 use outercore_store::dataset::DataSet;
 use outercore_testkit::Csc;
 
-/// Columns of the features.
+/// Number of columns of the features.
 pub const WIDTH: usize = 5;
 
-/// The features of a node: a fraction, a flag, a constant, and two others.
+/// The features of a node: a fraction, a flag, a constant, and two other values.
 pub fn row(node: u64) -> [f32; WIDTH] {
     let flag = f32::from(u8::from(node.is_multiple_of(3)));
     [node as f32 / 7.0 - 3.0, flag, 0.3, -(node as f32), (node % 200) as f32]

@@ -1,4 +1,4 @@
-//! The end of the log, noted outside the log: a log that was cut off does not pass as whole.
+//! The end of the log, recorded outside the log, so that a truncated log is detected.
 
 use std::path::{Path, PathBuf};
 
@@ -12,26 +12,26 @@ use super::segments::directory;
 /// Name of the file in the directory of the log.
 pub const FILE: &str = "end";
 
-/// Where the second of two slots begins: no page of a disk holds both.
+/// Start of the second of two slots: the slots never share a page of a disk.
 const SLOT: usize = 4096;
 
-/// Commits between two syncs of the file. A count and not a time, so that a test can stop at each
-/// operation of a disk again.
+/// Commits between two syncs of the file. A count instead of a time, so that a test can stop at
+/// each disk operation reproducibly.
 const SYNC_EVERY: u32 = 256;
 
 fn path(root: &Path) -> PathBuf {
     directory(root).join(FILE)
 }
 
-/// The end that is noted for the log `id`; `None`: an older version wrote the log.
+/// The recorded end of the log `id`; `None` if an older version wrote the log.
 ///
 /// # Errors
-/// `Corrupt`: no slot is whole. Failed reads.
+/// `Corrupt`: both slots are damaged. Failed reads.
 pub fn read(root: &Path, id: [u8; 16]) -> Result<Option<LogEnd>> {
     Ok(slots(root)?.into_iter().flatten().flatten().filter(|end| end.id == id).max_by_key(order))
 }
 
-/// The slots of the file; `None`: there is no file.
+/// The slots of the file; `None` if there is no file.
 fn slots(root: &Path) -> Result<Option<[Option<LogEnd>; 2]>> {
     let path = path(root);
     let context = || format!("end of the log `{}`", path.display());
@@ -55,21 +55,21 @@ fn order(end: &LogEnd) -> (u64, u64, u64) {
     (end.lsn, end.first, end.len)
 }
 
-/// Notes the end of the log after each commit.
+/// Records the end of the log after each commit.
 ///
-/// It is written after the sync of the log, and so never claims more than is durable. A failure is
-/// none of the commit: the note stays behind, and the next one catches up.
+/// It is written after the sync of the log, so it never claims more than is durable. A failure does
+/// not fail the commit: the recorded end is then older, and the next write corrects it.
 pub struct EndMark {
-    /// `None` while it cannot be made.
+    /// `None` while the file cannot be created.
     file: Option<Box<dyn WriteFile>>,
-    /// The slot that is written. The other one is durable, so that at most one is torn by a crash.
+    /// The slot to write. The other slot is durable, so a crash tears at most one.
     slot: usize,
-    /// What the file was told since its last sync.
+    /// Number of writes to the file since its last sync.
     unsynced: u32,
 }
 
 impl EndMark {
-    /// Opens the file, or makes it, and notes `end` in it.
+    /// Opens or creates the file, and records `end` in it.
     pub fn open(disk: &dyn Disk, root: &Path, end: LogEnd) -> Self {
         let mut mark = Self { file: None, slot: 0, unsynced: 0 };
         let newest = slots(root).ok().flatten().and_then(|slots| {
@@ -79,7 +79,8 @@ impl EndMark {
         });
         if let Some((newest, known)) = newest
             && let Ok(mut file) = disk.open(&path(root))
-            // It may be in the memory of the system alone, which after a failed sync is no promise.
+            // After a failed sync, the content may be only in the system's memory, so write it
+            // again.
             && file.write_at((newest * SLOT) as u64, &known.encode()).is_ok()
             && file.sync().is_ok()
         {
@@ -89,10 +90,10 @@ impl EndMark {
         mark
     }
 
-    /// Notes where the log ends now.
+    /// Records the current end of the log.
     pub fn note(&mut self, end: LogEnd) {
         let Some(file) = &mut self.file else { return };
-        // One that fails leaves a torn slot, and the other one whole.
+        // A failed write tears this slot and leaves the other one intact.
         let _ = file.write_at((self.slot * SLOT) as u64, &end.encode());
         self.unsynced += 1;
         if self.unsynced >= SYNC_EVERY {
@@ -100,7 +101,7 @@ impl EndMark {
         }
     }
 
-    /// Notes where the log ends now, and makes it durable; makes the file where there is none.
+    /// Records the current end of the log and makes it durable; creates the file if it is missing.
     pub fn settle(&mut self, disk: &dyn Disk, root: &Path, end: LogEnd) {
         if self.file.is_none() {
             let mut bytes = vec![0; SLOT + LOG_END];
@@ -114,10 +115,10 @@ impl EndMark {
         self.sync();
     }
 
-    /// Makes durable what is noted.
+    /// Makes the recorded end durable.
     fn sync(&mut self) {
         let Some(file) = self.file.as_mut().filter(|_| self.unsynced > 0) else { return };
-        // After a failure the slot may not be on the disk, and is written again.
+        // After a failed sync the slot may not be on disk, so it is written again.
         if file.sync().is_ok() {
             (self.slot, self.unsynced) = (1 - self.slot, 0);
         }

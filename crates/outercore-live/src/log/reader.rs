@@ -1,4 +1,4 @@
-//! Reading the log after a stop, orderly or not.
+//! Reads the log after an orderly stop or a crash.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,51 +13,52 @@ use outercore_format::{LIVE_DIRECTORY, Live};
 use super::end;
 use super::segments::{list, path};
 
-/// Bytes that are read at a time; a larger record is in memory as a whole.
+/// Bytes read at a time; a larger record is held in memory as a whole.
 const PIECE: usize = 1 << 20;
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// The last segment and its bytes; `None`: the next record needs a new one.
+    /// The last segment and its length; `None` if the next record needs a new segment.
     pub last: Option<(Segment, u64)>,
     /// Number of the last whole record.
     pub lsn: u64,
-    /// Bytes after it that were never acknowledged.
+    /// Number of bytes after it that were never acknowledged.
     pub torn: u64,
-    /// The end that was noted outside the log, which is not after this one.
+    /// The end recorded outside the log; it is not later than the end found.
     pub noted: Option<LogEnd>,
 }
 
-/// Reads the records after those that the arrays hold, in order.
+/// Reads, in order, the records that are not in the arrays.
 ///
-/// A record that was being written when the process or the machine stopped was never acknowledged,
-/// and ends the log. Reads, changes nothing.
+/// If the process or the machine stopped while a record was written, that record was never
+/// acknowledged, and it ends the log. The reader changes nothing.
 ///
-/// **Cost** one piece of a segment in memory, or the largest record.
+/// **Cost** memory for one piece of a segment, or for the largest record.
 pub struct LogReader<'r> {
     root: &'r Path,
     id: [u8; 16],
-    /// Number of the last record that the arrays hold.
+    /// Number of the last record in the arrays.
     held: u64,
-    /// The first record of each segment that is needed.
+    /// The first record of each needed segment.
     firsts: Vec<u64>,
-    /// Which of them is read next.
+    /// Index of the next segment to read.
     next: usize,
     open: Option<Pieces>,
-    /// Bytes of the segment that [`Recovered::noted`] names, where it was read.
+    /// Length of the segment named by [`Recovered::noted`], if it was read.
     noted_len: Option<u64>,
     at: Recovered,
 }
 
 impl<'r> LogReader<'r> {
-    /// Begins to read.
+    /// Opens the log for reading.
     ///
     /// # Errors
     /// `Corrupt`: a segment is missing. Failed reads.
     pub fn open(root: &'r Path, live: &Live) -> Result<Self> {
         let id = live.id_bytes().ok_or_else(|| Error::corrupt("a log with a damaged id"))?;
-        // Before the log: what a writer appends meanwhile is noted only once it is in the log.
+        // Read this before the log: a concurrent writer records an end only after its records are
+        // in the log.
         let noted = end::read(root, id)?;
         let mut firsts = list(root)?;
         let needed = firsts.partition_point(|first| *first <= live.lsn + 1);
@@ -74,8 +75,8 @@ impl<'r> LogReader<'r> {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// `Corrupt`: a segment or a record is damaged that later ones show to have been acknowledged,
-    /// one belongs to another log, or the log ends early. Failed reads.
+    /// `Corrupt`: a damaged segment or record, if later ones prove that it was acknowledged; a
+    /// segment of another log; or a log that ends too early. Failed reads.
     pub fn next(&mut self) -> Result<Option<Record>> {
         loop {
             let Some(mut pieces) = self.open.take() else {
@@ -100,7 +101,7 @@ impl<'r> LogReader<'r> {
         }
     }
 
-    /// Where the log ends, once [`LogReader::next`] has returned `None`.
+    /// The end of the log, after [`LogReader::next`] has returned `None`.
     pub fn end(&self) -> Recovered {
         self.at
     }
@@ -119,8 +120,9 @@ impl<'r> LogReader<'r> {
         let mut pieces = Pieces::open(&path, segment).with_context(context)?;
         let header = pieces.require_header();
         let is_last = self.next == self.firsts.len();
-        // It was being made by a version that gave it its name before its bytes: nothing else is in
-        // it. The first one was whole before the manifest asked for it.
+        // An older version created this file and was stopped before it wrote the header, so the
+        // file contains nothing else. This cannot be the first segment, which was complete before
+        // the manifest referred to it.
         if header.is_err() && self.next > 1 && is_last && !pieces.is_followed(0).unwrap_or(true) {
             self.at = Recovered { last: None, torn: pieces.len, ..self.at };
             self.note(first, 0);
@@ -135,7 +137,7 @@ impl<'r> LogReader<'r> {
         let expected = self.at.lsn + 1;
         let next_segment = self.firsts.get(self.next);
         if next_segment == Some(&expected) {
-            // What may follow here is a write whose sync failed. The next segment replaces it.
+            // Bytes after this point are a write whose sync failed. The next segment replaces it.
             return Ok(None);
         }
         match pieces.frame()? {
@@ -144,7 +146,8 @@ impl<'r> LogReader<'r> {
                 pieces.at += len as u64;
                 return Ok(Some(record));
             }
-            // Another number: left from before the log was cut off here; the cut was not durable.
+            // A record with another number is left from before the log was truncated here, because
+            // the truncation was not durable.
             Frame::Whole(..) | Frame::Torn => {}
         }
         if next_segment.is_some() || pieces.is_followed(expected)? {
@@ -161,14 +164,14 @@ impl<'r> LogReader<'r> {
         self.note(pieces.segment.first, pieces.at);
     }
 
-    /// Remembers how long the segment is that the end names.
+    /// Stores the length of a segment, if the recorded end names it.
     fn note(&mut self, first: u64, len: u64) {
         if self.at.noted.is_some_and(|noted| noted.first == first) {
             self.noted_len = Some(len);
         }
     }
 
-    /// Whether nothing is missing at the end.
+    /// Checks that nothing is missing at the end.
     fn require_whole(&self) -> Result<()> {
         let (lsn, held) = (self.at.lsn, self.held);
         if lsn < held {
@@ -176,7 +179,7 @@ impl<'r> LogReader<'r> {
             return Err(Error::corrupt(text).hint("copy the data set again, whole"));
         }
         let Some(noted) = self.at.noted else { return Ok(()) };
-        // A fold may have removed its segment.
+        // A fold may have removed the segment.
         let is_missing = self.firsts.last().is_some_and(|last| *last < noted.first);
         let is_cut = self.noted_len.is_some_and(|len| len < noted.len);
         if noted.lsn <= lsn && !is_missing && !is_cut {
@@ -198,11 +201,11 @@ impl<'r> LogReader<'r> {
     }
 }
 
-/// Whether the log may hold updates that the arrays do not, or should: a look at lengths, and at the
-/// noted end.
+/// Whether the log may contain updates that are not in the arrays, or should contain them. Checks
+/// only lengths and the recorded end.
 ///
 /// # Errors
-/// As [`end::read`]. Those of listing the log.
+/// As [`end::read`]. Errors of listing the log.
 pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
     if let Some(id) = live.id_bytes()
         && end::read(root, id)?.is_some_and(|noted| noted.lsn > live.lsn)
@@ -221,11 +224,11 @@ pub fn is_pending(root: &Path, live: &Live) -> Result<bool> {
             return Ok(true);
         }
     }
-    // A log without a segment is damaged, which is for recovery to say.
+    // A log without segments is damaged, and recovery reports it.
     Ok(firsts.is_empty())
 }
 
-/// Looks at the log without using it: the updates that it holds beyond the arrays.
+/// Checks the log without using it. Returns the number of records that are not in the arrays.
 ///
 /// # Errors
 /// As [`LogReader::open`] and [`LogReader::next`].
@@ -244,9 +247,9 @@ struct Pieces {
     /// Bytes of the file.
     len: u64,
     segment: Segment,
-    /// Where the next frame begins.
+    /// Position of the next frame.
     at: u64,
-    /// Where the bytes in memory begin.
+    /// Position of the bytes in memory.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -259,18 +262,18 @@ impl Pieces {
         Ok(Self { file, len, segment, at, start: 0, bytes: Vec::new() })
     }
 
-    /// `count` bytes from `at` on; fewer where the file ends.
+    /// `count` bytes from `at` on; fewer at the end of the file.
     fn bytes(&mut self, at: u64, count: usize) -> Result<&[u8]> {
         let end = at.saturating_add(count as u64).min(self.len);
         let is_there = self.start <= at && end <= self.start + self.bytes.len() as u64;
         if !is_there {
             self.start = at;
-            // A large record must not keep its memory.
+            // The memory of a large record must not be kept.
             self.bytes = Vec::new();
             self.bytes.resize(PIECE.max(count).min(self.len.saturating_sub(at) as usize), 0);
             let read = read_most(&self.file, at, &mut self.bytes)?;
             if read < self.bytes.len() {
-                // A writer has cut off what it could not write.
+                // A concurrent writer has truncated bytes that it could not write.
                 self.bytes.truncate(read);
                 self.len = at + read as u64;
             }
@@ -297,11 +300,11 @@ impl Pieces {
         Ok(())
     }
 
-    /// The frame at the place of reading.
+    /// The frame at the current position.
     fn frame(&mut self) -> Result<Frame> {
         let (at, segment) = (self.at, self.segment);
         let Some(head) = self.head(at)? else { return Ok(Frame::Torn) };
-        // A damaged length must not ask for memory.
+        // A damaged length must not allocate memory.
         if head.frame_len() > PIECE as u64 && !self.is_whole(at, &head)? {
             return Ok(Frame::Torn);
         }
@@ -314,7 +317,7 @@ impl Pieces {
         Ok(head.filter(|head| head.frame_len() <= self.len.saturating_sub(at)))
     }
 
-    /// Whether the bytes of a frame are those that were written.
+    /// Whether the bytes of a frame match its checksum.
     fn is_whole(&mut self, at: u64, head: &FrameHead) -> Result<bool> {
         let mut check = head.check(&self.segment);
         let mut done = FRAME_HEADER as u64;
@@ -330,8 +333,8 @@ impl Pieces {
         Ok(check.is_whole())
     }
 
-    /// Whether a record stands anywhere after the place of reading that was written once record
-    /// `lsn` was durable. Then what is missing before it was acknowledged.
+    /// Whether any record after the current position was written after record `lsn` became durable.
+    /// If so, missing records up to `lsn` were acknowledged.
     fn is_followed(&mut self, lsn: u64) -> Result<bool> {
         let mut at = self.at;
         while at < self.len {
@@ -348,7 +351,7 @@ impl Pieces {
     }
 }
 
-/// Fills `bytes` from `at` on, as far as the file goes.
+/// Fills `bytes` from position `at` on, up to the end of the file.
 fn read_most(file: &File, at: u64, bytes: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,4 +1,4 @@
-//! Which segments there are.
+//! Lists and removes segments.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use outercore_io::{Disk, WriteFile};
 const SUFFIX: &str = ".log";
 const DIGITS: usize = 20;
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPY: u64 = 1 << 20;
 
 /// The directory of the log of the data set in `root`.
@@ -25,10 +25,10 @@ pub(super) fn path(root: &Path, first: u64) -> PathBuf {
     directory(root).join(format!("{first:0DIGITS$}{SUFFIX}"))
 }
 
-/// The first record of each segment, ascending. Other files are passed over.
+/// The first record of each segment, ascending. Other files are ignored.
 ///
 /// # Errors
-/// Those of listing the directory; one that is not there has none.
+/// Errors of listing the directory; a missing directory has no segments.
 pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     let directory = directory(root);
     let context = || format!("log in `{}`", directory.display());
@@ -47,12 +47,12 @@ pub(super) fn list(root: &Path) -> Result<Vec<u64>> {
     Ok(firsts)
 }
 
-/// Removes what a stopped [`Disk::replace`] has left in the directory of the log.
+/// Removes files that an interrupted [`Disk::replace`] left in the directory of the log.
 pub fn remove_temporary(disk: &dyn Disk, root: &Path) {
     let entries = std::fs::read_dir(directory(root)).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         if path.extension().is_some_and(|suffix| suffix == "tmp") {
-            // What stays is unused, and the next writer tries again.
+            // A remaining file is unused, and the next writer tries again.
             let _ = disk.remove_file(&path);
         }
     }
@@ -61,7 +61,7 @@ pub fn remove_temporary(disk: &dyn Disk, root: &Path) {
 /// Removes the segments before the one that begins with `first`.
 ///
 /// # Errors
-/// The disk's own.
+/// Errors of the disk.
 pub fn remove_before(disk: &dyn Disk, root: &Path, first: u64) -> Result<()> {
     for old in list(root)?.into_iter().filter(|old| *old < first) {
         disk.remove_file(&path(root, old))?;
@@ -69,10 +69,10 @@ pub fn remove_before(disk: &dyn Disk, root: &Path, first: u64) -> Result<()> {
     Ok(())
 }
 
-/// Writes bytes of a file over themselves, so that the next sync takes them to the disk.
+/// Writes bytes of a file over themselves, so that the next sync writes them to the disk.
 ///
 /// # Errors
-/// The disk's own.
+/// Errors of the disk.
 pub(super) fn write_again(path: &Path, file: &mut dyn WriteFile, bytes: Range<u64>) -> Result<()> {
     let stored = File::open(path).with_context(|| path.display().to_string())?;
     let mut buffer = Vec::new();

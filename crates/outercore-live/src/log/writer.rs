@@ -1,4 +1,4 @@
-//! Appending to the log.
+//! Appends to the log.
 
 use std::path::{Path, PathBuf};
 
@@ -11,30 +11,30 @@ use super::end::EndMark;
 use super::reader::Recovered;
 use super::segments::{directory, path, write_again};
 
-/// The end of the log, where one thread appends.
+/// The end of the log, to which one thread appends.
 pub struct LogWriter<'a> {
     disk: &'a dyn Disk,
     root: PathBuf,
     segment: Segment,
     file: Box<dyn WriteFile>,
-    /// Bytes that are durable.
+    /// Number of durable bytes.
     len: u64,
     /// Number of the last durable record.
     durable: u64,
     /// Records encoded for the next append.
     pending: Vec<u8>,
-    /// Number of the last of them.
+    /// Number of the last pending record.
     last: u64,
-    /// Why nothing more may be written to the segment.
+    /// Reason why the segment accepts no more writes.
     failed: Option<String>,
     end: EndMark,
 }
 
 impl<'a> LogWriter<'a> {
-    /// Begins a segment after record `durable`; its file is there and durable after that.
+    /// Begins a segment after record `durable`; afterwards its file exists and is durable.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn create(disk: &'a dyn Disk, root: &Path, id: [u8; 16], durable: u64) -> Result<Self> {
         let segment = Segment { id, first: durable + 1 };
         disk.create_dir_all(&directory(root))?;
@@ -44,11 +44,11 @@ impl<'a> LogWriter<'a> {
         Ok(Self::of(disk, root, segment, file, (len, durable)))
     }
 
-    /// Goes on where the log ends. What was torn there is cut off first, so that it cannot come back
-    /// after another crash.
+    /// Continues at the end of the log. Torn bytes are truncated first, so that they cannot
+    /// reappear after another crash.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn open(
         disk: &'a dyn Disk,
         root: &Path,
@@ -63,9 +63,9 @@ impl<'a> LogWriter<'a> {
         if recovered.torn > 0 {
             file.set_len(len)?;
         }
-        // Records that were read may be in the system's memory alone. If their sync has failed, the
-        // system takes them for written, and another sync would do nothing: so they are written
-        // again, all that may not be durable.
+        // The records that were read may be only in the system's memory. If their sync has failed,
+        // the system considers them written, and another sync would do nothing. All bytes that may
+        // not be durable are therefore written again.
         let noted = recovered.noted.filter(|noted| noted.first == segment.first);
         let durable = noted.map_or(SEGMENT_HEADER as u64, |noted| noted.len);
         write_again(&path, &mut *file, durable..len)?;
@@ -86,10 +86,10 @@ impl<'a> LogWriter<'a> {
         Self { disk, root, segment, file, len, durable, pending, last, failed, end }
     }
 
-    /// Takes a record in, to be written by the next [`LogWriter::commit`].
+    /// Adds a record, to be written by the next [`LogWriter::commit`].
     ///
     /// # Errors
-    /// As [`Record::encode`]; nothing is taken in then.
+    /// As [`Record::encode`]; the record is then not added.
     pub fn push(&mut self, lsn: u64, key: Option<Key>, updates: Vec<Update>) -> Result<()> {
         if lsn != self.last + 1 {
             return Err(Error::internal(format!("record {lsn} after {}", self.last)));
@@ -100,12 +100,13 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Makes the records that were taken in durable, all by one write and one sync.
+    /// Makes the added records durable, with one write and one sync.
     ///
     /// # Errors
-    /// The disk's own. None of the records counts then: what was written of them is cut off, or
-    /// replaced by a new segment. Where that fails too the kind is `Unknown`: the records may be there
-    /// after another start. They are not, once a later commit or [`LogWriter::renew`] has succeeded.
+    /// Errors of the disk. None of the records is then valid: their bytes are truncated, or
+    /// replaced by a new segment. If that fails too, the kind is `Unknown`: the records may be
+    /// present after another start. They are not, once a later commit or [`LogWriter::renew`] has
+    /// succeeded.
     pub fn commit(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -140,9 +141,9 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// After a failure that leaves the state of the segment unknown: replaces what was written of the
-    /// records. The system may hold for written what is not on the disk, so that no later sync of
-    /// the same file tells anything.
+    /// Handles a failure that leaves the state of the segment unknown: replaces the written bytes
+    /// of the records. The system may consider bytes written that are not on the disk, so a later
+    /// sync of the same file proves nothing.
     fn fail(&mut self, error: Error) -> Error {
         self.failed = Some(error.message());
         match self.renew() {
@@ -161,7 +162,7 @@ impl<'a> LogWriter<'a> {
         self.len
     }
 
-    /// Whether the segment has no record.
+    /// Whether the segment has no records.
     pub fn is_empty(&self) -> bool {
         self.len == SEGMENT_HEADER as u64
     }
@@ -177,19 +178,19 @@ impl<'a> LogWriter<'a> {
         self.renew()
     }
 
-    /// Begins a new segment after the last durable record, in which writing continues whatever has
-    /// happened to the one before. An empty one is replaced.
+    /// Begins a new segment after the last durable record. Writing continues there, whatever has
+    /// happened to the previous segment. An empty segment is replaced.
     ///
     /// # Errors
-    /// The disk's own. Later records then go into the old segment where no new one is there by name,
-    /// else into another new one.
+    /// Errors of the disk. Later records then go into the old segment if the new file name does not
+    /// exist, otherwise into another new segment.
     pub fn renew(&mut self) -> Result<()> {
         let segment = Segment { first: self.durable + 1, ..self.segment };
         match begin(self.disk, &self.root, &segment) {
             Ok(file) => self.file = file,
             Err(error) => {
                 if path(&self.root, segment.first).exists() {
-                    // A reader would take the records after this name from that file alone.
+                    // A reader would expect the records after this name only in that file.
                     self.failed = Some(error.message());
                 }
                 return Err(error);
@@ -200,15 +201,15 @@ impl<'a> LogWriter<'a> {
         Ok(())
     }
 
-    /// Where the durable part of the log ends.
+    /// The end of the durable part of the log.
     fn ended(&self) -> LogEnd {
         let Segment { id, first } = self.segment;
         LogEnd { id, lsn: self.durable, first, len: self.len }
     }
 }
 
-/// Makes the file of a segment. It has its name only once its header is durable. A file of the same
-/// name is replaced and not emptied: it may be the only segment.
+/// Creates the file of a segment. The file gets its name only after its header is durable. An
+/// existing file of the same name is replaced, not truncated, because it may be the only segment.
 fn begin(disk: &dyn Disk, root: &Path, segment: &Segment) -> Result<Box<dyn WriteFile>> {
     let path = path(root, segment.first);
     disk.replace(&path, &segment.encode())?;

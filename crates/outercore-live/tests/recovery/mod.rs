@@ -1,4 +1,4 @@
-//! The body of the fuzz target `recovery`. It uses what is public alone, so `fuzz/` includes it as a
+//! The body of the fuzz target `recovery`. It uses only public items, so `fuzz/` includes it as a
 //! file.
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ struct Place {
     parent: tempfile::TempDir,
     root: PathBuf,
     segment: Segment,
-    /// The segment as it was made, without a record.
+    /// The original segment, without records.
     header: Vec<u8>,
 }
 
@@ -47,11 +47,12 @@ fn log(root: &Path) -> PathBuf {
     root.join(LIVE_DIRECTORY).join(format!("{:020}.log", 1))
 }
 
-/// An input is a list of parts, each a byte that says what it is, a length in two bytes, and bytes:
-/// updates, which become a record with the right checksum and number, or bytes as they are.
+/// An input is a list of parts. Each part has a byte for its kind, a length in two bytes, and
+/// content. The content is either updates, which become a record with the right checksum and
+/// number, or raw bytes.
 ///
-/// The log opens or is refused. What opens takes another update, folds into arrays that a check
-/// finds sound, and opens again to the same number.
+/// The log opens or is rejected. A log that opens must accept another update, fold into arrays that
+/// a check finds sound, and open again at the same number.
 pub fn recovery(bytes: &[u8]) {
     PLACE.with_borrow_mut(|place| {
         let place = place.get_or_insert_with(Place::new);
@@ -113,7 +114,7 @@ fn used(root: &Path) {
     let data_set = DataSet::open(root).expect("what was folded");
     assert_eq!(data_set.manifest().lsn(), lsn);
     let report = check(root, &CheckOptions::default(), &mut |_, _| Ok(())).unwrap();
-    // Labels are looked at before a record is written, not when it is read.
+    // Labels are checked before a record is written, not when it is read.
     let is_label = |problem: &&Problem| problem.array.as_deref() == Some(keys::LABELS);
     let problems: Vec<_> = report.problems.iter().filter(|one| !is_label(one)).collect();
     assert!(problems.is_empty(), "{problems:#?}");
@@ -129,19 +130,19 @@ fn copy(from: &Path, to: &Path) {
         let to = to.join(from.file_name().unwrap());
         match from.is_dir() {
             true => copy(&from, &to),
-            // `fs::copy` ends where a signal interrupts it, such as the clock of a fuzzer.
+            // `fs::copy` ends early if a signal interrupts it, such as the timer of a fuzzer.
             false => std::fs::write(&to, std::fs::read(&from).unwrap()).unwrap(),
         }
     }
 }
 
-/// An error about bytes from outside is never one of ours, and never says nothing.
+/// Bytes from outside never cause an internal error, and the error always has a message.
 fn told(error: &Error) {
     assert!(error.kind() != ErrorKind::Internal, "internal error: {error}");
     assert!(!error.message().trim().is_empty(), "an error without a message");
 }
 
-/// Random updates in records, with and without other bytes behind them.
+/// Random updates in records, with and without other bytes after them.
 #[allow(dead_code, reason = "the fuzzer has inputs")]
 pub fn first_inputs() -> Vec<(String, Vec<u8>)> {
     let mut inputs = Vec::new();

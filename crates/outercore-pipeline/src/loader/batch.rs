@@ -1,10 +1,10 @@
-//! A batch that lies in the memory of its epoch.
+//! A batch in the memory of its epoch.
 
 use crate::fetch::Ready;
 use crate::group::{Group, GroupBatch};
 use outercore_sample::SampledBatch;
 
-/// A batch in place.
+/// A batch, borrowed from its epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     pub(super) ready: &'a Ready,
@@ -22,7 +22,7 @@ impl<'a> Batch<'a> {
         &self.batch.input_ids
     }
 
-    /// The group that the batch came with.
+    /// The group of the batch.
     pub fn group(&self) -> &'a Group {
         &self.ready.group
     }

@@ -20,24 +20,25 @@ use crate::rows::RowArena;
 use crate::sampling::Sampling;
 use crate::timeline::Stage;
 
-/// Rows gathered by one task when a batch is assembled.
+/// Rows that one task gathers when a batch is assembled.
 const GATHER_ROWS: usize = 1024;
 
-/// Whether there is a next batch.
+/// Result of moving to the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
     /// [`Epoch::batch`] is the next batch.
     Batch,
     /// The epoch is over.
     End,
-    /// Nothing came within the time given; ask again.
+    /// No batch arrived within the given time; try again.
     NotYet,
 }
 
 /// One pass over the seeds.
 ///
-/// A batch is looked at where it is ([`Epoch::batch`], [`Epoch::gather`]) and given up by the next
-/// [`Epoch::advance`]; so the slots of its rows are never held longer than the pipeline expects.
+/// The current batch is borrowed from the epoch ([`Epoch::batch`], [`Epoch::gather`]), and the next
+/// [`Epoch::advance`] releases it. The slots of its rows are therefore never held longer than the
+/// pipeline expects.
 pub struct Epoch {
     pub(super) sampling: Arc<Sampling>,
     pub(super) arena: Option<(Arc<RowArena>, RowSpace)>,
@@ -47,9 +48,9 @@ pub struct Epoch {
     pub(super) fetch: JoinHandle<(Option<Fetcher>, Option<Arrays>)>,
     pub(super) current: Option<Ready>,
     pub(super) position: usize,
-    /// Whether the batch there was taken.
+    /// Whether the current batch was taken.
     pub(super) taken: bool,
-    /// Whether its stages are timed: its cache is dropped at the end.
+    /// Whether the epoch times the stages: its cache is dropped at the end.
     pub(super) is_timed: bool,
     pub(super) clock: StageClock,
     pub(super) shared: SharedState,
@@ -72,7 +73,7 @@ impl Epoch {
             let number = group.number;
             self.sampling.give_back(group);
             if let Some(release) = &self.release {
-                // The fetch stage may be gone after an error; the next receive tells.
+                // After an error, the fetch stage may have ended; the next receive reports it.
                 let _ = release.send(number);
             }
         }
@@ -93,35 +94,35 @@ impl Epoch {
             }
             Err(RecvTimeoutError::Timeout) => Ok(Advance::NotYet),
             Err(RecvTimeoutError::Disconnected) => {
-                // The epoch is over, or a stage panicked; `Loader::finish` tells which.
+                // The epoch is over, or a stage panicked; `Loader::finish` reports which.
                 self.ready = None;
                 Ok(Advance::End)
             }
         }
     }
 
-    /// The batch that the last [`Epoch::advance`] moved to, unless it was taken.
+    /// The current batch, unless it was taken.
     pub fn batch(&self) -> Option<Batch<'_>> {
         self.reached().filter(|_| !self.taken)
     }
 
-    /// Takes the subgraph of the batch and the places of its seeds in the input; its features can
-    /// be gathered all the same.
+    /// Takes the subgraph of the batch and the places of its seeds in the input. Its features can
+    /// still be gathered.
     ///
-    /// The memory is at home on [`Epoch::shelf`].
+    /// Return the memory to [`Epoch::shelf`] after use.
     pub fn take_batch(&mut self) -> Option<(SampledBatch, Vec<u64>)> {
         if self.taken {
             return None;
         }
         let batch = self.current.as_mut()?.group.batches.get_mut(self.position)?;
         self.taken = true;
-        // What is left still has its number.
+        // The remaining batch keeps its number.
         let left = SampledBatch { batch: batch.sampled.batch, ..SampledBatch::default() };
         Some((std::mem::replace(&mut batch.sampled, left), std::mem::take(&mut batch.input_ids)))
     }
 
-    /// Takes the rows of the further arrays of the batch, array by array in the order of the
-    /// configuration: those of its nodes or of its edges, one after the other as they are stored.
+    /// Takes the rows of the batch's further arrays, in the order of the configuration. Each array
+    /// holds the rows of the batch's nodes or edges, in order and in their stored form.
     pub fn take_arrays(&mut self) -> Vec<Vec<u8>> {
         let batch = self.current.as_mut().and_then(|ready| {
             let batch: Option<&mut GroupBatch> = ready.group.batches.get_mut(self.position);
@@ -130,7 +131,7 @@ impl Epoch {
         batch.map(|batch| std::mem::take(&mut batch.arrays)).unwrap_or_default()
     }
 
-    /// The memory of finished batches, kept for later ones.
+    /// The memory of finished batches, for reuse by later ones.
     pub fn shelf(&self) -> &Arc<Shelf> {
         &self.sampling.shelf
     }
@@ -146,8 +147,8 @@ impl Epoch {
     /// **Shapes** `out`: nodes x width, row-major.
     ///
     /// # Errors
-    /// `Invalid` if `out` has another size, there is no batch or the type has no features, or a
-    /// feature does not fit `float32` (with its node and column).
+    /// `Invalid` if `out` has another size, there is no current batch or the type has no features,
+    /// or a feature does not fit `float32` (with its node and column).
     pub fn gather(&mut self, node_type: usize, out: &mut [f32]) -> Result<()> {
         let started = lock(&self.shared).timeline.now();
         let part = self.arena.as_ref().and_then(|(arena, rows)| {
@@ -197,9 +198,9 @@ impl Epoch {
         Ok(())
     }
 
-    /// Stops the stages and takes back the fetcher, the arrays and the number of the next group.
+    /// Stops the stages and returns the fetcher, the arrays and the number of the next group.
     pub(super) fn stop(mut self) -> (Option<Fetcher>, Option<Arrays>, u64, Result<()>) {
-        // Both channels close, so that a stage that waits to send or receive comes to its end.
+        // Close both channels, so a stage that waits to send or receive ends.
         self.current = None;
         self.ready = None;
         self.release = None;

@@ -2,25 +2,25 @@ use outercore_io::RowLayout;
 
 use super::*;
 
-/// Rows of a page each.
+/// Each row fills one page.
 const PAGE: u64 = 4096;
 const ROWS: u64 = 100_000;
 
-/// A tenth of a millisecond for a request, and next to nothing for its page.
+/// A tenth of a millisecond per request, and almost nothing for its page.
 const COST: CostModel =
     CostModel { seconds_per_request: 1e-4, seconds_per_byte: 1e-9, granule: 4096 };
 
-/// Eight batches of ten rows, none shared, too far apart for common reads.
+/// Eight batches of ten rows each, none shared, too far apart for common reads.
 fn trial() -> Trial {
     let batch = |number: u64| (0..10).map(|row| (number * 10 + row) * 512).collect();
     Trial { batches: (0..8).map(batch).collect(), nodes: 10, ..Trial::default() }
 }
 
-/// With a budget of `slots` slots beside what a group of eight takes.
+/// A plan with a budget of `slots` slots in addition to the memory of a group of eight.
 fn plan(trial: &Trial, slots: u64, pause_s: f64, group: Option<u32>) -> Result<MemoryPlan> {
     let layout = RowLayout { base: 0, stride: PAGE, file_len: ROWS * PAGE };
     let rows = [PlannedPart { nodes: 0..ROWS, layout, places: None }];
-    // Of a batch 16 bytes a node: twice assembled, three times sampled; 32 while it is sampled.
+    // 16 bytes per node of a batch: twice assembled, three times sampled; 32 bytes during sampling.
     let (assembled, in_flight) = (2 * 160, 8 * (3 * 160 + 320));
     MemoryPlan::new(&PlanInput {
         budget: Bytes(assembled + in_flight + slots * (PAGE + SLOT_OVERHEAD)),
@@ -54,19 +54,19 @@ fn plan(trial: &Trial, slots: u64, pause_s: f64, group: Option<u32>) -> Result<M
 fn batches_are_merged_until_the_pause_between_groups_is_small() {
     let split = plan(&trial(), 1000, 3e-3, None).unwrap().split;
     assert_eq!(split.group, 8);
-    // Ten reads of 0.1041 ms a batch; 3 ms are a pause for all eight.
+    // Ten reads of 0.1041 ms per batch; a pause of 3 ms for all eight.
     let reading = 10.0 * (1e-4 + 4096e-9);
     assert!((split.seconds_per_batch - (reading + 3e-3 / 8.0)).abs() < 1e-12, "{split:?}");
     assert_eq!(split.requests_per_batch, 10.0);
     let alone = plan(&trial(), 1000, 3e-3, Some(1)).unwrap().split;
     assert!((alone.seconds_per_batch - (reading + 3e-3)).abs() < 1e-12, "{alone:?}");
-    // Without a pause one batch is as good as several.
+    // Without a pause, one batch per group is as good as several.
     assert_eq!(plan(&trial(), 1000, 0.0, None).unwrap().split.group, 1);
 }
 
 #[test]
 fn what_the_cache_absorbs_makes_larger_groups() {
-    // Nine rows of ten are hot: a batch alone reads for 0.1 ms and pauses for as long.
+    // Nine of ten rows are hot: a single batch reads for 0.1 ms and pauses for as long.
     let mut seen = trial();
     seen.hot = seen.batches.iter().flat_map(|batch| batch[..9].to_vec()).collect();
     let of = |trial: &Trial, group| plan(trial, 200, 1e-4, Some(group)).unwrap().split;
@@ -81,10 +81,10 @@ fn what_the_cache_absorbs_makes_larger_groups() {
 
 #[test]
 fn memory_bounds_the_group() {
-    // Two groups are in memory at once, with a twentieth to spare: 21 slots a batch.
+    // Two groups are in memory at the same time, with a slack of a twentieth: 21 slots per batch.
     for (slots, group) in [(21, 1), (42, 2), (100, 4), (168, 8)] {
         assert_eq!(plan(&trial(), slots, 3e-3, None).unwrap().split.group, group, "{slots} slots");
     }
-    // What smaller groups leave makes a few slots more.
+    // The memory that smaller groups leave free adds a few slots.
     assert_eq!(plan(&trial(), 5, 3e-3, None).unwrap_err().kind(), ErrorKind::Budget);
 }

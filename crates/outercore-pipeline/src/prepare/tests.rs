@@ -55,7 +55,7 @@ fn visits_are_computed_where_the_topology_leaves_memory_for_them() {
     let mut bytes = NpyHeader::encode(DType::F32, &[NODES, 1]);
     bytes.resize(bytes.len() + 4 * NODES as usize, 0);
     std::fs::write(&features, bytes).unwrap();
-    // Visits take 1.6 MB. Of 3.6 MiB a paged topology has 1.5, and reads of features have 1.
+    // Visits take 1.6 MB. Of 3.6 MiB, a paged topology takes 1.5 and feature reads take 1.
     let budgets = [(Bytes::kib(3600), false), (Bytes::mib(64), true)];
     for topology in [TopologyMode::Paged, TopologyMode::Resident] {
         for (memory, expected) in budgets {

@@ -1,4 +1,4 @@
-//! Exchanging the arrays under a reader, without losing its caches.
+//! Exchanges the arrays of a reader without losing its caches.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::prepare::{open_topology, topology_size};
 use crate::row_space::RowSpace;
 
 impl Requests {
-    /// Reads from the arrays of `dataset` from now on. They differ from the current arrays only in
-    /// what is `replaced`.
+    /// Reads from the arrays of `dataset` from now on. They may differ from the current arrays only
+    /// in `replaced`.
     ///
-    /// Keeps the memory plan, the cached rows and the in-degrees; replaced ones are updated. Returns
-    /// `None` if the graph has outgrown [`RequestConfig::growth`](super::RequestConfig), or if the
-    /// storage of the features has changed. Then the caller opens the arrays again.
+    /// Keeps the memory plan, the cached rows and the in-degrees, and updates replaced ones.
+    /// Returns `None` if the graph has outgrown [`RequestConfig::growth`](super::RequestConfig), or
+    /// if the storage of the features has changed. The caller must then open the arrays again.
     ///
     /// **Cost** Reads the topology, or its offsets, if they are in memory; reads replaced rows that
     /// are cached. The current topology is freed first.
     ///
     /// # Errors
-    /// `NotFound`: the arrays were replaced once more. Failed reads.
+    /// `NotFound`: the arrays were replaced again. Failed reads.
     pub fn follow(self, dataset: &DataSet, replaced: &Replaced) -> Result<Option<Self>> {
         let Opened { features, loader, reading, cost, most } = &self.opened;
         let (source, notice) = match features {
@@ -37,7 +37,7 @@ impl Requests {
         let nodes = dataset.num_nodes();
         let degree_bytes = self.degrees.as_ref().map_or(0, |_| 4 * nodes);
         let held = memory(dataset, loader, &self.plan, source.as_ref(), degree_bytes)?;
-        // If all rows are cached, there is no slot for a new node.
+        // If all rows are cached, a new node has no slot.
         let is_full = source.is_some() && self.plan.holds_all_rows();
         let has_slots = !is_full || nodes == self.plan.num_rows;
         if held > most.0 || !has_slots || !stores_alike(before, source.as_ref()) {
@@ -49,7 +49,7 @@ impl Requests {
             (Some(fetcher), Some(source)) => {
                 let key = loader.features.as_deref().unwrap_or_default();
                 let rows = replaced.rows.get(key).map_or(&[][..], Vec::as_slice);
-                // Those of nodes that were added after the exchange are not in the arrays.
+                // Nodes added after the exchange are not in the arrays.
                 let rows = &rows[..rows.partition_point(|&node| node < nodes)];
                 let rows_now = RowSpace::of_one(source.clone());
                 Some(fetcher.follow(|| Engine::open(reading.clone()), rows_now, rows)?)

@@ -1,5 +1,5 @@
-//! Tiny data sets on disk, written straight from the format specification, and what a loader
-//! delivers of them.
+//! Tiny data sets on disk, written directly from the format specification, and the batches that a
+//! loader delivers from them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use outercore_format::{DType, NpyHeader};
 use outercore_pipeline::{Advance, Loader, LoaderConfig};
 use outercore_testkit::Csc;
 
-/// Columns of the feature matrix.
+/// Number of columns of the feature matrix.
 pub const WIDTH: usize = 6;
 
-/// The feature row of a node: values that name node and column.
+/// The feature row of a node: its values identify node and column.
 pub fn feature_row(node: u64) -> [f32; WIDTH] {
     std::array::from_fn(|column| node as f32 + column as f32 / 8.0)
 }
@@ -84,7 +84,7 @@ pub fn write(root: &Path, graph: &Csc) {
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All that a batch says, comparable.
+/// The content of a batch, for comparisons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivered {
     pub nodes: Vec<u64>,
@@ -96,7 +96,7 @@ pub struct Delivered {
     pub arrays: Vec<Vec<u8>>,
 }
 
-/// All batches of an epoch from `first` on.
+/// All batches of an epoch starting at `first`.
 #[allow(dead_code)]
 pub fn deliver(loader: &mut Loader, epoch: u64, first: u64) -> Vec<Delivered> {
     deliver_with(loader, epoch, first, true)

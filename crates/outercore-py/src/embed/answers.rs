@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// Columns of triples, int64 [n, 3]: two that are asked with, and the answer. Without the second,
+/// Columns of triples, int64 [n, 3]: the two known parts and the answer. Without the second part,
 /// it does not count.
 type Columns = (usize, Option<usize>, usize);
 
-/// The entities that complete each of some questions to a triple; `outercore_embed::KnownAnswers`
-/// says how.
+/// For each of a set of questions, the entities that complete it to a true triple; see
+/// `outercore_embed::KnownAnswers`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct KnownAnswers {
     known: Mutex<Known>,
@@ -25,7 +25,8 @@ type Pairs<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 #[pymethods]
 impl KnownAnswers {
-    /// None yet, to the questions that the triples ask, whose parts are below `first` and `second`.
+    /// No answers yet, for the questions of the triples. Their parts are below `first` and
+    /// `second`.
     #[new]
     fn new(
         triples: PyReadonlyArray2<'_, i64>,
@@ -38,28 +39,28 @@ impl KnownAnswers {
         Ok(Self { known: Mutex::new(known.map_err(to_python)?), columns })
     }
 
-    /// Counts the answers among some triples.
+    /// Counts the answers in a batch of triples.
     fn count(&self, triples: PyReadonlyArray2<'_, i64>) {
         self.lock().count(asked(&triples, self.columns));
     }
 
-    /// How many answers were counted; one that stands twice is two.
+    /// Number of counted answers; repeated ones count each time.
     #[getter]
     fn counted(&self) -> u64 {
         self.lock().counted()
     }
 
-    /// Keeps the answers among some triples, once all of them are counted.
+    /// Stores the answers in a batch of triples, after all triples were counted.
     fn add(&self, triples: PyReadonlyArray2<'_, i64>) {
         self.lock().add(asked(&triples, self.columns));
     }
 
-    /// Puts the answers in order, and those that stand twice once.
+    /// Sorts the answers and removes duplicates.
     fn finish(&self) {
         self.lock().finish();
     }
 
-    /// Pairs of a question of these triples, by number, and an answer.
+    /// Pairs of question and answer, where a question is the index of its triple.
     fn of<'py>(&self, py: Python<'py>, triples: PyReadonlyArray2<'py, i64>) -> Pairs<'py> {
         let known = self.lock();
         let (mut questions, mut answers) = (Vec::new(), Vec::new());
@@ -71,9 +72,9 @@ impl KnownAnswers {
         (questions.into_pyarray(py), answers.into_pyarray(py))
     }
 
-    /// Pairs of a question of these triples from number `first` on and a place of a candidate that
-    /// answers it, and the number of the next question. Ends once it has `most` pairs, with the last
-    /// question's all included. `candidates` ascend.
+    /// Pairs of a question, starting with triple `first`, and the index of a candidate that answers
+    /// it; also returns the index of the next question. Stops after the question that reaches
+    /// `most` pairs. `candidates` must ascend.
     fn among<'py>(
         &self,
         py: Python<'py>,
@@ -110,7 +111,7 @@ impl KnownAnswers {
     }
 }
 
-/// Triples as questions.
+/// Converts triples to questions.
 fn asked<'a>(
     triples: &'a PyReadonlyArray2<'_, i64>,
     (first, second, answer): Columns,

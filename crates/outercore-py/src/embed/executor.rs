@@ -26,12 +26,12 @@ use crate::progress::Callback;
 use crate::rows::rows as in_rows;
 
 const BUCKETS: &str = "buckets.bin";
-/// Rows that are filled at a time when a table is created.
+/// Values that are filled at once when a table is created.
 const FILL_NUMBERS: usize = 1 << 21;
-/// Staging while the buckets' table is read, before the memory is planned.
+/// Staging for reading the table of buckets, before the memory is planned.
 const LEAST_STAGING: Bytes = Bytes::kib(128);
 
-/// What buckets are made from, as JSON.
+/// Source of buckets, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sorting {
@@ -43,7 +43,7 @@ struct Sorting {
     memory: Bytes,
 }
 
-/// What a table is made from, as JSON.
+/// Options for creating a table, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Creation {
@@ -59,7 +59,7 @@ impl Sorting {
         Partitioning::new(self.nodes, self.partitions, self.seed)
     }
 
-    /// Makes the buckets in a directory, if they are not there yet.
+    /// Creates the file of buckets in a directory, if it does not exist yet.
     fn make(&self, directory: &Path, callback: &mut Callback) -> Result<PathBuf> {
         let source = Source {
             partitioning: self.partitioning()?,
@@ -74,8 +74,8 @@ impl Sorting {
     }
 }
 
-/// Sorts triples into the buckets of a table that is to be created in a directory; gives how many
-/// there are in each, as JSON.
+/// Sorts triples into the buckets of a future table in a directory; returns the number of triples
+/// in each bucket, as JSON.
 #[pyfunction]
 #[pyo3(signature = (directory, sorting, progress))]
 pub fn sort_triples(
@@ -95,8 +95,8 @@ pub fn sort_triples(
 
 /// Creates a table of partitions in a directory, with its buckets.
 ///
-/// `rows` is called with the numbers of some nodes, int64, and gives their first rows, float32;
-/// `progress` is told how far the buckets are.
+/// `rows` is called with node ids, int64, and returns their initial rows, float32. `progress` is
+/// called while the buckets are built.
 #[pyfunction]
 #[pyo3(signature = (directory, creation, order, resident, rows, progress))]
 pub fn create_partitions(
@@ -117,7 +117,7 @@ pub fn create_partitions(
             TableLayout::new(creation.sorting.partitioning()?, creation.dim, creation.state_width)?;
         let mut prepare = || {
             creation.sorting.make(&directory, &mut callback)?;
-            // So that too little memory is said before a table is written.
+            // Plan the memory first, so that a small budget is reported before a table is written.
             let walks = Walks::new(order.clone(), creation.walks)?;
             plan(&directory, &layout, &walks, creation.sorting.memory).map(|_| ())
         };
@@ -143,7 +143,7 @@ pub fn create_partitions(
     }
 }
 
-/// Asks Python for the rows of a partition, some at a time.
+/// Requests the rows of a partition from Python, in batches.
 fn fill_rows(
     layout: &TableLayout,
     partition: usize,
@@ -180,7 +180,8 @@ fn fill_rows(
 /// Rows of float32.
 type Table<'py> = Bound<'py, PyArray2<f32>>;
 
-/// Trains a table larger than memory; `outercore.embedding.tables.partitions.PartitionStore` is its user.
+/// Trains a table larger than memory; used by
+/// `outercore.embedding.tables.partitions.PartitionStore`.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct PartitionExecutor {
     state: OfProcess<Mutex<State>>,
@@ -190,7 +191,7 @@ struct State {
     executor: Executor,
     pools: PoolReader,
     memory: ExecutorMemory,
-    /// Triples of the largest pool, and of a bucket that is read whole beside it.
+    /// Triples of the largest pool, and of buckets that are read whole because a pool takes a part.
     largest_pool: Pools,
 }
 
@@ -201,7 +202,7 @@ struct Counters {
     triples_waited_s: f64,
 }
 
-/// Keeps the slots' memory while an array looks at it.
+/// Keeps the slots' memory alive while an array refers to it.
 #[pyclass(module = "outercore._core", frozen)]
 pub struct SlotMemory {
     views: SlotViews,
@@ -216,12 +217,13 @@ impl PartitionExecutor {
         Ok(Self { state: OfProcess::new(Mutex::new(state)) })
     }
 
-    /// What memory is for, as JSON.
+    /// Memory by purpose, as JSON.
     fn memory(&self) -> PyResult<String> {
         to_json(&self.lock().memory).map_err(to_python)
     }
 
-    /// Triples of the largest pool that there can be, and of a bucket that is read whole beside it.
+    /// Triples of the largest possible pool, and of buckets that are read whole because a pool
+    /// takes a part.
     fn largest_pool(&self) -> (u64, u64) {
         let Pools { most, beside } = self.lock().largest_pool;
         (most, beside)
@@ -248,10 +250,10 @@ impl PartitionExecutor {
         .map_err(to_python)
     }
 
-    /// The slots' embeddings [slots x slot rows, dim] and state, as arrays that lie in them.
+    /// The slots' embeddings [slots x slot rows, dim] and state, as arrays on the slots' memory.
     ///
-    /// Only the rows of the last step's partitions may be touched, until the next step is asked
-    /// for or another method moves partitions: a thread writes and reads the others meanwhile.
+    /// Only rows of the last step's partitions may be used, until the next step is requested or
+    /// another method moves partitions: a thread reads and writes the other rows meanwhile.
     fn slots<'py>(&self, py: Python<'py>) -> PyResult<(Table<'py>, Table<'py>)> {
         let (views, layout, slots) = {
             let state = self.lock();
@@ -266,13 +268,13 @@ impl PartitionExecutor {
         Ok((embeddings, of_state))
     }
 
-    /// Epoch and buffer state that come next.
+    /// The next epoch and buffer state.
     fn position(&self) -> (u64, usize) {
         let position = self.lock().executor.position();
         (position.epoch, position.state)
     }
 
-    /// What the caller kept in memory at the last commit.
+    /// The caller's resident state at the last commit.
     fn resident<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.lock().executor.resident_state().map_err(to_python)?;
         Ok(PyBytes::new(py, &bytes))
@@ -291,7 +293,7 @@ impl PartitionExecutor {
         found.set_item("ends_state", step.ends_state)?;
         let buckets: Vec<_> = step.buckets.iter().map(|b| (b.source, b.target)).collect();
         found.set_item("buckets", buckets)?;
-        // Each bucket's parts, of which the step has one.
+        // Number of parts of each bucket; the step trains one of them.
         let parts: Vec<u32> = step.shares.iter().map(|share| share.of).collect();
         found.set_item("parts", parts)?;
         found.set_item("resident", resident)?;
@@ -304,12 +306,12 @@ impl PartitionExecutor {
         Ok(Some(found))
     }
 
-    /// Makes all that was trained durable.
+    /// Makes all training so far durable.
     fn commit(&self, py: Python<'_>, resident: &[u8]) -> PyResult<()> {
         py.detach(|| self.lock().executor.commit(resident)).map_err(to_python)
     }
 
-    /// Embeddings of `count` rows of a partition from `first` on, and the nodes that they are of.
+    /// Embeddings of `count` rows of a partition, starting at `first`, and the nodes of these rows.
     fn read_rows<'py>(
         &self,
         py: Python<'py>,
@@ -333,7 +335,7 @@ impl PartitionExecutor {
         Ok((nodes.into_pyarray(py), rows.into_pyarray(py).reshape([count, dim])?))
     }
 
-    /// Embeddings of some nodes, in their order.
+    /// Embeddings of nodes, in the given order.
     fn rows_of<'py>(
         &self,
         py: Python<'py>,
@@ -352,12 +354,12 @@ impl PartitionExecutor {
         rows.into_pyarray(py).reshape([nodes.len(), dim])
     }
 
-    /// Writes all embeddings in the order of the partitions; gives their checksum.
+    /// Writes all embeddings in the order of the partitions; returns their checksum.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
         py.detach(|| self.lock().executor.save_embeddings(&path)).map_err(to_python)
     }
 
-    /// Puts what `save` wrote in the place of all embeddings.
+    /// Replaces all embeddings by those that `save` wrote.
     fn load(&self, py: Python<'_>, path: PathBuf, checksum: &str) -> PyResult<()> {
         py.detach(|| self.lock().executor.load_embeddings(&path, checksum)).map_err(to_python)
     }
@@ -367,8 +369,7 @@ impl PartitionExecutor {
         py.detach(|| self.lock().executor.write_npy(&path)).map_err(to_python)
     }
 
-    /// What moving partitions, and waiting for triples, has cost since the table was opened, as
-    /// JSON.
+    /// Cost of moving partitions and waiting for triples since the table was opened, as JSON.
     fn counters(&self) -> PyResult<String> {
         let state = self.lock();
         let counters = Counters {
@@ -378,7 +379,8 @@ impl PartitionExecutor {
         to_json(&counters).map_err(to_python)
     }
 
-    /// Triples of every node, those of a partition one after the other; one pass over the triples.
+    /// Degree of every node, with the nodes of a partition after each other; one pass over the
+    /// triples.
     #[pyo3(signature = (progress))]
     fn degrees<'py>(
         &self,
@@ -399,7 +401,7 @@ impl PartitionExecutor {
         edges.and_then(|edges| to_json(&edges)).map_err(to_python)
     }
 
-    /// The order of the epochs that go forwards, as JSON.
+    /// The order of walks that run forwards, as JSON.
     fn order(&self) -> PyResult<String> {
         to_json(self.lock().executor.order(0)).map_err(to_python)
     }
@@ -407,12 +409,12 @@ impl PartitionExecutor {
 
 impl PartitionExecutor {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic leaves the executor as an error does: the last commit counts.
+        // A panic leaves the executor in the same state as an error: the last commit is valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A pool as Python wants it.
+/// A pool in the form for Python.
 struct Pool {
     triples: Vec<i64>,
     weights: Vec<f32>,
@@ -437,7 +439,7 @@ fn engine(staging: Bytes) -> EngineConfig {
     EngineConfig { staging, ..EngineConfig::default() }
 }
 
-/// What memory is for, by the buckets that are there.
+/// Memory by purpose, given the existing buckets.
 fn plan(
     directory: &Path,
     layout: &TableLayout,
@@ -471,7 +473,7 @@ fn open(directory: &Path, memory: Bytes) -> Result<State> {
     Ok(State { executor, pools, memory: plan, largest_pool })
 }
 
-/// An array over slots' memory, which `memory` keeps.
+/// An array on the slots' memory, which `memory` keeps alive.
 fn array_over<'py>(
     memory: &Bound<'py, SlotMemory>,
     range: Range<*const u8>,
@@ -486,15 +488,15 @@ fn array_over<'py>(
         return Err(to_python(Error::internal("slots are larger than their memory")));
     }
     // SAFETY: the range is one mapping of at least that many initialised bytes, on a page's
-    // boundary. It is there as long as `memory` is, which the array holds on to.
+    // boundary. It lives as long as `memory`, which the array keeps alive.
     let view = unsafe {
         ArrayView2::from_shape_ptr((rows, width).into_shape_with_order(), range.start.cast::<f32>())
     };
-    // SAFETY: `memory` owns what `view` looks at. The array covers all slots, of which Python may
-    // touch the rows of the last step's partitions only, from the return of `advance` until the
-    // next call of any method that moves partitions. Within these calls Rust reads and writes any
-    // row; between them its worker stores and loads one slot, which is never one of the last
-    // step's. The borrow checker sees none of this: `PartitionStore` has to keep to it, and hands
-    // out the ranges of rows that may be touched with every pool.
+    // SAFETY: `memory` owns the bytes of `view`. The array covers all slots, but Python may access
+    // only the rows of the last step's partitions, from the return of `advance` until the next call
+    // of any method that moves partitions. Within these calls Rust reads and writes any row;
+    // between them its worker stores and loads one slot, which never belongs to the last step. The
+    // borrow checker cannot verify this: `PartitionStore` has to respect it, and returns the ranges
+    // of rows that may be accessed with every pool.
     Ok(unsafe { PyArray2::borrow_from_array(&view, memory.clone().into_any()) })
 }

@@ -1,4 +1,4 @@
-//! Orders of partitions and what they cost.
+//! Orders of partitions and their cost.
 
 mod answers;
 mod executor;
@@ -38,7 +38,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(executor::create_partitions, module)?)
 }
 
-/// An order and what the checker counted in it.
+/// An order and the counts of its check.
 #[derive(Serialize)]
 struct Checked {
     order: Order,
@@ -62,7 +62,7 @@ fn partition_order(py: Python<'_>, config: &str) -> PyResult<String> {
     .map_err(to_python)
 }
 
-/// An order the other way round, checked, as JSON.
+/// The reverse of an order, checked, as JSON.
 #[pyfunction]
 fn reverse_order(py: Python<'_>, order: &str) -> PyResult<String> {
     py.detach(|| {
@@ -73,7 +73,7 @@ fn reverse_order(py: Python<'_>, order: &str) -> PyResult<String> {
     .map_err(to_python)
 }
 
-/// The buckets of each state as late as they can be trained, as JSON.
+/// The buckets of each state, as late as they can be trained, as JSON.
 #[pyfunction]
 fn iteration_order(py: Python<'_>, order: &str) -> PyResult<String> {
     py.detach(|| {
@@ -84,7 +84,7 @@ fn iteration_order(py: Python<'_>, order: &str) -> PyResult<String> {
     .map_err(to_python)
 }
 
-/// What an epoch in an order costs, as JSON.
+/// The cost of an epoch in an order, as JSON.
 #[pyfunction]
 fn plan_order(py: Python<'_>, order: &str, input: &str) -> PyResult<String> {
     py.detach(|| {

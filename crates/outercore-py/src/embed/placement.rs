@@ -1,4 +1,4 @@
-//! Where an embedding run keeps everything.
+//! Placement of the data of an embedding run.
 
 use outercore_core::Error;
 use outercore_embed::placement::{
@@ -23,8 +23,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(score_seconds, module)?)
 }
 
-/// A placement and what people are told beside it, as JSON. `count` is called with a number of
-/// parts and gives the triples in the buckets of such a table, as `sort_triples` does.
+/// A placement and values for messages, as JSON. `count` is called with a number of parts, and
+/// returns the triples in the buckets of such a table, as `sort_triples` does.
 #[pyfunction]
 #[pyo3(signature = (request, size, count = None))]
 fn decide_placement(
@@ -50,8 +50,8 @@ fn decide_placement(
     callback.settle(found, to_python)
 }
 
-/// The placement of a run that goes on, with pools of so many triples and of so many that are read
-/// beside them, as JSON.
+/// The placement of a resumed run, as JSON. `most` is the size of its largest pool, and `beside`
+/// the triples that are read with it.
 #[pyfunction]
 fn placement_with_pools(request: &str, size: &str, most: u64, beside: u64) -> PyResult<String> {
     let (request, size) = (parse(REQUEST, request), parse("size", size));
@@ -61,13 +61,13 @@ fn placement_with_pools(request: &str, size: &str, most: u64, beside: u64) -> Py
         .map_err(to_python)
 }
 
-/// Memory for a triple that is ranked.
+/// Bytes of memory per ranked triple.
 #[pyfunction]
 fn question_bytes(request: &str) -> PyResult<u64> {
     parse(REQUEST, request).map(|request| bytes_of_question(&request)).map_err(to_python)
 }
 
-/// Seconds of a question and a candidate in ranking, where so many triples a second are trained.
+/// Seconds per question and candidate in ranking, given the measured training rate.
 #[pyfunction]
 fn score_seconds(request: &str, size: &str, triples_per_second: f64) -> PyResult<f64> {
     let (request, size) = (parse(REQUEST, request), parse("size", size));

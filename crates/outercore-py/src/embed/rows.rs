@@ -1,4 +1,4 @@
-//! First values of rows.
+//! Initial values of rows.
 
 use numpy::{PyReadonlyArray1, PyReadwriteArray2, PyUntypedArrayMethods};
 use outercore_core::Error;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::rows::rows_mut;
 
-/// Fills `out` with the first values of the rows called `numbers`.
+/// Fills `out` with the initial values of the rows `numbers`.
 #[pyfunction]
 pub fn initial_rows(
     py: Python<'_>,

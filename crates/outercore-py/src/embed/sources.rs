@@ -1,4 +1,4 @@
-//! Where the triples of an embedding come from.
+//! Sources of the triples of an embedding.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -18,31 +18,31 @@ use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::progress::Callback;
 
-/// Triples by where they are, as JSON; all of them, or those of one part.
+/// A location of triples, as JSON: all of its triples, or one part.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TripleSource {
     of: Place,
     held_out: HeldOut,
     part: TriplePart,
-    /// How many they are, where that is known.
+    /// Number of triples, if it is known.
     count: Option<u64>,
-    /// What tells those of an array from others.
+    /// Identifies the triples of an array.
     identity: String,
 }
 
-/// Where triples are.
+/// Location of triples.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Place {
-    /// A `.npy` file, int64 [m, 3], and perhaps weights in another, float32 [m].
+    /// A `.npy` file, int64 [m, 3], with optional weights in another file, float32 [m].
     Array { path: PathBuf, weights: Option<PathBuf> },
-    /// The links of a plain graph: of this generation of a data set, or of the current one.
+    /// The links of a plain graph, in this generation of a data set or in the current one.
     Graph { path: PathBuf, generation: String },
 }
 
 impl TripleSource {
-    /// What tells the triples from others.
+    /// Identifies the triples.
     pub fn identity(&self) -> Result<String> {
         let Place::Graph { path, generation } = &self.of else {
             return Ok(self.identity.clone());
@@ -64,7 +64,7 @@ impl TripleSource {
         Ok(identity)
     }
 
-    /// The triples, to be gone through.
+    /// Opens the triples for reading.
     pub fn open(&self) -> Result<Box<dyn Triples>> {
         let count = || self.count.map_or_else(|| self.counted(), Ok);
         match &self.of {
@@ -81,7 +81,7 @@ impl TripleSource {
         }
     }
 
-    /// How many there are to train on, for validation and for the test.
+    /// Numbers of triples for training, validation and test.
     fn counts(&self, on_progress: OnProgress<'_>) -> Result<[u64; 3]> {
         match &self.of {
             Place::Array { path, .. } => {
@@ -115,7 +115,7 @@ impl TripleSource {
     }
 }
 
-/// The data set in `path` as it was in `generation`, which its graph holds.
+/// The data set in `path` at `generation`, which its graph keeps alive.
 fn opened(path: &Path, generation: &str) -> Result<DataSet> {
     match DataSet::open_generation(path, generation)? {
         Some(data_set) => Ok(data_set),
@@ -127,7 +127,7 @@ fn opened(path: &Path, generation: &str) -> Result<DataSet> {
     }
 }
 
-/// Triples of a data set; `outercore.embedding.triples.Triples` is its user.
+/// Triples of a data set; used by `outercore.embedding.triples.Triples`.
 #[pyclass(module = "outercore._core", name = "TripleSource", frozen)]
 pub struct PyTripleSource {
     source: TripleSource,
@@ -140,7 +140,7 @@ impl PyTripleSource {
         Ok(Self { source: parse("source of triples", source).map_err(to_python)? })
     }
 
-    /// How many there are to train on, for validation and for the test.
+    /// Numbers of triples for training, validation and test.
     #[pyo3(signature = (progress))]
     fn counts(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<[u64; 3]> {
         let mut callback = Callback::new(progress);
@@ -148,7 +148,7 @@ impl PyTripleSource {
         callback.settle(counts, to_python)
     }
 
-    /// Whether each has a weight.
+    /// Whether triples have weights.
     fn weighted(&self) -> PyResult<bool> {
         match &self.source.of {
             Place::Array { weights, .. } => Ok(weights.is_some()),
@@ -159,8 +159,8 @@ impl PyTripleSource {
         }
     }
 
-    /// Their weights, float32 [count], put together within `memory` besides; `None` where there
-    /// are none.
+    /// The weights of all triples, float32 [count]; `None` if they have no weights. Collects them
+    /// with `memory` bytes in addition to the result.
     #[pyo3(signature = (memory, progress))]
     fn weights<'py>(
         &self,
@@ -187,14 +187,14 @@ impl PyTripleSource {
         Ok(callback.settle(found, to_python)?.map(|found| found.into_pyarray(py)))
     }
 
-    /// Goes through them once.
+    /// A reader that passes over the triples once.
     fn reader(&self) -> PyResult<PyTripleReader> {
         let reader = self.source.reader().map_err(to_python)?;
         Ok(PyTripleReader { reader: Mutex::new(reader) })
     }
 }
 
-/// A place in triples.
+/// A position in triples.
 #[pyclass(module = "outercore._core", name = "TripleReader", frozen)]
 pub struct PyTripleReader {
     reader: Mutex<Box<dyn TripleReader>>,
@@ -202,7 +202,7 @@ pub struct PyTripleReader {
 
 #[pymethods]
 impl PyTripleReader {
-    /// The next triples, int64 [up to `most`, 3]; none at the end.
+    /// The next triples, int64 [up to `most`, 3]; empty at the end.
     fn next<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyArray2<i64>>> {
         let found = py.detach(|| {
             let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);

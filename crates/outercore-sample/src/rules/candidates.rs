@@ -1,4 +1,4 @@
-//! The in-edges of some columns with all that rules look at.
+//! The in-edges of some columns, with all data that the rules examine.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use super::{Choice, EqualTimes, Rules};
 use crate::config::Step;
 use crate::pick::{Picker, Taken};
 
-/// Columns of one step, of any batches.
+/// Columns of one step, from any batches.
 pub(crate) struct RuledColumns<'a> {
     pub topology: &'a dyn Topology,
-    /// The types, where there are several.
+    /// The types, if there are several.
     pub schema: Option<&'a Schema>,
     pub rules: &'a Rules,
     pub picker: Picker,
@@ -27,40 +27,42 @@ pub(crate) struct RuledColumns<'a> {
     /// The column of each place.
     pub columns: &'a [NodeId],
     pub extents: &'a [Extent],
-    /// What the draws of a column belong to: its batch and coordinate.
+    /// The coordinates of each column's draws: its batch, and its column or the column within its
+    /// tree.
     pub draws_of: &'a [(u64, u64)],
-    /// Time of the seed that each column belongs to; empty where there are no times.
+    /// Time of the seed that each column belongs to; empty without times.
     pub seed_times: &'a [i64],
-    /// Whether the source of an edge into a column is in its batch, where only such edges count.
+    /// Whether the source of an edge into a column is in the column's batch; set if only such edges
+    /// count.
     pub is_member: Option<&'a (dyn Fn(usize, NodeId) -> bool + Sync)>,
-    /// Columns of each batch.
+    /// Number of columns of each batch.
     pub shares: &'a [usize],
 }
 
-/// What was picked of some columns.
+/// The picks of some columns.
 #[derive(Default)]
 pub(crate) struct Picked {
-    /// Column by column.
+    /// Positions of the picked edges, column by column.
     pub positions: Vec<u64>,
-    /// Edges of each column.
+    /// Number of edges of each column.
     pub counts: Vec<usize>,
-    /// Weight of each edge; empty where edges have none.
+    /// Weight of each edge; empty if edges have no weights.
     pub weights: Vec<f32>,
-    /// Bytes that the choice took for each batch, where nodes have scores.
+    /// Bytes that the choice used for each batch, if nodes have scores.
     pub scratch: Vec<u64>,
 }
 
-/// What rules look at, for each edge of a piece.
+/// The data that rules examine, for each edge of a piece.
 #[derive(Default)]
 struct Looks {
     weights: Vec<f64>,
-    /// Latest of the edge's own time and its source's.
+    /// The later of the times of the edge and its source.
     times: Vec<i64>,
     /// Random numbers of the sources.
     numbers: Vec<f64>,
 }
 
-/// Cuts columns so that each part has at most `most` edges or one column.
+/// Cuts columns into parts with at most `most` edges each, or with one column.
 pub(crate) fn pieces(extents: &[Extent], most: u64) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut first = 0;
@@ -76,11 +78,11 @@ pub(crate) fn pieces(extents: &[Extent], most: u64) -> Vec<Range<usize>> {
     parts
 }
 
-/// The in-edges of some columns, so many at a time; those of one column may be divided.
+/// The in-edges of some columns, in parts of at most `most` edges; a part may divide a column.
 pub(crate) struct Spans<'a> {
     extents: &'a [Extent],
     most: u64,
-    /// The column to go on with, and how many of its edges are done.
+    /// The current column, and the number of its edges already returned.
     at: (usize, u64),
 }
 
@@ -91,7 +93,7 @@ impl<'a> Spans<'a> {
 }
 
 impl Iterator for Spans<'_> {
-    /// Columns, ascending, and positions of edges of each.
+    /// Columns, ascending, each with a range of positions.
     type Item = Vec<(usize, Range<u64>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -111,13 +113,13 @@ impl Iterator for Spans<'_> {
 }
 
 impl RuledColumns<'_> {
-    /// Picks of all columns.
+    /// Picks the edges of all columns.
     ///
-    /// **Cost** looks at every in-edge of the columns, [`Rules::together`] at a time or those of one
-    /// column.
+    /// **Cost** examines every in-edge of the columns, [`Rules::together`] at a time or those of
+    /// one column.
     ///
     /// # Errors
-    /// Those of the topology and of the arrays; `Invalid` for a weight that is none.
+    /// Errors of the topology and of the arrays; `Invalid` for an invalid weight.
     pub fn pick(&self) -> Result<Picked> {
         if matches!(self.rules.choice, Choice::Ladies) {
             return self.pick_layers();
@@ -170,7 +172,7 @@ impl RuledColumns<'_> {
         Ok(picked)
     }
 
-    /// As [`Self::pick`], for all columns of a batch together.
+    /// Like [`Self::pick`], for all columns of a batch together.
     fn pick_layers(&self) -> Result<Picked> {
         let mut picked = Picked::default();
         let mut first = 0;
@@ -194,7 +196,8 @@ impl RuledColumns<'_> {
         Ok(picked)
     }
 
-    /// Where the in-edges of each column begin, and the places picked among them.
+    /// For each column, the position of its first in-edge, and the places picked among its
+    /// in-edges.
     fn piece(&self, first: usize, last: usize) -> Result<Vec<(u64, Places)>> {
         let extents = &self.extents[first..last];
         let positions: Vec<u64> = extents.iter().flat_map(Extent::positions).collect();
@@ -215,7 +218,7 @@ impl RuledColumns<'_> {
         Ok(picked.collect())
     }
 
-    /// The places picked of one column, whose edges begin at `edges` in the piece.
+    /// The places picked for one column, whose edges start at `edges` in the piece.
     fn of_column(&self, column: usize, edges: usize, looks: &Looks, taken: &mut Taken) -> Places {
         let degree = self.extents[column].degree;
         let at = |place: u64| edges + place as usize;
@@ -240,7 +243,8 @@ impl RuledColumns<'_> {
         }
     }
 
-    /// All that rules look at, of the edges of columns `first` to `last` at `positions`.
+    /// Collects the data that rules examine, for the edges at `positions` of columns `first` to
+    /// `last`.
     fn look_at(&self, first: usize, last: usize, positions: &[u64]) -> Result<Looks> {
         let mut looks = Looks::default();
         let weights = match &self.rules.choice {
@@ -296,7 +300,7 @@ impl RuledColumns<'_> {
         )
     }
 
-    /// The rows of edges within their type.
+    /// The rows of edges within their edge type.
     pub(super) fn rows_at(&self, positions: &[u64]) -> Result<Vec<u64>> {
         let edge_type = self.step.edge_type;
         let first_row = self.schema.map_or(0, |schema| schema.edge_types()[edge_type].rows.start);
@@ -306,7 +310,8 @@ impl RuledColumns<'_> {
         Ok(rows)
     }
 
-    /// The latest of each edge's own time and its source's; `rows` where the edges have times.
+    /// The later of the times of each edge and its source; `rows` is needed only if edges have
+    /// times.
     pub(super) fn times_at(&self, positions: &[u64], rows: &[u64]) -> Result<Vec<i64>> {
         let (of_edges, of_nodes) = self.times();
         let mut times = vec![i64::MIN; positions.len()];
@@ -328,7 +333,7 @@ impl RuledColumns<'_> {
         Ok(times)
     }
 
-    /// For messages: which edge type this is, where there are several.
+    /// Names the edge type in messages, if there are several.
     fn of_type(&self) -> String {
         self.schema.map_or(String::new(), |schema| {
             format!(" of edge type `{}`", schema.edge_types()[self.step.edge_type].name)

@@ -1,4 +1,4 @@
-//! Nodes drawn for each type from budgets.
+//! Draws nodes for each node type from budgets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,12 +8,13 @@ use outercore_core::{NodeId, Stream, mix};
 use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
-/// For each node with a score: its entry, of which a table that grows has up to three, or its key.
+/// Bytes per node with a score: its entry in the table, up to three times while the table grows, or
+/// its key.
 pub(super) const SCORE_BYTES: u64 = 64;
 
 type Scores = HashMap<NodeId, f64, BuildHasherDefault<SpreadIds>>;
 
-/// Hashes ids of nodes: the standard hash takes most of the time that an edge takes.
+/// Hashes node ids: with the standard hash, hashing would take most of the time per edge.
 #[derive(Default)]
 struct SpreadIds(u64);
 
@@ -31,10 +32,10 @@ impl Hasher for SpreadIds {
     }
 }
 
-/// The nodes that a batch may draw next, and their scores.
+/// The nodes that a batch may draw next, with their scores.
 ///
-/// A node's score is the sum of `1 / degree` over the edges to nodes of the batch, where `degree`
-/// counts the in-edges of the target of that edge type.
+/// A node's score is the sum of `1 / degree` over its edges to nodes of the batch. `degree` counts
+/// the in-edges of the target of that edge type.
 #[derive(Debug, Default)]
 pub(crate) struct NodeBudget {
     /// By node type.
@@ -42,7 +43,7 @@ pub(crate) struct NodeBudget {
 }
 
 impl NodeBudget {
-    /// An empty budget for so many node types.
+    /// An empty budget for `node_types` node types.
     pub fn new(node_types: usize) -> Self {
         Self { of_types: vec![Scores::default(); node_types] }
     }
@@ -52,21 +53,22 @@ impl NodeBudget {
         *self.of_types[node_type].entry(node).or_default() += share;
     }
 
-    /// Bytes that the scores take while they grow or are drawn from.
+    /// Bytes that the scores need while they grow or are drawn from.
     pub fn scratch(&self) -> u64 {
         self.len() as u64 * SCORE_BYTES
     }
 
-    /// Nodes in the budget, of all types.
+    /// Number of nodes in the budget, of all types.
     pub fn len(&self) -> usize {
         self.of_types.iter().map(Scores::len).sum()
     }
 
-    /// Takes so many nodes of each type out of the budget, or all there are.
+    /// Removes the given number of nodes of each type from the budget, or all of them if there are
+    /// fewer.
     ///
-    /// Each draw takes one of the nodes left, in proportion to the square of its score. Drawn are
-    /// those with the smallest `-ln(u) / score^2`, in this order; `u` is drawn for each node. Types
-    /// come in order.
+    /// Each draw takes one of the remaining nodes, in proportion to the square of its score. This
+    /// is done by taking the nodes with the smallest `-ln(u) / score^2`, in this order, with one
+    /// random `u` per node. Types are processed in order.
     pub fn draw(&mut self, stream: Stream, batch: u64, hop: u32, counts: &[FanOut]) -> Vec<NodeId> {
         let mut drawn = Vec::new();
         for (scores, &count) in self.of_types.iter_mut().zip(counts) {

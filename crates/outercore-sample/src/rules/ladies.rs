@@ -1,4 +1,4 @@
-//! Layer-wise choice of nodes by importance.
+//! Chooses the nodes of a layer by importance.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,31 +8,32 @@ use super::hgt::SCORE_BYTES;
 use super::pick::{OF_SOURCES, first, key};
 use crate::config::FanOut;
 
-/// The in-edges of the nodes of a layer, one after the other.
+/// The in-edges of the nodes of a layer, node by node.
 pub(super) struct Layer<'a> {
-    /// In-edges of each node.
+    /// Number of in-edges of each node.
     pub degrees: &'a [u64],
     /// The source of each edge.
     pub sources: &'a [u64],
 }
 
-/// The places taken of the in-edges of each node, and the weight of each edge taken.
+/// For each node the places of its taken in-edges, and the weight of each taken edge.
 pub(super) type Taken = (Vec<Vec<u64>>, Vec<f32>);
 
-/// Of each in-edge: its position and its source.
+/// Bytes per in-edge: its position and its source.
 const EDGE_BYTES: u64 = 16;
 
 impl Layer<'_> {
-    /// About the bytes that [`Self::choose`] takes, if every edge has another source.
+    /// The approximate bytes that [`Self::choose`] uses if every edge has a different source.
     pub fn scratch(&self) -> u64 {
         self.sources.len() as u64 * (EDGE_BYTES + SCORE_BYTES)
     }
 
     /// Chooses at most `fan_out` sources for all nodes and takes the edges from them.
     ///
-    /// Source `j` has the importance `p(j) = sum over edges (1 / degree of its target)^2`, and is
-    /// among those with the smallest `-ln(u(j)) / p(j)`; `u(j)` is drawn for each node. The edge to
-    /// `v` weighs `1 / (degree(v) p(j))`, divided by the sum over the edges taken of `v`.
+    /// Source `j` has the importance `p(j) = sum over edges (1 / degree of its target)^2`. The
+    /// sources with the smallest `-ln(u(j)) / p(j)` are chosen; `u(j)` is drawn per node. The edge
+    /// from `j` to `v` has the weight `1 / (degree(v) p(j))`, divided by the sum of these weights
+    /// over the taken edges of `v`.
     pub fn choose(&self, stream: Stream, batch: u64, hop: u32, fan_out: FanOut) -> Taken {
         let of_edges = || {
             let per_node = self

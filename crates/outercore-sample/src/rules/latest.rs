@@ -1,4 +1,4 @@
-//! The latest edges that a seed may see.
+//! Picks the latest edges that a seed may see.
 
 use std::collections::HashMap;
 
@@ -11,25 +11,25 @@ use super::pick::Places;
 use super::{EqualTimes, TimeOrder};
 use crate::config::FanOut;
 
-/// Times of a column's edges and their places in it, ascending.
+/// Times of a column's edges, with the edges' places in the column, ascending.
 type ByTime = Vec<(i64, u64)>;
 
 impl RuledColumns<'_> {
-    /// Whether the latest edges are taken. Of edges without times none is the latest: a fixed few
-    /// would stand for all.
+    /// Whether to take the latest edges. Without times, no edge is the latest; the same few edges
+    /// would always be taken.
     pub(super) fn takes_latest(&self) -> bool {
         let (of_edges, of_nodes) = self.times();
         self.rules.times.as_ref().is_some_and(|times| times.order == TimeOrder::Last)
             && (of_edges.is_some() || of_nodes.is_some())
     }
 
-    /// The latest edges of each column that its seed may see; of equal times those with the higher
-    /// place. Picks of a column ascend by place.
+    /// Picks the latest edges of each column that its seed may see; among equal times, those with
+    /// the higher place. The picks of a column are sorted by place.
     ///
-    /// **Cost** reads and sorts the edges of each column once, however many seeds ask for it.
+    /// **Cost** reads and sorts the edges of each column once, for any number of seeds.
     pub(super) fn pick_latest(&self) -> Result<Picked> {
         let (asked, extents) = self.distinct();
-        // Who asks for each of the distinct columns.
+        // For each distinct column, the places that request it.
         let mut askers: Vec<Vec<usize>> = vec![Vec::new(); extents.len()];
         asked.iter().enumerate().for_each(|(place, &column)| askers[column].push(place));
         let mut found: Vec<Places> = vec![Places::default(); asked.len()];
@@ -53,7 +53,8 @@ impl RuledColumns<'_> {
         Ok(picked)
     }
 
-    /// For each place the number of its column among the distinct ones, and the extents of these.
+    /// For each place, the index of its column among the distinct columns; and the extents of the
+    /// distinct columns.
     fn distinct(&self) -> (Vec<usize>, Vec<Extent>) {
         let mut numbers: HashMap<NodeId, usize> = HashMap::new();
         let mut extents = Vec::new();

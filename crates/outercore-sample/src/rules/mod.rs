@@ -1,4 +1,5 @@
-//! What decides besides degrees which in-edges of a node may be sampled, and how likely each is.
+//! Rules that decide, in addition to degrees, which in-edges of a node may be sampled and how
+//! likely each is.
 
 mod candidates;
 mod hgt;
@@ -17,26 +18,26 @@ pub(crate) use hgt::NodeBudget;
 
 use crate::seeds::Seeds;
 
-/// Rules beyond the fan-out. The default has none: any in-edge, each equally likely.
+/// Rules in addition to the fan-out. By default any in-edge may be sampled, each equally likely.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The neighbourhood of each seed is sampled separately: a node that two seeds reach is in the
+    /// Samples the neighbourhood of each seed separately: a node that two seeds reach is in the
     /// batch twice.
     pub disjoint: bool,
     /// How likely each edge is to be sampled.
     pub choice: Choice,
-    /// Which edges a batch holds.
+    /// Which edges a batch contains.
     pub subgraph: Subgraph,
-    /// What may be seen from a seed of a certain time. Each seed is then disjoint from the others.
+    /// Times that limit which edges a seed may see. The neighbourhoods of seeds are then disjoint.
     pub times: Option<Times>,
-    /// How many edges are looked at together. It bounds memory, and decides nothing.
+    /// How many edges are examined together. This bounds memory and does not change the result.
     pub together: Together,
 }
 
-/// Bytes for each edge that rules look at: its position, row, weight, time, source, and places.
+/// Bytes per edge that rules examine: position, row, weight, time, source and places.
 pub const LOOK_BYTES: u64 = 64;
 
-/// A number of edges that rules look at together, or of nodes that have scores together.
+/// A number of edges that rules examine together, or of nodes that have scores at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Together(pub u64);
 
@@ -47,18 +48,18 @@ impl Default for Together {
 }
 
 impl Together {
-    /// More of them bring no speed.
+    /// More edges bring no speed.
     pub const MOST: Self = Self(1 << 20);
-    /// Fewer would take many small reads.
+    /// Fewer edges would need many small reads.
     pub const LEAST: Self = Self(1 << 12);
 
-    /// As many as take `bytes`, between the least and the most.
+    /// The number of edges that fit into `bytes`, between [`Self::LEAST`] and [`Self::MOST`].
     #[must_use]
     pub fn within(bytes: u64) -> Self {
         Self((bytes / LOOK_BYTES).clamp(Self::LEAST.0, Self::MOST.0))
     }
 
-    /// Bytes that they take.
+    /// Bytes of memory of these edges.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0 * LOOK_BYTES
@@ -68,87 +69,88 @@ impl Together {
 /// How likely each in-edge of a node is to be sampled.
 #[derive(Clone, Debug, Default)]
 pub enum Choice {
-    /// All are equally likely.
+    /// All in-edges are equally likely.
     #[default]
     Uniform,
-    /// In proportion to weights, given by edge type and row within it. An edge type without weights
-    /// counts 1 for each edge. An edge of weight 0 is never sampled.
+    /// In proportion to weights, given by edge type and row within it. In an edge type without
+    /// weights, each edge has weight 1. An edge of weight 0 is never sampled.
     ///
     /// **Source** without replacement: Efraimidis and Spirakis, "Weighted random sampling with a
     /// reservoir", Information Processing Letters 97(5), 2006.
     Weighted(Vec<Option<Arc<RowValues>>>),
-    /// The sources of a batch's edges share one random number each, so that neighbours of several
-    /// nodes are sampled together: fewer nodes for as many edges. Of a node with `d` in-edges those
-    /// are taken whose source's number is at most `fan-out / d`.
+    /// All edges with the same source share one random number, so neighbours of several nodes are
+    /// sampled together. This gives fewer nodes for as many edges. A node with `d` in-edges takes
+    /// the edges whose source's number is at most `fan-out / d`.
     ///
     /// **Source** LABOR-0 of Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023.
     Labor,
-    /// A fan-out is a number of nodes for all nodes of the hop together: they are chosen by how much
-    /// they matter to these, without replacement, and all edges from them are taken. A hop looks at
-    /// the in-edges of all nodes found before it. Each edge has a weight, which makes the mean over
-    /// a node's edges right on average.
+    /// A fan-out is a number of nodes for all nodes of the hop together. Nodes are chosen by their
+    /// importance for the nodes of the hop, without replacement, and all edges from them are taken.
+    /// A hop examines the in-edges of all nodes found before it. Each edge has a weight that makes
+    /// the mean over a node's edges unbiased.
     ///
     /// **Source** LADIES of Zou et al., "Layer-Dependent Importance Sampling for Training Deep and
     /// Large Graph Convolutional Networks", NeurIPS 2019, with the row-normalised adjacency.
     Ladies,
-    /// A fan-out is a number of nodes of each node type, for all nodes of the batch together. Each is
-    /// drawn without replacement by the square of its score, the sum of `1 / degree` over the edges
-    /// to nodes found before; `degree` counts the target's in-edges of the edge type. A batch holds
-    /// all edges between its nodes.
+    /// A fan-out is a number of nodes of each node type, for all nodes of the batch together. Nodes
+    /// are drawn without replacement by the square of their score, the sum of `1 / degree` over the
+    /// edges to nodes found before. `degree` counts the target's in-edges of the edge type. A batch
+    /// contains all edges between its nodes.
     ///
-    /// **Source** HGSampling of Hu et al., "Heterogeneous Graph Transformer", WWW 2020, Algorithms 1
-    /// and 2. As in PyG, the types of a hop are drawn before the scores change.
+    /// **Source** HGSampling of Hu et al., "Heterogeneous Graph Transformer", WWW 2020,
+    /// Algorithms 1 and 2. As in PyG, the types of a hop are drawn before the scores change.
     Hgt,
 }
 
-/// Which edges between the nodes of a batch it holds.
+/// Which edges between its nodes a batch contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subgraph {
-    /// Those that were sampled.
+    /// The sampled edges.
     #[default]
     Directional,
-    /// All edges of the graph; of disjoint seeds those within each neighbourhood. With these it is
-    /// what ShaDow asks for.
+    /// All edges of the graph between the nodes; for disjoint seeds, all edges within each
+    /// neighbourhood. With disjoint seeds this is the sampling of ShaDow.
     ///
     /// **Source** Zeng et al., "Decoupling the Depth and Scope of Graph Neural Networks", NeurIPS
     /// 2021.
     Induced,
 }
 
-/// Times of edges and nodes, as whole numbers of any unit.
+/// Times of edges and nodes, as whole numbers in any unit.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// By edge type, and row within it; an edge type without times may always be seen.
+    /// By edge type, and row within it; edges of a type without times may always be seen.
     pub edges: Vec<Option<Arc<RowValues>>>,
-    /// By node type, and node within it; an edge from a type without times may always be seen.
+    /// By node type, and node within it; edges from nodes of a type without times may always be
+    /// seen.
     pub nodes: Vec<Option<Arc<RowValues>>>,
-    /// Which of the edges that may be seen are taken.
+    /// Which of the visible edges are taken.
     pub order: TimeOrder,
-    /// Whether a seed sees what has its own time.
+    /// Whether a seed sees edges and nodes that have the same time as the seed.
     pub equal: EqualTimes,
 }
 
-/// Which edges are taken of those that may be seen.
+/// Which of the visible edges are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeOrder {
-    /// Any, as the rules for likelihood say.
+    /// Any visible edges, according to [`Rules::choice`].
     #[default]
     Any,
-    /// The latest; of equal times those that come last among the node's in-edges. Edges of a type
-    /// without times are drawn as for `Any`.
+    /// The latest edges; among equal times those that come last among the node's in-edges. Edges of
+    /// a type without times are drawn as for `Any`.
     Last,
 }
 
-/// Whether a seed sees what has its own time.
+/// Whether a seed sees edges and nodes that have the same time as the seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EqualTimes {
-    /// It does: `time <= time of the seed`, as PyG has it.
+    /// Visible: `time <= time of the seed`, as in PyG.
     #[default]
     Seen,
-    /// It does not: `time < time of the seed`, as GraphBolt has it.
+    /// Hidden: `time < time of the seed`, as in GraphBolt.
     Hidden,
 }
 
@@ -158,23 +160,23 @@ impl Rules {
         self.disjoint || self.times.is_some()
     }
 
-    /// Whether each batch is sampled by itself, in memory by degrees alone: an edge then takes the
-    /// least time there is.
+    /// Whether only degrees matter and each batch is sampled separately in memory. This is the path
+    /// with the lowest cost per edge.
     pub fn are_plain(&self) -> bool {
         !(self.is_disjoint() || self.look_at_edges())
     }
 
-    /// Whether degrees alone do not decide.
+    /// Whether the choice depends on more than degrees.
     pub fn look_at_edges(&self) -> bool {
         !matches!(self.choice, Choice::Uniform) || self.times.is_some() || self.is_induced()
     }
 
-    /// Whether a batch holds all edges between its nodes.
+    /// Whether a batch contains all edges between its nodes.
     pub(crate) fn is_induced(&self) -> bool {
         self.subgraph == Subgraph::Induced || matches!(self.choice, Choice::Hgt)
     }
 
-    /// Checks what goes together.
+    /// Checks that the rules fit together.
     ///
     /// # Errors
     /// `Invalid`: rules that contradict each other.
@@ -215,7 +217,7 @@ impl Rules {
         }
     }
 
-    /// Checks that seeds have times where rules ask for them.
+    /// Checks that seeds have times if the rules need them.
     ///
     /// # Errors
     /// `Invalid`, naming the batch.

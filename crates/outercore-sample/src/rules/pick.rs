@@ -1,24 +1,26 @@
-//! Which of some edges are taken: a function of their numbers and the draws alone.
+//! Chooses among some edges: a function only of their numbers and the draws.
 
 use outercore_core::Uniform;
 
 use crate::config::FanOut;
 use crate::pick::{Picker, Taken};
 
-/// Tells the numbers of sources from other draws of the same hop.
+/// Separates the random numbers of sources from other draws of the same hop.
 pub(super) const OF_SOURCES: u32 = 0x80;
 
-/// Places of in-edges, among all of a node.
+/// Places of in-edges among all in-edges of a node.
 pub(super) type Places = Vec<u64>;
 
-/// The key of a number that has a draw in `[0, 1)` and a weight.
+/// The key of a number with a draw in `[0, 1)` and a weight.
 ///
-/// The numbers with the smallest keys are a choice without replacement, in proportion to the weights.
+/// Taking the numbers with the smallest keys is a choice without replacement, in proportion to the
+/// weights.
 pub(super) fn key(draw: f64, weight: f64) -> f64 {
     -(1.0 - draw).ln() / weight
 }
 
-/// The `count` numbers with the smallest keys, or all, in this order; of equal keys the smaller ones.
+/// The `count` numbers with the smallest keys, or all of them, in this order; among equal keys the
+/// smaller numbers first.
 pub(super) fn first(mut keyed: Vec<(f64, u64)>, count: usize) -> Vec<u64> {
     let by_key = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if count < keyed.len() {
@@ -29,7 +31,7 @@ pub(super) fn first(mut keyed: Vec<(f64, u64)>, count: usize) -> Vec<u64> {
     keyed.into_iter().map(|(_, number)| number).collect()
 }
 
-/// `picker`'s choice of `among`, each equally likely; ascending without replacement.
+/// The choice of `picker` from `among`, each equally likely; ascending without replacement.
 pub(super) fn uniform(
     picker: Picker,
     among: &[u64],
@@ -41,10 +43,10 @@ pub(super) fn uniform(
     places.into_iter().map(|place| among[place as usize]).collect()
 }
 
-/// A choice of `among` in proportion to weights, none of which is negative.
+/// A choice from `among` in proportion to weights, none of which is negative.
 ///
-/// Without replacement each edge has a draw, and the smallest [keys](key) win; ascending by place.
-/// With replacement draws fall into the sums of weights.
+/// Without replacement, each edge has a draw, and the smallest [keys](key) win; the result is
+/// sorted by place. With replacement, each draw is located in the cumulative sums of the weights.
 pub(super) fn weighted(
     fan_out: FanOut,
     replace: bool,
@@ -76,7 +78,7 @@ pub(super) fn weighted(
     places
 }
 
-/// Those of `among` whose source's number is at most `fan-out / degree`.
+/// The places of `among` whose source's number is at most `fan-out / degree`.
 pub(super) fn labor(fan_out: FanOut, among: &[u64], number: impl Fn(u64) -> f64) -> Places {
     let FanOut::Take(count) = fan_out else { return among.to_vec() };
     let limit = f64::from(count) / among.len() as f64;

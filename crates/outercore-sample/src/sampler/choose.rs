@@ -1,4 +1,4 @@
-//! Which edges of a node are taken, and the numbers that nodes get.
+//! Chooses the edges of a node, and assigns local numbers to nodes.
 
 use outercore_core::{NodeId, Result, Uniform};
 use outercore_store::Extent;
@@ -11,7 +11,7 @@ use crate::floyd::{Drawn, Hop, MOST_PICKS};
 use crate::pick::{Picker, Taken};
 use crate::stored::Stored;
 
-/// Picks without replacement, nodes side by side.
+/// Picks without replacement, for many nodes at once.
 pub(super) fn choose_few(
     hop: Hop,
     nodes: &[NodeId],
@@ -24,7 +24,8 @@ pub(super) fn choose_few(
     let mut at = 0;
     for (&node, &Extent { start, degree }) in nodes.iter().zip(extents) {
         let count = degree.min(hop.count as u64) as usize;
-        // As many as any node has, in registers: the next node writes over what is too much.
+        // Always writes as many positions as the greatest fan-out, from registers: the next node
+        // overwrites the excess.
         match positions.get_mut(at..at + MOST_PICKS) {
             Some(wide) => write_run(start, wide),
             None => write_run(start, &mut positions[at..at + count]),
@@ -42,7 +43,7 @@ pub(super) fn write_run(start: u64, positions: &mut [u64]) {
     }
 }
 
-/// Picks by any rule, one node after the other.
+/// Picks by any rule, node by node.
 pub(super) fn choose_each(
     picker: Picker,
     nodes: &[NodeId],
@@ -61,7 +62,7 @@ pub(super) fn choose_each(
     }
 }
 
-/// Enters the sources of one step, the first of `rest`, into the batches.
+/// Adds the sources of one step, the first of `rest`, to the batches.
 pub(super) fn relabel_all(
     works: &mut [Work<impl Stored>],
     picked: &[usize],
@@ -76,7 +77,7 @@ pub(super) fn relabel_all(
     for_each(shares, |(work, sources)| work.relabel(sources, meanwhile))
 }
 
-/// In parallel where there are several.
+/// Runs in parallel if there are several shares.
 pub(super) fn for_each<T: Send>(
     mut shares: Vec<T>,
     run: impl Fn(T) -> Result<()> + Sync + Send,

@@ -1,4 +1,4 @@
-//! Batches of nodes that are drawn by type, as HGT asks for.
+//! Batches for HGT, whose nodes are drawn by type.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use crate::config::Step;
 use crate::rules::{NodeBudget, Spans};
 use crate::stored::Stored;
 
-/// Columns of one batch and one step: their places among all, and the node type of their sources.
+/// Columns of one batch and one step: their indices among all columns, and the node type of their
+/// sources.
 type Share = (Range<usize>, usize);
 
 impl Sampler<'_> {
@@ -36,7 +37,7 @@ impl Sampler<'_> {
             for_each(pairs, |(work, budget)| {
                 work.batch.scratch = work.batch.scratch.max(budget.scratch());
                 let drawn = budget.draw(self.stream, work.batch.batch, hop as u32, &counts);
-                // This also notes places as sources; `restart_edges` drops them.
+                // This also records places as sources; `restart_edges` removes them.
                 work.relabel(&drawn, |_| ())?;
                 work.end_hop(false);
                 Ok(())
@@ -83,7 +84,7 @@ impl Sampler<'_> {
                 Ok(())
             })?;
             let nodes = budgets.iter().map(NodeBudget::len).sum::<usize>() as u64;
-            // Several batches may share what is planned for; one may need more by itself.
+            // Several batches share the planned number of nodes; a single batch may exceed it.
             let together = (works.len() > 1).then_some(self.config.rules.together.0);
             let most = self.config.most_edges.into_iter().chain(together).min();
             if most.is_some_and(|most| nodes > most) {
@@ -110,7 +111,7 @@ impl Sampler<'_> {
     }
 }
 
-/// Of several batches the first one is named: they are drawn one by one then.
+/// With several batches the first one is named, but then the batches are drawn again one by one.
 fn too_many_nodes<N>(works: &[Work<N>], nodes: u64) -> Error {
     let batch = works[0].batch.batch;
     let text = format!("batch {batch} draws from {nodes} nodes or more, too many for the budget");

@@ -1,4 +1,4 @@
-//! What the sampler asks a topology for, step by step.
+//! The sampler's requests to a topology, step by step.
 
 use std::ops::Range;
 
@@ -8,37 +8,37 @@ use outercore_store::Extent;
 use super::work::Work;
 use crate::stored::Stored;
 
-/// The lookups of some steps, kept to spare allocations.
+/// The look-ups of some steps; kept to save allocations.
 ///
-/// A *share* is what one step asks for one batch. Shares follow each other by step, then by batch.
+/// A *share* is the request of one step for one batch. Shares are ordered by step, then by batch.
 #[derive(Default)]
 pub(super) struct Lookups {
     pub columns: Vec<NodeId>,
-    /// What the draws of each column belong to, where that is not the column: of disjoint trees.
+    /// The coordinate of each column's draws if it differs from the column: for disjoint trees.
     pub coordinates: Vec<u64>,
-    /// The tree of each column, where these are disjoint.
+    /// The tree of each column, if trees are disjoint.
     pub trees: Vec<u32>,
-    /// Edges of each column, where trees are disjoint.
+    /// Number of edges of each column, if trees are disjoint.
     pub counts: Vec<u32>,
-    /// Columns of each share.
+    /// Number of columns of each share.
     pub shares: Vec<usize>,
     pub extents: Vec<Extent>,
-    /// Edges picked for each share.
+    /// Number of edges picked for each share.
     pub picked: Vec<usize>,
     pub positions: Vec<u64>,
     pub answers: Vec<u64>,
 }
 
-/// The blocks of a step that are still to be decided.
+/// The undecided blocks of a step.
 pub(super) struct Blocks {
-    /// Their destinations.
+    /// Destinations of these blocks.
     pub rest: Range<usize>,
-    /// Destinations of a block.
+    /// Number of destinations per block.
     pub len: usize,
 }
 
 impl Blocks {
-    /// The first of them; empty once there is none.
+    /// The destinations of the first block; empty if no block is left.
     pub fn first(&self) -> Range<usize> {
         self.rest.start..(self.rest.start + self.len).min(self.rest.end)
     }
@@ -51,7 +51,7 @@ impl Blocks {
 }
 
 impl Lookups {
-    /// Makes ready for other columns; extents, positions and answers are overwritten as they are.
+    /// Prepares for other columns; extents, positions and answers are overwritten later.
     pub fn clear(&mut self) {
         self.columns.clear();
         self.coordinates.clear();
@@ -59,7 +59,7 @@ impl Lookups {
         self.shares.clear();
     }
 
-    /// Adds the share of a batch's `block`; trees have `of_tree` columns each.
+    /// Adds the share of a batch's `block`; each tree has `of_tree` columns.
     pub fn add(&mut self, work: &Work<impl Stored>, block: Range<usize>, of_tree: u64) {
         self.shares.push(block.len());
         work.columns(block.clone(), &mut self.columns);
@@ -73,7 +73,7 @@ impl Lookups {
         }
     }
 
-    /// Makes ready for the `block` of one batch alone.
+    /// Prepares for the `block` of a single batch.
     pub fn ask(&mut self, work: &Work<impl Stored>, block: Range<usize>) {
         self.clear();
         self.add(work, block, 0);

@@ -1,4 +1,4 @@
-//! Decisions by rules that look at edges.
+//! Decisions by rules that examine edges.
 
 use outercore_core::{NodeId, Result};
 use outercore_store::Extent;
@@ -12,7 +12,7 @@ use crate::rules::{Picked, RuledColumns};
 use crate::stored::Stored;
 
 impl Sampler<'_> {
-    /// As [`Self::decide`], by rules that look at edges; the extents are there.
+    /// Like [`Self::decide`], by rules that examine edges; the extents must be known.
     pub(super) fn decide_by_rules(
         &self,
         hop: usize,
@@ -87,7 +87,7 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Gives the batches all edges between their nodes, in place of those that were sampled.
+    /// Replaces the sampled edges of the batches by all edges between their nodes.
     pub(super) fn induce<N: Stored>(
         &self,
         works: &mut [Work<N>],
@@ -108,9 +108,10 @@ impl Sampler<'_> {
     }
 }
 
-/// What the draws of each column of a step belong to (batch, coordinate), and the time of its seed.
+/// For each column of a step, the coordinates of its draws (batch, coordinate) and the time of its
+/// seed.
 ///
-/// The columns are those from `first` on, as many of each batch as `shares` says.
+/// The columns are those from `first` on; `shares` gives the number of columns per batch.
 fn belongings(
     works: &[Work<impl Stored>],
     shares: &[usize],

@@ -1,4 +1,4 @@
-//! A batch while it is sampled.
+//! A batch during sampling.
 
 use std::ops::Range;
 
@@ -10,32 +10,32 @@ use crate::floyd::Drawn;
 use crate::locals::{Locals, MOST_PLACES};
 use crate::stored::{MOST_NARROW, Stored};
 
-/// A batch under way.
+/// A batch in progress.
 pub(super) struct Work<N> {
-    /// All but its nodes.
+    /// The batch without its nodes.
     pub batch: SampledBatch,
     pub nodes: Vec<N>,
     pub locals: Locals,
     pub drawn: Drawn,
-    /// The nodes that the last hop found; before the first, the seeds.
+    /// The nodes that the last hop found; before the first hop, the seeds.
     pub frontier: Range<usize>,
-    /// The places of the frontier's nodes by type, in a graph of several.
+    /// The indices of the frontier's nodes by type, in a graph with several types.
     pub by_type: Vec<Vec<u32>>,
-    /// The columns of the step under way; `None` where they are the frontier's nodes.
+    /// The columns of the current step; `None` if they are the frontier's nodes.
     pub columns: Option<Vec<NodeId>>,
-    /// Nodes of the graph, where seeds are disjoint: a node `v` of the tree of
-    /// seed `t` is then kept as `t * nodes + v`.
+    /// Number of nodes of the graph, if seeds are disjoint: node `v` of the tree of seed `t` then
+    /// has the id `t * nodes + v`.
     pub forest: Option<u64>,
-    /// The tree of each column of the step under way.
+    /// The tree of each column of the current step.
     pub trees: Vec<u32>,
-    /// Time of each seed, where rules look at times.
+    /// Time of each seed, if rules use times.
     pub seed_times: Vec<i64>,
-    /// Edges picked so far, entered or not.
+    /// Edges picked so far, already added to the batch or not.
     pub edges: u64,
 }
 
 impl<N: Stored> Work<N> {
-    /// Begins a step of the hop under way; returns the range that its blocks divide.
+    /// Begins a step of the current hop; returns the range to divide into blocks.
     pub fn begin_step(&mut self, config: &SampleConfig, step: Step) -> Range<usize> {
         if config.types.is_none() && self.forest.is_none() {
             return self.frontier.clone();
@@ -44,7 +44,7 @@ impl<N: Stored> Work<N> {
             (self.columns.take().unwrap_or_default(), std::mem::take(&mut self.trees));
         columns.clear();
         trees.clear();
-        // Where none are picked there is nothing to look up.
+        // If the step picks no edges, nothing has to be looked up.
         if step.fan_out != FanOut::Take(0) || config.types.is_none() {
             for (column, tree) in self.columns_of(config.types.as_ref(), step) {
                 columns.push(column);
@@ -56,8 +56,7 @@ impl<N: Stored> Work<N> {
         all
     }
 
-    /// The columns of a step, each with its tree: those of its edge type, for the nodes of the
-    /// frontier in order.
+    /// The columns of a step's edge type for the frontier's nodes, in order, each with its tree.
     fn columns_of(
         &self,
         types: Option<&TypedFanOuts>,
@@ -98,9 +97,10 @@ impl<N: Stored> Work<N> {
         }
     }
 
-    /// The sources of a share of edges as nodes of their trees.
+    /// Converts the sources of a share's edges to nodes of their trees.
     ///
-    /// `picked` are the edges of each column of the share, whose trees are `trees`.
+    /// `picked` holds the number of edges of each column of the share, `trees` the trees of the
+    /// columns.
     pub fn in_trees(&self, sources: &mut [NodeId], picked: &[u32], trees: &[u32]) {
         let Some(nodes) = self.forest else { return };
         let mut rest = sources;
@@ -110,7 +110,7 @@ impl<N: Stored> Work<N> {
         }
     }
 
-    /// Notes that a step picks nothing for any of its columns.
+    /// Records that a step picks nothing for any of its columns.
     pub fn skip(&mut self, config: &SampleConfig, step: Step) {
         let Some(types) = &config.types else { return };
         let columns = self.columns_of(Some(types), step).count();
@@ -125,9 +125,9 @@ impl<N: Stored> Work<N> {
         }
     }
 
-    /// Notes how many edges of each column are picked; returns their sum.
+    /// Records how many edges of each column are picked, and returns their sum.
     ///
-    /// `most` is what the batch may have in all.
+    /// `most` is the most edges that the batch may have in total.
     pub fn count(
         &mut self,
         counts: impl ExactSizeIterator<Item = u64>,
@@ -153,7 +153,7 @@ impl<N: Stored> Work<N> {
         Ok(picked)
     }
 
-    /// Appends edges from `sources`, which get places of their own where they are new.
+    /// Appends edges from `sources`; new sources get new places.
     pub fn relabel(&mut self, sources: &[NodeId], meanwhile: impl Fn(usize) + Copy) -> Result<()> {
         let SampledBatch { sources: places, batch, .. } = &mut self.batch;
         let most = self.nodes.len() + sources.len();
@@ -167,7 +167,8 @@ impl<N: Stored> Work<N> {
         Ok(())
     }
 
-    /// Closes the hop: what it found is the next frontier; with `layers` all that is there.
+    /// Closes the hop: the nodes that it found are the next frontier. With `layers`, all nodes of
+    /// the batch are.
     pub fn end_hop(&mut self, layers: bool) {
         let found = self.nodes.len() - self.batch.nodes_per_hop.iter().sum::<u64>() as usize;
         self.batch.nodes_per_hop.push(found as u64);
@@ -179,7 +180,7 @@ impl<N: Stored> Work<N> {
         }
     }
 
-    /// Drops the edges; those between all nodes take their place.
+    /// Removes the edges, so that all edges between the nodes can replace them.
     pub fn restart_edges(&mut self) {
         let SampledBatch { sources, picked, edge_ids, edges_per_hop, .. } = &mut self.batch;
         sources.clear();
@@ -191,13 +192,13 @@ impl<N: Stored> Work<N> {
         self.batch.targets = vec![self.frontier.clone()];
     }
 
-    /// Whether a node of the tree `tree` is in the batch.
+    /// Whether a node of tree `tree` is in the batch.
     pub fn has(&self, node: NodeId, tree: u32) -> bool {
         let key = node + self.forest.map_or(0, |of_tree| u64::from(tree) * of_tree);
         self.locals.contains(key, &self.nodes)
     }
 
-    /// The batch, and what the next one may use again.
+    /// Returns the batch, and the memory that the next batch can reuse.
     pub fn finish(self) -> (SampledBatch, Locals, Drawn) {
         let Self { mut batch, nodes, locals, drawn, forest, .. } = self;
         batch.nodes = match forest {

@@ -1,4 +1,4 @@
-//! What tests of typed graphs share.
+//! Shared code of the tests of typed graphs.
 
 use outercore_core::{EdgeId, NodeId, Result};
 use outercore_sample::{FanOut, SampledBatch};
@@ -7,7 +7,7 @@ use outercore_store::{Extent, Topology};
 use outercore_testkit::{Csc, NaiveTypedBatch, TypedGraph};
 use proptest::prelude::*;
 
-/// A resident topology that claims to be on disk, so that batches are sampled together.
+/// A resident topology that pretends to be on disk, so that batches are sampled together.
 pub struct OnDisk(pub ResidentTopology);
 
 impl Topology for OnDisk {
@@ -31,19 +31,19 @@ impl Topology for OnDisk {
     }
 }
 
-/// The graph in memory, as a data set stores it.
+/// The graph in memory, in the form of a data set.
 pub fn resident(graph: &TypedGraph) -> ResidentTopology {
     let Csc { offsets, sources, ids } = graph.union();
     let nodes = graph.schema.num_nodes();
     ResidentTopology::from_columns(nodes, offsets, sources, Some(ids.into())).unwrap()
 }
 
-/// Writes a batch out the way the definition does.
+/// Writes a batch in the form of the definition.
 pub fn spelled_out(batch: &SampledBatch, graph: &TypedGraph) -> NaiveTypedBatch {
     let typed = batch.by_type(&graph.schema);
     let unsigned = |ids: &[i64]| ids.iter().map(|&id| id as u64).collect::<Vec<u64>>();
     for (of_type, range) in typed.nodes.iter().zip(graph.schema.node_types()) {
-        // The places lead back to the batch.
+        // The indices must lead back to the nodes of the batch.
         let nodes: Vec<u64> = batch.nodes.iter().collect();
         let back = of_type.places.iter().map(|&place| nodes[place as usize] - range.nodes.start);
         assert!(back.eq(unsigned(&of_type.ids)));
@@ -81,7 +81,7 @@ pub fn fan_out() -> impl Strategy<Value = FanOut> {
     ]
 }
 
-/// A fan-out as the definitions take it.
+/// A fan-out in the form of the definitions.
 pub fn naive(fan_out: &FanOut) -> Option<u64> {
     match *fan_out {
         FanOut::All => None,

@@ -9,22 +9,23 @@ use super::labels::Labels;
 use super::{ArraySpec, ArraySummary, ContentPlan, ImportedArray, Target, named};
 use crate::npy::{ArrayReader, ArrayWriter, OnBytes, grouped};
 
-/// Bytes that are read, checked and converted at a time.
+/// Bytes that are read, checked and converted at once.
 const CHUNK: Bytes = Bytes::mib(1);
 
-/// Rows that are checked as they pass, and counted.
+/// Checks and counts the rows of an array as they arrive.
 struct Intake {
     content: Content,
-    /// The same as numbers, where only the last row says whether they are classes.
+    /// A second check, as numbers, while only the last row can decide whether the labels are
+    /// classes.
     numbers: Option<Labels>,
     from: DType,
-    /// Bytes of a row as it comes in.
+    /// Bytes of an incoming row.
     row_bytes: u64,
-    /// Rows that came in.
+    /// Rows so far.
     rows: u64,
 }
 
-/// Which form of the array is to be kept.
+/// The form in which the array is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Planned,
@@ -36,7 +37,7 @@ impl Intake {
         Self { content: plan.content, numbers: plan.numbers, from, row_bytes, rows }
     }
 
-    /// Rows that must come in, if their number is the graph's.
+    /// Required number of rows, if the graph determines it.
     fn expected(&self, spec: &ArraySpec) -> Option<u64> {
         match (&self.content, &spec.target) {
             (Content::Split(split), _) if !split.is_mask() => None,
@@ -65,7 +66,7 @@ impl Intake {
         }
     }
 
-    /// Checks whole elements and hands on what is to be stored, in each form.
+    /// Checks whole elements, and passes the bytes to store to `store`, in each form.
     fn take(
         &mut self,
         bytes: &[u8],
@@ -73,7 +74,8 @@ impl Intake {
     ) -> Result<()> {
         let chunk = CHUNK.as_usize() / self.from.size() * self.from.size();
         for part in bytes.chunks(chunk) {
-            // Going on after a refusal counts the rest of what is wrong, for the message.
+            // After a refusal the check continues, because the message contains the number of wrong
+            // values.
             let was_refused = self.content.is_refused();
             let stored = self.content.take(part);
             if !was_refused {
@@ -105,7 +107,7 @@ impl Intake {
 struct Stored {
     dtype: DType,
     row_shape: Vec<u64>,
-    /// Whether also as numbers, until it is known which.
+    /// Whether the rows are stored a second time as numbers, until the form is decided.
     undecided: bool,
 }
 
@@ -116,12 +118,12 @@ impl Stored {
     }
 }
 
-/// The file beside `file` for labels whose values say last what they are.
+/// Name of the second file, for labels whose form is only known after the last value.
 pub(crate) fn second_file(file: &str) -> String {
     format!("{}.numbers.npy", file.trim_end_matches(".npy"))
 }
 
-/// The file that an array is written to, or the two of which one is kept.
+/// The file of an array, or two files of which one is kept.
 struct Files {
     planned: ArrayWriter,
     numbers: Option<ArrayWriter>,
@@ -149,7 +151,8 @@ impl Files {
         }
     }
 
-    /// Makes the form that `judged` says durable and removes the other one; both after an error.
+    /// Makes the form that `judged` selects durable, and removes the other file. After an error it
+    /// removes both.
     fn finish(
         self,
         disk: &dyn Disk,
@@ -165,7 +168,7 @@ impl Files {
             Ok((summary, entry?, form))
         });
         let form = kept.as_ref().ok().map(|(_, _, form)| *form);
-        // The error at hand says more than one about the remains would.
+        // Ignore errors of the removal: the error in `judged` says more.
         if form != Some(Form::Planned) {
             let _ = disk.remove_file(&path);
         }
@@ -186,7 +189,7 @@ impl Files {
     }
 }
 
-/// Takes an array batch by batch and writes it into the data set.
+/// Takes an array in batches and writes it into the data set.
 ///
 /// # Example
 /// ```
@@ -212,10 +215,10 @@ pub struct ArrayBuilder {
 }
 
 impl ArrayBuilder {
-    /// Creates `root/file` for rows of `dtype` and `row_shape` as they will be pushed.
+    /// Creates `root/file` for incoming rows of `dtype` and `row_shape`.
     ///
     /// # Errors
-    /// `Invalid`: a type or shape that does not suit the target. The disk's own.
+    /// `Invalid`: the type or shape does not suit the target. Errors of the disk.
     pub fn create(
         disk: &dyn Disk,
         root: &Path,
@@ -230,18 +233,18 @@ impl ArrayBuilder {
         Ok(Self { spec, intake: Intake::new(plan, dtype, row_bytes, 0), files })
     }
 
-    /// What is expected of the array.
+    /// Specification of the array.
     pub fn spec(&self) -> &ArraySpec {
         &self.spec
     }
 
     /// Appends `rows` rows.
     ///
-    /// Values that are refused are reported by [`ArrayBuilder::finish`], with their number.
+    /// [`ArrayBuilder::finish`] reports refused values and their number.
     ///
     /// # Errors
-    /// `Invalid`: not the bytes of so many rows, or more rows than the graph has nodes. The disk's
-    /// own.
+    /// `Invalid`: `bytes` is not the size of `rows` rows, or the graph has fewer nodes. Errors of
+    /// the disk.
     pub fn push_rows(&mut self, bytes: &[u8], rows: u64) -> Result<()> {
         let Self { spec, intake, files } = self;
         if rows.checked_mul(intake.row_bytes) != Some(bytes.len() as u64) {
@@ -259,33 +262,33 @@ impl ArrayBuilder {
         named(spec, None, intake.take(bytes, &mut |form, stored| files.write(form, stored)))
     }
 
-    /// Judges what came in and makes the array durable; removes it if it is refused.
+    /// Completes the check and makes the array durable, or removes it if its values are refused.
     ///
     /// # Errors
-    /// `Invalid`: too few rows, or values that are refused. The disk's own.
+    /// `Invalid`: too few rows, or refused values. Errors of the disk.
     pub fn finish(self, disk: &dyn Disk) -> Result<ImportedArray> {
         let Self { spec, intake, files } = self;
         let (summary, entry) = named(&spec, None, files.finish(disk, intake.judge(&spec)))?;
         Ok(imported(spec, entry, summary))
     }
 
-    /// Gives up and removes the file.
+    /// Cancels the array and removes its file.
     ///
     /// # Errors
-    /// The disk's own.
+    /// Errors of the disk.
     pub fn abort(self, disk: &dyn Disk) -> Result<()> {
         self.files.remove(disk)
     }
 }
 
-/// Copies the `.npy` file `source` to `root/file`, checked and converted on the way.
+/// Copies the `.npy` file `source` to `root/file`; checks and converts it on the way.
 ///
-/// **Cost**: one sequential read and write; a few MiB of memory, and one bit a node for a split.
+/// **Cost**: one sequential read and write; a few MiB of memory, and one bit per node for a split.
 ///
 /// # Errors
-/// As [`ArrayReader::open`]; `Invalid`: another number of rows than the graph has nodes, a type or
-/// shape that does not suit the target, values that are refused; those of `progress`; the disk's
-/// own. Nothing is left behind.
+/// As [`ArrayReader::open`]. `Invalid`: the number of rows differs from the number of nodes, the
+/// type or shape does not suit the target, or values are refused. Errors of `progress` and of the
+/// disk. After an error no file is left.
 pub fn import_npy(
     disk: &dyn Disk,
     root: &Path,
@@ -303,7 +306,7 @@ pub fn import_npy(
         let row_bytes = row_shape.iter().product::<u64>() * header.dtype.size() as u64;
         let stored = Stored::of(&plan);
         let mut intake = Intake::new(plan, header.dtype, row_bytes, reader.rows());
-        // Before a copy of hours, not after it.
+        // Check before the copy, which may take hours.
         intake.check_rows(&spec, reader.rows())?;
         let mut files = Files::create(disk, root, file, &stored)?;
         let judged = reader
@@ -319,15 +322,15 @@ pub fn import_npy(
     named(&name, Some(source), import())
 }
 
-/// Registers the `.npy` file `source` where it is, checked but not copied.
+/// Registers the `.npy` file `source` in place: checked, but not copied.
 ///
-/// The manifest names it by its absolute path and knows its checksum; the file must not be changed
+/// The manifest stores the absolute path and the checksum of the file. The file must not be changed
 /// or moved afterwards.
 ///
-/// **Cost**: one sequential read; a few MiB of memory, and one bit a node for a split.
+/// **Cost**: one sequential read; a few MiB of memory, and one bit per node for a split.
 ///
 /// # Errors
-/// As [`import_npy`]; `Invalid` also if the array would have to be converted.
+/// As [`import_npy`]. `Invalid` also if the array needs a conversion.
 pub fn register_npy(
     spec: ArraySpec,
     source: &Path,

@@ -1,4 +1,4 @@
-//! What an imported array may contain: checked and converted chunk by chunk, judged at the end.
+//! Content of an imported array: checked and converted in chunks, judged at the end.
 
 use outercore_core::{Error, Result};
 use outercore_format::DType;
@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::{ArraySummary, Duplicates, NonFinite};
 use crate::npy::grouped;
 
-/// The running check of one kind of array.
+/// The check of one kind of array, with its state between chunks.
 pub(crate) enum Content {
     Matrix(Matrix),
     Labels(Labels),
@@ -17,7 +17,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Checks the next whole elements and returns them as they are to be stored.
+    /// Checks the next whole elements and returns them in their stored form.
     pub fn take<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
         match self {
             Self::Matrix(matrix) => matrix.take(bytes),
@@ -26,7 +26,7 @@ impl Content {
         }
     }
 
-    /// Whether what was seen is refused already, so that nothing more need be stored.
+    /// Whether the array is already refused, so that no more of it has to be stored.
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.refusal().is_some(),
@@ -35,10 +35,10 @@ impl Content {
         }
     }
 
-    /// What was seen, if it is fit to be stored.
+    /// Judges all elements and fills in `summary`.
     ///
     /// # Errors
-    /// `Invalid`, with how many values are wrong and where the first one is.
+    /// `Invalid`, with the number of wrong values and the place of the first one.
     pub fn judge(&self, summary: &mut ArraySummary) -> Result<()> {
         let refusal = match self {
             Self::Matrix(matrix) => {
@@ -60,26 +60,26 @@ impl Content {
     }
 }
 
-/// Numbers in rows: features, multi-label targets, any node array.
+/// Rows of numbers: features, multi-label targets, any node array.
 pub(crate) struct Matrix {
     from: DType,
     to: DType,
     columns: u64,
     non_finite: NonFinite,
-    /// Elements seen.
+    /// Elements so far.
     seen: u64,
     nan: u64,
     infinite: u64,
     first: Option<u64>,
     /// The first finite value that became infinite.
     overflow: Option<(u64, f64)>,
-    /// The first whole number that became another one, or number that became 0.
+    /// The first integer that the conversion changed, or nonzero number that became 0.
     changed: Option<(u64, Number)>,
     converted: Vec<u8>,
 }
 
 impl Matrix {
-    /// `to` is `from` or a float type.
+    /// `to` must be `from` or a float type.
     pub fn new(from: DType, to: DType, columns: u64, non_finite: NonFinite) -> Self {
         let converted = Vec::new();
         Self {
@@ -178,13 +178,14 @@ impl Matrix {
     }
 }
 
-/// All whole numbers below this are floats of 64 bits.
+/// 2^53: `float64` represents all integers below this exactly.
 const ALL_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// The place of the first whole number that its conversion changed, or number that became 0.
+/// The place of the first integer that the conversion changed, or of the first nonzero number that
+/// became 0.
 ///
-/// Whether a float counts something shows in its value: beyond 2^53 every float is whole, so that a
-/// larger one is rounded like a fraction.
+/// A float counts as an integer if its value is one and below 2^53. Beyond 2^53 every float is an
+/// integer, so larger floats may be rounded like fractions.
 fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<(u64, Number)> {
     let pairs = bytes.chunks_exact(from.size()).zip(stored.chunks_exact(to.size()));
     for (place, (before, after)) in (0..).zip(pairs) {
@@ -203,13 +204,13 @@ fn first_changed(from: DType, to: DType, bytes: &[u8], stored: &[u8]) -> Option<
     None
 }
 
-/// Node ids, or one boolean a node.
+/// A split: node ids, or one boolean per node.
 pub(crate) struct Split {
     from: DType,
     nodes: u64,
     policy: Duplicates,
     seen: u64,
-    /// One bit a node.
+    /// One bit per node: whether its id has occurred.
     met: Vec<u64>,
     duplicates: u64,
     first_duplicate: Option<(u64, u64)>,
@@ -218,7 +219,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// A split of a graph of `nodes` nodes; booleans are a mask.
+    /// A split of a graph with `nodes` nodes; booleans are a mask.
     pub fn new(from: DType, nodes: u64, policy: Duplicates) -> Self {
         Self {
             from,
@@ -288,7 +289,7 @@ impl Split {
     }
 }
 
-/// The node a number stands for.
+/// The node id that a number represents.
 pub(crate) fn node_id(number: Number, nodes: u64) -> std::result::Result<u64, String> {
     let value = match number {
         Number::Int(value) => value,

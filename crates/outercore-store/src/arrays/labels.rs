@@ -1,4 +1,4 @@
-//! What nodes are labelled with: one class, several labels, or numbers to predict.
+//! Labels of nodes: one class, several labels, or numbers to predict.
 
 use std::str::FromStr;
 
@@ -9,48 +9,48 @@ use serde::{Deserialize, Serialize};
 use super::number::{Number, number};
 use super::refusal::Refusal;
 
-/// A label above this is an id, a hash or a mistake.
+/// Highest class. A higher number is an id, a hash or a mistake.
 const MAX_LABEL: i128 = i32::MAX as i128;
 const NUMBERS: &str = "`--task regression` takes them as numbers to predict";
 
-/// What is to be learnt from labels.
+/// The learning task of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// One class a node: `int64 [N]`, -1 for none.
+    /// One class per node: `int64 [N]`, -1 for none.
     Classification,
-    /// Several labels a node: `float32 [N, C]` of 0 and 1, NaN for none.
+    /// Several labels per node: `float32 [N, C]` of 0 and 1, NaN for none.
     MultiLabel,
     /// Numbers: `float64 [N]` or `[N, C]`, NaN for none.
     Regression,
 }
 
-/// What the elements of stored labels may be: the rule of `check`, and of updates.
+/// The allowed elements of stored labels, for `check` and for updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LabelRule {
-    /// A class, or -1 for none; below this number, where it is known.
+    /// A class below this number, if it is known; -1 for no class.
     Classes(Option<u64>),
-    /// 0 or 1 in each column, or none.
+    /// 0 or 1 in each column, or NaN for none.
     Columns,
 }
 
 impl LabelRule {
-    /// The rule of the array `key`; `None` where it has no labels, or labels that may be any number.
+    /// The rule of the array `key`; `None` if it holds no labels, or labels that may be any number.
     pub fn of(manifest: &Manifest, key: &str, dtype: DType) -> Option<Self> {
         let is_labels = manifest.roles.labels.as_deref() == Some(key);
         match dtype {
             DType::I64 if is_labels => Some(Self::Classes(manifest.roles.classes)),
             DType::F32 if is_labels => Some(Self::Columns),
-            // No role says how many classes graphs have.
+            // The manifest does not record the number of classes of graphs.
             DType::I64 if key == keys::GRAPH_LABELS => Some(Self::Classes(None)),
             _ => None,
         }
     }
 
-    /// Looks at one element.
+    /// Checks one element.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub fn check(self, number: Number) -> std::result::Result<(), String> {
         match (self, number) {
             (Self::Classes(classes), _) => {
@@ -81,16 +81,16 @@ impl FromStr for Task {
     }
 }
 
-/// The running check of labels: what they are stored as, and what is wrong with them.
+/// The check of labels: their stored form, and their faults.
 pub(crate) struct Labels {
     task: Task,
     from: DType,
-    /// A bound for classes, where it is given.
+    /// Number of classes, if it is given.
     bound: Option<u64>,
     columns: u64,
-    /// Elements seen.
+    /// Elements so far.
     seen: u64,
-    /// Whether the row at hand has a label.
+    /// Whether the current row has a label.
     row_has_label: bool,
     unlabelled: u64,
     max: i64,
@@ -100,7 +100,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// `bound` is the number of classes, where it is known beforehand.
+    /// `bound` is the number of classes, if it is known in advance.
     pub fn new(task: Task, from: DType, columns: u64, bound: Option<u64>) -> Self {
         Self {
             task,
@@ -117,7 +117,7 @@ impl Labels {
         }
     }
 
-    /// Checks the next whole elements and returns them as they are to be stored.
+    /// Checks the next whole elements and returns them in their stored form.
     pub fn take(&mut self, bytes: &[u8]) -> &[u8] {
         self.stored.clear();
         for element in bytes.chunks_exact(self.from.size()) {
@@ -200,12 +200,12 @@ impl Labels {
         self.refusal.get_or_insert(Refusal { what: format!("{place}: {what}"), hint });
     }
 
-    /// What they are.
+    /// The task of the labels.
     pub fn task(&self) -> Task {
         self.task
     }
 
-    /// Whether something is wrong.
+    /// Whether any fault was found.
     pub fn is_refused(&self) -> bool {
         self.refusal.is_some()
     }
@@ -215,17 +215,17 @@ impl Labels {
         self.is_number
     }
 
-    /// What is wrong.
+    /// The error for the faults.
     pub fn refusal(&self) -> Option<Error> {
         self.refusal.as_ref().map(Refusal::error)
     }
 
-    /// Nodes without a label.
+    /// Number of nodes without a label.
     pub fn unlabelled(&self) -> u64 {
         self.unlabelled
     }
 
-    /// Classes, or columns of labels; numbers have none.
+    /// Number of classes, or of label columns; `None` for numbers.
     pub fn classes(&self) -> Option<u64> {
         match self.task {
             Task::Classification => Some(self.bound.unwrap_or(0).max((self.max + 1) as u64)),
@@ -235,7 +235,7 @@ impl Labels {
     }
 }
 
-/// Whether a value that is no class may be meant as a number: a fraction, or below -1.
+/// Whether a value that is not a class may be a number to predict: a fraction, or below -1.
 fn is_number(number: Number) -> bool {
     match number {
         Number::Float(value) => value.is_finite() && (value.fract() != 0.0 || value < -1.0),
@@ -243,7 +243,7 @@ fn is_number(number: Number) -> bool {
     }
 }
 
-/// The label a number stands for; NaN, as some published data sets have it, for none.
+/// The class that a number represents. NaN means no label, as in some published data sets.
 fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (String, &'static str)> {
     let value = match number {
         Number::Float(value) if value.is_nan() => return Ok(-1),

@@ -1,5 +1,5 @@
-//! Adding arrays to a data set: features, labels, splits and named node arrays, copied from a
-//! `.npy` file, registered in place, or pushed in batches; checked while they pass.
+//! Arrays of a data set: features, labels, splits and named node arrays. They are copied from a
+//! `.npy` file, registered in place, or pushed in batches, and checked on the way.
 
 mod builder;
 mod content;
@@ -23,77 +23,77 @@ pub use number::{append_f32, append_f64};
 use content::{Content, Matrix, Split};
 use labels::Labels;
 
-/// What an array is for.
+/// Purpose of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Node features: `[N, F]`, stored as `float32`, `float16` or `bfloat16`; `[N]` is one column.
     Features,
-    /// Node labels: classes `[N]` or `[N, 1]` with -1 (or NaN) for none, stored as `int64`;
-    /// multi-label targets `[N, C]` of 0, 1 and NaN or -1, stored as `float32`; or numbers with NaN
-    /// for none, stored as `float64`. [`ArraySpec::task`] says which.
+    /// Node labels, in the form of [`ArraySpec::task`]. Classes: `[N]` or `[N, 1]`, -1 or NaN for
+    /// none, stored as `int64`. Multi-label targets: `[N, C]` of 0, 1, and NaN or -1 for none,
+    /// stored as `float32`. Numbers: NaN for none, stored as `float64`.
     Labels,
     /// The named split: node ids, or one boolean for each node; stored as `int64` ids.
     Split(String),
     /// The named node array: `[N, …]` of any type.
     Node(String),
-    /// The named edge array: a row for each edge of the input, by edge id, of any type.
+    /// The named edge array: one row for each input edge, by edge id, of any type.
     Edge(String),
     /// An array under a key of `names/`, of any length.
     Names(String),
 }
 
-/// What to do about NaN and infinite values.
+/// Treatment of NaN and infinite values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NonFinite {
-    /// Count them, then refuse the array and say where the first one is.
+    /// Count them, then refuse the array and name the first one.
     #[default]
     Refuse,
     /// Count them.
     Allow,
 }
 
-/// What to do about ids that a split lists more than once.
+/// Treatment of ids that occur more than once in a split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Count them, then refuse the split and say where the first one is.
+    /// Count them, then refuse the split and name the first one.
     #[default]
     Refuse,
-    /// Count them; a node that comes twice is a seed twice.
+    /// Count them; a node that occurs twice is a seed twice.
     Keep,
 }
 
-/// What is expected of an array that is added, and how it is stored.
+/// The expected and the stored form of an array to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
-    /// What it is for.
+    /// Purpose of the array.
     pub target: Target,
-    /// The node type that it belongs to, or edge type, in a graph of several.
+    /// The node type or edge type of the array, in a graph with several types.
     pub of_type: Option<String>,
-    /// Nodes of the graph; of an edge array, edges of the input.
+    /// Number of nodes of the graph; for an edge array, number of input edges.
     pub nodes: u64,
-    /// Type to store: `float32`, `float16` or `bfloat16`. Where absent, features keep these and
-    /// become `float32` otherwise, and node arrays keep their type.
+    /// Type to store: `float32`, `float16` or `bfloat16`. If absent, features of these types keep
+    /// their type and others become `float32`; node arrays keep their type.
     pub dtype: Option<DType>,
-    /// What the elements are where a `.npy` header cannot say it: `bfloat16` for `uint16`.
+    /// Element type, if the `.npy` header cannot express it: `bfloat16` for `uint16`.
     pub source_dtype: Option<DType>,
-    /// What to do about NaN and infinite values of float arrays.
+    /// Treatment of NaN and infinite values in float arrays.
     pub non_finite: NonFinite,
-    /// What to do about repeated ids of a split.
+    /// Treatment of repeated ids in a split.
     pub duplicates: Duplicates,
-    /// Number of classes, where it is known beforehand: a bound for the labels.
+    /// Number of classes, if known in advance: an upper bound for the labels.
     pub classes: Option<u64>,
-    /// What labels are. Where absent, integers `[N]` are classes, and so are floats if all are
-    /// whole numbers from 0 on, -1 or NaN, else they are numbers; several columns are multi-label
-    /// targets.
+    /// Task of the labels. If absent, several columns are multi-label targets, and integers `[N]`
+    /// are classes. Floats are classes if every value is an integer from 0, -1 or NaN; otherwise
+    /// they are numbers.
     pub task: Option<Task>,
-    /// The form that batches have, where it is another one than the stored form.
+    /// The form in batches, if it differs from the stored form.
     pub given: Option<Given>,
-    /// The type of points in time, in Arrow's notation; absent for everything else.
+    /// Arrow's name for the type, if the array holds points in time.
     pub times: Option<String>,
 }
 
 impl ArraySpec {
-    /// An array for `target` in a graph of `nodes` nodes, with everything else at its default.
+    /// An array for `target` in a graph with `nodes` nodes; all other fields have their defaults.
     pub fn new(target: Target, nodes: u64) -> Self {
         Self {
             target,
@@ -125,7 +125,7 @@ impl ArraySpec {
         }
     }
 
-    /// What messages call the array.
+    /// The name of the array in messages.
     fn name(&self) -> String {
         let of = self.of_type.as_ref().map_or(String::new(), |name| format!(" of `{name}`"));
         match &self.target {
@@ -138,7 +138,7 @@ impl ArraySpec {
         }
     }
 
-    /// How rows of `from` and `row_shape` are checked and stored.
+    /// Decides how rows of type `from` and shape `row_shape` are checked and stored.
     fn plan(&self, from: DType, row_shape: &[u64]) -> Result<ContentPlan> {
         keys::validate(&self.key())?;
         let columns = row_shape.iter().product::<u64>();
@@ -211,7 +211,7 @@ impl ArraySpec {
         })
     }
 
-    /// The type asked for, else the file's own.
+    /// The requested type, or else the type of the file.
     fn type_to_store(&self, from: DType) -> Result<DType> {
         let to = self.dtype.unwrap_or(from);
         if to == from || to.is_float() {
@@ -222,16 +222,17 @@ impl ArraySpec {
     }
 }
 
-/// The running check of an array and the form in which it is stored.
+/// The check of an array, and its stored form.
 struct ContentPlan {
     content: Content,
     dtype: DType,
     row_shape: Vec<u64>,
-    /// Besides as numbers, of `float64`: only the last row says whether these are classes.
+    /// A second form as `float64` numbers, while only the last row can decide whether the labels
+    /// are classes.
     numbers: Option<Labels>,
 }
 
-/// What was found in an array while it passed.
+/// Counts of an imported array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArraySummary {
     /// Rows of the stored array.
@@ -240,40 +241,40 @@ pub struct ArraySummary {
     pub nan: u64,
     /// Infinite values of a float array.
     pub infinite: u64,
-    /// Nodes without a label.
+    /// Number of nodes without a label.
     pub unlabelled: u64,
-    /// Classes of the labels: the highest label plus one, or the columns of multi-label targets.
+    /// Number of classes: the highest label plus one, or the columns of multi-label targets.
     pub classes: Option<u64>,
-    /// What the labels are.
+    /// Task of the labels.
     #[serde(default)]
     pub task: Option<Task>,
-    /// Ids of a split that had come before.
+    /// Repeated ids of a split.
     pub duplicates: u64,
 }
 
 /// An array that is on disk and synced, but not yet in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedArray {
-    /// What it is for.
+    /// Its purpose.
     pub target: Target,
     /// Its key.
     pub key: String,
-    /// Its entry.
+    /// Its entry for the manifest.
     pub entry: ArrayEntry,
-    /// What was found in it.
+    /// Its counts.
     pub summary: ArraySummary,
     /// As [`ArraySpec::given`].
     pub given: Option<Given>,
-    /// The type of points in time, as [`ArraySpec::times`].
+    /// As [`ArraySpec::times`].
     pub times: Option<String>,
 }
 
 impl ImportedArray {
-    /// Enters the array and its role.
+    /// Adds the array and its role to a manifest.
     pub fn add_to(&self, manifest: &mut Manifest) {
         manifest.replace(&self.key, self.entry.clone());
         let roles = &mut manifest.roles;
-        // The array before may have been given in another form.
+        // An older array under this key may have had another form in batches.
         roles.given.remove(&self.key);
         roles.given.extend(self.given.clone().map(|given| (self.key.clone(), given)));
         match &self.times {
@@ -299,7 +300,7 @@ impl ImportedArray {
     }
 }
 
-/// Adds the array's name to an error, and that of its file where there is one.
+/// Adds the name of the array to an error, and the name of its file if there is one.
 fn named<T>(spec: &ArraySpec, file: Option<&std::path::Path>, result: Result<T>) -> Result<T> {
     result.with_context(|| match file {
         Some(file) => format!("{} from `{}`", spec.name(), file.display()),

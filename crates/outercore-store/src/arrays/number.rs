@@ -1,4 +1,4 @@
-//! Elements of any type as numbers, and conversion to the types features are stored in.
+//! Reads elements of any type as numbers, and converts them to the types of stored features.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -11,7 +11,7 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// The element in `bytes`, which are as many as the type has.
+/// The element in `bytes`, whose length is the size of the type.
 pub(crate) fn number(dtype: DType, bytes: &[u8]) -> Number {
     let int = |value: i64| Number::Int(i128::from(value));
     match dtype {
@@ -51,7 +51,7 @@ pub(crate) fn float(dtype: DType, bytes: &[u8]) -> f64 {
 /// ```
 ///
 /// # Panics
-/// If `bytes` are no whole elements, or not where elements of this type may lie in memory.
+/// If `bytes` is not a whole number of elements, or not aligned for the type.
 pub fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
     macro_rules! convert {
         ($type:ty, $to:expr) => {
@@ -74,8 +74,8 @@ pub fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
     }
 }
 
-/// Appends the elements of `bytes` as `float64`, up to the first that is not exactly one: an integer
-/// beyond 2^53. Returns that integer.
+/// Appends the elements of `bytes` as `float64`. Stops at the first integer beyond 2^53 that
+/// `float64` cannot represent, and returns it.
 ///
 /// # Example
 /// ```
@@ -87,7 +87,7 @@ pub fn append_f32(dtype: DType, bytes: &[u8], out: &mut Vec<f32>) {
 /// ```
 ///
 /// # Panics
-/// If `bytes` are no whole elements, or not where elements of this type may lie in memory.
+/// If `bytes` is not a whole number of elements, or not aligned for the type.
 pub fn append_f64(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) -> Option<i128> {
     macro_rules! convert {
         ($type:ty, $to:expr) => {
@@ -123,7 +123,7 @@ pub fn append_f64(dtype: DType, bytes: &[u8], out: &mut Vec<f64>) -> Option<i128
 
 /// Whether any element is NaN or infinite.
 pub(crate) fn has_non_finite(dtype: DType, bytes: &[u8]) -> bool {
-    // Without an early exit the loops vectorise, and the answer is almost always no.
+    // Without an early exit the loops vectorise. An exit would hardly ever be taken.
     match dtype {
         DType::F32 => any_masked(bytes, |b| u32::from_le_bytes(b) & 0x7F80_0000 == 0x7F80_0000),
         DType::F16 => any_masked(bytes, |b| u16::from_le_bytes(b) & 0x7C00 == 0x7C00),
@@ -166,7 +166,7 @@ fn singles(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(exactly(b))).collect()
 }
 
-/// Calls `take` with every element; the type is looked at once, not once an element.
+/// Calls `take` with every element. The type is matched once, not for every element.
 fn each(dtype: DType, bytes: &[u8], mut take: impl FnMut(f64)) {
     macro_rules! all {
         ($decode:expr) => {

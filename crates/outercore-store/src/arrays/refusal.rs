@@ -1,4 +1,4 @@
-//! Why an array's values are refused.
+//! Errors for refused values of an array.
 
 use outercore_core::Error;
 

@@ -1,4 +1,5 @@
-//! Verifying a data set: everything the format promises, every problem, in bounded memory.
+//! Verifies a data set: checks every promise of the format and reports every problem, in bounded
+//! memory.
 
 mod topology;
 mod values;
@@ -17,22 +18,22 @@ use crate::npy::{ArrayReader, OnBytes, read_header};
 use topology::Csc;
 use values::Values;
 
-/// How much of a data set is looked at.
+/// Depth of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// The manifest, and each array's file length and header: no data is read.
+    /// The manifest, and the file length and header of each array; no data is read.
     Headers,
-    /// All of it: every byte is read once.
+    /// Everything: every byte is read once.
     #[default]
     Contents,
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// How much is looked at.
+    /// Depth of the check.
     pub depth: Depth,
-    /// Problems listed for one array; further ones are counted.
+    /// Most problems to list for one array; further problems are counted.
     pub problems_per_array: u64,
 }
 
@@ -42,21 +43,21 @@ impl Default for CheckOptions {
     }
 }
 
-/// Something that is not as the format promises.
+/// A violation of the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Key of the array; none for a problem of the manifest.
+    /// Key of the array; `None` for a problem of the manifest.
     pub array: Option<String>,
-    /// What kind of error opening or reading would meet.
+    /// Kind of the error that opening or reading would return.
     pub kind: ErrorKind,
-    /// What was expected and what was found, with row or byte.
+    /// The expected and the found value, with row or byte.
     pub message: String,
-    /// The next step, where one is known.
+    /// The next step, if it is known.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// What an error says is wrong; with an array it is that array's.
+    /// Converts an error to a problem, of an array if one is given.
     pub fn of(array: Option<&str>, error: &Error) -> Self {
         Self {
             array: array.map(str::to_owned),
@@ -76,16 +77,16 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Arrays in the manifest.
+    /// Number of arrays in the manifest.
     pub arrays: u64,
-    /// Data bytes that were read.
+    /// Number of data bytes read.
     pub bytes: u64,
     /// The problems, by array.
     pub problems: Vec<Problem>,
-    /// Problems beyond those listed.
+    /// Number of problems beyond the listed ones.
     pub omitted: u64,
 }
 
@@ -96,15 +97,15 @@ impl Report {
     }
 }
 
-/// Verifies the data set in `root`: the manifest, each file's length and header, and, unless told
-/// otherwise, checksums, CSC structure, the ranges of labels, splits and triples, and where names
-/// end.
+/// Verifies the data set in `root`: the manifest, and the length and header of each file. By
+/// default also the contents: checksums, the CSC structure, the ranges of labels, splits and
+/// triples, and the ends of names.
 ///
-/// **Cost**: reads every array once, in order; a few MiB of memory, and a bit for each name where
-/// an array has their order.
+/// **Cost**: reads every array once, in order; a few MiB of memory, and one bit per name if an
+/// array stores the order of names.
 ///
 /// # Errors
-/// Only those of `progress`: what is wrong with the data set is in the report.
+/// Only errors of `progress`. Problems of the data set are in the report.
 ///
 /// # Example
 /// ```
@@ -128,7 +129,7 @@ pub fn check(root: &Path, options: &CheckOptions, progress: OnBytes<'_>) -> Resu
             return Ok(findings.report(0, 0));
         }
     };
-    // Arrays whose file is as the manifest says, so that its content can be read.
+    // Arrays whose file matches the manifest, so that their content can be read.
     let mut readable = BTreeMap::new();
     for (key, entry) in &manifest.arrays {
         let array = ArrayRef::new(root, key, entry);
@@ -157,7 +158,7 @@ pub fn check(root: &Path, options: &CheckOptions, progress: OnBytes<'_>) -> Resu
     Ok(findings.report(manifest.arrays.len() as u64, bytes))
 }
 
-/// The CSC arrays, out of `readable`; none if one of them cannot be read.
+/// Takes the CSC arrays out of `readable`; `None` if one of them is missing there.
 fn take_csc(manifest: &Manifest, readable: &mut BTreeMap<&str, ArrayRef>) -> Option<Csc> {
     let has_ids = manifest.arrays.contains_key(keys::EDGE_IDS);
     let needed = [Some(keys::OFFSETS), Some(keys::SOURCES), has_ids.then_some(keys::EDGE_IDS)];
@@ -175,7 +176,7 @@ fn take_csc(manifest: &Manifest, readable: &mut BTreeMap<&str, ArrayRef>) -> Opt
 
 fn check_header(array: &ArrayRef, entry: &ArrayEntry) -> Result<()> {
     let header = read_header(&mut File::open(&array.path)?).context("header")?;
-    // Extents of one move no byte: labels of shape [N, 1] may be registered as [N].
+    // Dimensions of size 1 do not change the data: labels of shape [N, 1] may be registered as [N].
     let extents = |shape: &[u64]| -> Vec<u64> {
         shape.iter().copied().filter(|extent| *extent != 1 || !entry.external).collect()
     };
@@ -195,7 +196,7 @@ fn check_header(array: &ArrayRef, entry: &ArrayEntry) -> Result<()> {
     Ok(())
 }
 
-/// The running state of a check of contents.
+/// State of a check of contents.
 struct Checker<'a, 'p> {
     manifest: &'a Manifest,
     findings: &'a mut Findings,
@@ -205,7 +206,8 @@ struct Checker<'a, 'p> {
 }
 
 impl Checker<'_, '_> {
-    /// Reports that `read` bytes of the present task were read, `reported` of them before.
+    /// Reports progress: `read` bytes of the current step are read, and `reported` were reported
+    /// before.
     fn advance(&mut self, read: u64, reported: u64) -> Result<u64> {
         self.done += read - reported;
         (self.progress)(self.done, self.total).map_err(stop)?;
@@ -224,7 +226,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Checks an array by itself: its checksum, and its values where its part asks for a range.
+    /// Checks one array: its checksum, and its values if its key restricts them.
     fn content(&mut self, array: &ArrayRef) -> Result<()> {
         let mut values = match Values::of(self.manifest, array) {
             Ok(values) => values,
@@ -254,7 +256,7 @@ impl Checker<'_, '_> {
         Ok(())
     }
 
-    /// Makes a failed read a problem, and lets a wish to stop pass.
+    /// Records a failed read as a problem, but returns a request to stop.
     fn absorb(&mut self, key: &str, result: Result<()>) -> Result<()> {
         match result {
             Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
@@ -267,7 +269,7 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Whatever `progress` fails with means that the caller wants no more.
+/// Any error of `progress` means that the caller wants to stop.
 fn stop(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Interrupted => error,
@@ -275,7 +277,7 @@ fn stop(error: Error) -> Error {
     }
 }
 
-/// Problems so far, so many for each array.
+/// Problems so far, with a limit for each array.
 struct Findings {
     limit: u64,
     of_array: BTreeMap<String, u64>,
@@ -288,7 +290,7 @@ impl Findings {
         Self { limit, of_array: BTreeMap::new(), problems: Vec::new(), omitted: 0 }
     }
 
-    /// A wrong row of an array.
+    /// Records a wrong row of an array.
     fn row(&mut self, key: &str, row: u64, what: String) {
         if self.is_full(key) {
             return;
@@ -296,12 +298,13 @@ impl Findings {
         self.problems.push(Problem::of(Some(key), &Error::corrupt(format!("row {row}: {what}"))));
     }
 
-    /// A failure to open or read something. Never omitted: there are few, and they say the most.
+    /// Records an error of opening or reading. These are few and important, so the limit does not
+    /// apply.
     fn error(&mut self, key: Option<&str>, error: &Error) {
         self.problems.push(Problem::of(key, error));
     }
 
-    /// Whether an array has its share of listed problems already; counts the one at hand.
+    /// Whether the listed problems of an array have reached the limit; counts the current problem.
     fn is_full(&mut self, key: &str) -> bool {
         let found = match self.of_array.get_mut(key) {
             Some(found) => found,

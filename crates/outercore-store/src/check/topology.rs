@@ -1,4 +1,4 @@
-//! The CSC arrays against each other, in one pass.
+//! Checks the CSC arrays against each other, in one pass.
 
 use std::ops::Range;
 
@@ -12,29 +12,29 @@ use crate::dataset::ArrayRef;
 /// Columns between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 16;
 
-/// The arrays and what bounds their values.
+/// The CSC arrays and the bounds of their values.
 pub(super) struct Csc {
     pub offsets: ArrayRef,
     pub sources: ArrayRef,
     pub ids: Option<ArrayRef>,
-    /// Which columns belong to which edge type.
+    /// The columns of each edge type.
     pub schema: Schema,
-    /// Whether the manifest says how many edges were imported.
+    /// Whether the manifest records the number of imported edges.
     pub rows_are_known: bool,
 }
 
-/// What the edges of a column may be.
+/// The allowed edges of a column.
 struct Bounds {
-    /// The columns that these bounds are for.
+    /// The columns with these bounds.
     columns: Range<u64>,
     sources: Range<u64>,
     rows: Range<u64>,
-    /// Which edge type, and the type of its sources, where there are several.
+    /// The edge type and the type of its sources, if there are several types.
     types: Option<(String, String)>,
 }
 
 impl Csc {
-    /// The bounds of the edge type that `column` belongs to.
+    /// The bounds for the edge type of `column`.
     fn bounds(&self, column: u64) -> Bounds {
         let range = &self.schema.edge_types()[self.schema.edge_type_of(column)];
         let source = &self.schema.node_types()[range.source];
@@ -47,8 +47,8 @@ impl Csc {
     }
 }
 
-/// Checks structure and checksums together: offsets from 0 to the number of edges without a step
-/// back, sources that exist, and columns sorted by source, then edge id.
+/// Checks structure and checksums together. Offsets must start at 0, never decrease, and end at the
+/// number of edges. Sources must exist. Columns must be sorted by source, then by edge id.
 pub(super) fn check(csc: &Csc, checker: &mut Checker<'_, '_>) -> Result<()> {
     let mut offsets = Words::open(&csc.offsets)?;
     let mut edges = Edges {
@@ -65,7 +65,7 @@ pub(super) fn check(csc: &Csc, checker: &mut Checker<'_, '_>) -> Result<()> {
         checker.findings.row(&csc.offsets.key, 0, format!("offset {start}, expected 0"));
         start = 0;
     }
-    // After a wrong offset nobody knows in which column the edges up to the next right one are.
+    // After a wrong offset, the column of the edges up to the next valid offset is unknown.
     let mut order = Order::Expected;
     for column in 0..columns {
         let end = offsets.next()?;
@@ -107,7 +107,7 @@ struct Edges<'a> {
     csc: &'a Csc,
     sources: Words<'a>,
     ids: Option<Words<'a>>,
-    /// Those of the last column.
+    /// Bounds of the last column.
     bounds: Option<Bounds>,
     /// The next position.
     at: u64,
@@ -136,7 +136,7 @@ impl Edges<'_> {
                 None => position,
             };
             self.at += 1;
-            // Of which type the edges of an unknown column are, is unknown, too.
+            // If the column of an edge is unknown, so is its edge type.
             let knows = |bounds: &&Bounds| bounds.types.is_none() || order == Order::Expected;
             if let (Some(bounds), Some(_)) = (self.bounds.as_ref().filter(knows), column) {
                 bounds.check(self.csc, (position, source, id), findings);
@@ -163,7 +163,7 @@ impl Edges<'_> {
 }
 
 impl Bounds {
-    /// Checks an edge (position, source, id) of these columns.
+    /// Checks an edge (position, source, id) against these bounds.
     fn check(&self, csc: &Csc, (position, source, id): (u64, u64, u64), findings: &mut Findings) {
         let Self { sources, rows, types, .. } = self;
         if !sources.contains(&source) {
@@ -191,7 +191,7 @@ impl Bounds {
     }
 }
 
-/// The numbers of a range, in words.
+/// Formats a range for messages.
 fn within(range: &Range<u64>) -> String {
     if range.is_empty() { "none".into() } else { format!("{} to {}", range.start, range.end - 1) }
 }

@@ -1,4 +1,4 @@
-//! What the elements of an array may be, told by its key.
+//! Rules for the elements of an array, chosen by its key.
 
 use outercore_core::{Error, Result};
 use outercore_format::keys::{self, Group};
@@ -8,10 +8,10 @@ use crate::arrays::{LabelRule, Number, node_id, number};
 use crate::dataset::ArrayRef;
 use crate::delta::GRAPHS;
 
-/// A rule for the elements of an array, which come in their order.
+/// A rule for the elements of an array. Elements are checked in their order.
 pub(super) enum Values {
     Any,
-    /// Of nodes or graphs.
+    /// Labels of nodes or graphs.
     Labels {
         rule: LabelRule,
         columns: u64,
@@ -20,36 +20,36 @@ pub(super) enum Values {
         count: u64,
     },
     Triples {
-        /// Numbers of entities and relations; none where the data set does not say.
+        /// Number of entities and of relations; `None` if the data set does not record it.
         counts: [Option<u64>; 2],
     },
     Weights,
-    /// Where names end.
+    /// The offset at which each name ends.
     Ends {
         /// Bytes of all names.
         total: u64,
         elements: u64,
-        /// The element before.
+        /// The previous element.
         before: u64,
-        /// Whether they are texts of nodes, which may be empty.
+        /// Whether the names are texts of nodes, which may be empty.
         are_texts: bool,
     },
-    /// Names in their order: each id once.
+    /// A permutation of names: each id once.
     Ids {
         count: u64,
-        /// A bit for each id that has come.
+        /// One bit per id: whether it has occurred.
         seen: Vec<u64>,
     },
-    /// First nodes of graphs.
+    /// The first node of each graph.
     FirstNodes {
-        /// All of them are below.
+        /// All elements are below this.
         nodes: u64,
-        /// The element before.
+        /// The previous element.
         before: Option<i128>,
     },
-    /// Graphs of added nodes, each of which may be the next new graph.
+    /// The graph of each added node. The graph may be the next new one.
     Joined {
-        /// Graphs so far.
+        /// Number of graphs so far.
         count: u64,
     },
     /// Ids of graphs.
@@ -62,17 +62,17 @@ impl Values {
     /// The rule of an array.
     ///
     /// # Errors
-    /// `Corrupt`: the array has another type or shape than its key promises.
+    /// `Corrupt`: the type or shape of the array does not fit its key.
     pub fn of(manifest: &Manifest, array: &ArrayRef) -> Result<Self> {
         let rule = LabelRule::of(manifest, &array.key, array.dtype);
         let labels = |rule| Self::Labels { rule, columns: array.row_elements() };
-        // The rows of an array of graphs are counted below.
+        // The number of rows of a graph array is checked below.
         if let Some(rule) = rule.filter(|_| array.key != keys::GRAPH_LABELS) {
             return Ok(labels(rule));
         }
         let rows = |key: &str| manifest.arrays.get(key).map(|entry| entry.shape[0]);
         match Group::of(&array.key) {
-            // Without labels a split may be of any type of nodes.
+            // Without labels a split may refer to any node type.
             Group::Split { .. } => {
                 let labelled = manifest.roles.labels.as_deref().map(Group::of);
                 let counts = manifest.node_types.iter().filter(|(name, _)| match labelled {
@@ -150,7 +150,7 @@ impl Values {
         }
     }
 
-    /// Whether elements need not be looked at.
+    /// Whether all values are allowed, so that the elements can be skipped.
     pub fn are_any(&self) -> bool {
         matches!(self, Self::Any)
     }
@@ -164,10 +164,10 @@ impl Values {
         }
     }
 
-    /// Looks at the element at `place`.
+    /// Checks the element at `place`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub fn check(
         &mut self,
         dtype: DType,
@@ -191,7 +191,7 @@ impl Values {
                 _ => Ok(()),
             },
             Self::Ends { total, elements, before, are_texts } => {
-                // A type without signs is never below 0 and never too large.
+                // The elements are unsigned 64-bit numbers, so the conversion is exact.
                 let Number::Int(end) = number else { return Ok(()) };
                 let end = end as u64;
                 let last = std::mem::replace(before, end);
@@ -240,7 +240,8 @@ impl Values {
     }
 }
 
-/// Whether an array of edges of a type, in a graph of several, has a row for each of its rows.
+/// Checks that an array of an edge type has as many rows as the type, in a graph with several
+/// types.
 fn of_edges(manifest: &Manifest, edge_type: &str, array: &ArrayRef) -> Result<()> {
     match manifest.edge_types.get(edge_type).and_then(|edges| edges.rows) {
         Some(rows) if rows != array.rows() => Err(Error::corrupt(format!(
@@ -251,8 +252,8 @@ fn of_edges(manifest: &Manifest, edge_type: &str, array: &ArrayRef) -> Result<()
     }
 }
 
-/// Graphs of a data set of many: where updates have added nodes, other arrays tell how many of
-/// these began a graph.
+/// Number of graphs in a data set of many. If updates have added nodes, another array of graphs
+/// tells how many of these nodes began a graph.
 fn graphs(manifest: &Manifest) -> u64 {
     let rows = |key: &str| manifest.arrays.get(key).map_or(0, |entry| entry.shape[0]);
     let imported = rows(keys::FIRST_NODES);
@@ -264,7 +265,7 @@ fn graphs(manifest: &Manifest) -> u64 {
     any.map_or(imported + rows(GRAPHS), |key| rows(key))
 }
 
-/// Whether an array has this type and shape; `None` is any extent.
+/// Checks the type and shape of an array; `None` allows any size.
 fn expect(array: &ArrayRef, dtype: DType, shape: &[Option<u64>]) -> Result<()> {
     let fits = array.shape.len() == shape.len()
         && array

@@ -8,27 +8,27 @@ use crate::dataset::ArrayRef;
 
 const BUFFER: u64 = 1 << 20;
 
-/// The unsigned integers of an array one after the other, and the checksum of its bytes.
+/// Iterates over the unsigned integers of an array and computes the checksum of its bytes.
 pub(super) struct Words<'a> {
     array: &'a ArrayRef,
     file: File,
     checksum: Checksum,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were handed out.
+    /// Bytes of the buffer that were already returned.
     at: usize,
     /// Data bytes read into the buffer so far.
     read: u64,
 }
 
 impl<'a> Words<'a> {
-    /// Opens `array`, which is of `uint32` or `uint64`.
+    /// Opens `array`, which holds `uint32` or `uint64`.
     pub fn open(array: &'a ArrayRef) -> Result<Self> {
         let mut file = File::open(&array.path)?;
         file.seek(SeekFrom::Start(array.data_offset))?;
         Ok(Self { array, file, checksum: Checksum::new(), buffer: Vec::new(), at: 0, read: 0 })
     }
 
-    /// The next integer; the caller knows how many there are.
+    /// The next integer. The caller knows how many there are.
     #[inline]
     pub fn next(&mut self) -> Result<u64> {
         if self.at == self.buffer.len() {
@@ -48,7 +48,7 @@ impl<'a> Words<'a> {
         self.read
     }
 
-    /// The checksum of the whole array; all of it must have been handed out.
+    /// The checksum of the whole array. All integers must have been returned.
     pub fn finish(self) -> String {
         self.checksum.finish()
     }

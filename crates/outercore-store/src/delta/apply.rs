@@ -1,4 +1,4 @@
-//! Updates applied to a delta, one after the other.
+//! Applies updates to a delta, one after the other.
 
 use outercore_core::{EdgeId, Error, ErrorKind, NodeId, Result};
 use outercore_format::{Rows, Update};
@@ -87,9 +87,9 @@ impl Delta {
         Ok(Applied::Removed(removed))
     }
 
-    /// Removes the arcs from `source` to `target`; returns how many there were.
+    /// Removes the arcs from `source` to `target`; returns their number.
     fn remove_arcs(&mut self, source: NodeId, target: NodeId, base: &dyn Topology) -> Result<u64> {
-        // A list that stays as it is must not count as changed.
+        // Copy the list unmarked first: without arcs to remove, it must not count as changed.
         self.adopt(&[target], base)?;
         if self.list(target).is_none_or(|list| list.count(source) == 0) {
             return Ok(0);
@@ -122,10 +122,10 @@ impl Delta {
             self.list(node).into_iter().flat_map(List::iter).map(|edge| edge.0).collect();
         let mut removed = own.iter().filter(|&&source| source == node).count() as u64;
         let mut targets = match (self.schema.undirected, &self.graphs) {
-            // Who it hears from also hears from it.
+            // In an undirected graph, the targets of a node are its sources.
             (true, _) => own.clone(),
             (false, None) => self.targets_of(node, base)?,
-            // No edge leaves its graph.
+            // All edges of the node stay within its graph.
             (false, Some(graphs)) => self.nodes_of_graph(graphs.of(node)),
         };
         targets.sort_unstable();
@@ -158,7 +158,7 @@ impl Delta {
         }
     }
 
-    /// The in-edges of a node, to change them.
+    /// The in-edges of a node, for a change.
     pub(super) fn list_mut(&mut self, node: NodeId, base: &dyn Topology) -> Result<&mut List> {
         self.adopt(&[node], base)?;
         if !self.lists.contains_key(&node) {

@@ -1,4 +1,4 @@
-//! Which nodes each graph of a data set of many has, and the updates that change this.
+//! The nodes of each graph in a data set of many, and the updates that change them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,47 +11,48 @@ use super::{Applied, Changed, Delta, ENTRY_BYTES, List, RowMap};
 use crate::dataset::DataSet;
 use crate::topology::Topology;
 
-/// Key of the graph of each node that updates have added, in the order of the nodes.
+/// Key of the array with the graph of each node that updates have added, in the order of the nodes.
 pub const GRAPHS: &str = "live/graphs";
 
-/// Bytes of a new node in a graph, roughly.
+/// Approximate bytes of a new node in a graph.
 const MEMBER_BYTES: u64 = 64;
 
 /// The graphs of a data set of many.
 ///
-/// The nodes that were imported are a range a graph. Nodes that updates add follow all of these and
-/// name their graph. A graph without a node has been unregistered. A clone is a snapshot, as that of
-/// a [`Delta`] is.
+/// The imported nodes of each graph are a range of ids. Nodes from updates have higher ids and
+/// record their graph. A graph without nodes was unregistered. A clone is a snapshot, like a clone
+/// of a [`Delta`].
 #[derive(Clone, Debug)]
 pub struct Graphs {
     arrays: Arc<Arrays>,
-    /// Graph of each node that the arrays do not have.
+    /// Graph of each node beyond the arrays.
     of_new: VectorSync<u64>,
-    /// Those nodes by graph, ascending.
+    /// These nodes by graph, ascending.
     new: HashTrieMapSync<u64, VectorSync<NodeId>>,
     count: u64,
     unregistered: HashTrieSetSync<u64>,
 }
 
-/// The graphs as the arrays have them.
+/// The graphs in the arrays.
 #[derive(Debug)]
 struct Arrays {
-    /// Where the imported nodes of each imported graph begin, and where the last ones end.
+    /// The first node of each imported graph, and the end of the last graph.
     ends: Vec<NodeId>,
-    /// Graph of each node after those.
+    /// Graph of each later node.
     of_added: Vec<u64>,
-    /// Those nodes by graph, ascending.
+    /// These later nodes by graph, ascending.
     added: HashMap<u64, Vec<NodeId>>,
 }
 
 impl Graphs {
-    /// Those of a data set, whose `removed` nodes are ascending; `None` where it is one graph.
+    /// The graphs of a data set; `removed` are its removed nodes, ascending. `None` if the data set
+    /// is one graph.
     ///
-    /// **Cost** 8 bytes a graph, and about 60 bytes a node that updates have added.
+    /// **Cost** 8 bytes per graph, and about 60 bytes per node that updates have added.
     ///
     /// # Errors
-    /// `Corrupt`: graphs that do not follow each other, or an added node of a graph that there is
-    /// not. Failed reads.
+    /// `Corrupt`: the ranges of graphs are not consecutive, or an added node belongs to an unknown
+    /// graph. Errors of reads.
     pub fn open(data_set: &DataSet, removed: &[NodeId]) -> Result<Option<Self>> {
         if !data_set.has_array(keys::FIRST_NODES) {
             return Ok(None);
@@ -74,12 +75,12 @@ impl Graphs {
         Ok(Some(graphs))
     }
 
-    /// Graphs, unregistered ones included.
+    /// Number of graphs, unregistered ones included.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Unregistered graphs.
+    /// Number of unregistered graphs.
     pub fn num_unregistered(&self) -> u64 {
         self.unregistered.size() as u64
     }
@@ -89,16 +90,16 @@ impl Graphs {
         self.unregistered.contains(&graph)
     }
 
-    /// Nodes of the largest graph, removed ones included.
+    /// Number of nodes of the largest graph, removed nodes included.
     pub fn largest(&self) -> u64 {
         let imported = self.arrays.ends.windows(2).map(|ends| ends[1] - ends[0]).max();
-        // Most graphs are as they were imported.
+        // Only graphs with added nodes can be larger than their imported range.
         let changed = self.arrays.added.keys().chain(self.new.keys());
         let changed = changed.map(|&graph| self.nodes(graph).count() as u64).max();
         imported.max(changed).unwrap_or(0)
     }
 
-    /// The graph of a node that there is or was.
+    /// The graph of an existing or removed node.
     pub fn of(&self, node: NodeId) -> u64 {
         let Arrays { ends, of_added, .. } = &*self.arrays;
         let imported = ends.last().copied().unwrap_or(0);
@@ -112,7 +113,7 @@ impl Graphs {
         }
     }
 
-    /// The nodes of a graph, ascending, removed ones included; none of a graph that never was.
+    /// The nodes of a graph, ascending, removed ones included; empty for an unknown graph.
     pub fn nodes(&self, graph: u64) -> impl Iterator<Item = NodeId> + '_ {
         let Arrays { ends, added, .. } = &*self.arrays;
         let ends = usize::try_from(graph).ok().and_then(|graph| ends.get(graph..)?.get(..2));
@@ -121,10 +122,10 @@ impl Graphs {
         imported.chain(added.chain(self.new.get(&graph).into_iter().flatten()).copied())
     }
 
-    /// A graph that there is.
+    /// Checks that a graph exists.
     ///
     /// # Errors
-    /// `Invalid`: it never was. `NotFound`: it was unregistered.
+    /// `Invalid`: it never existed. `NotFound`: it was unregistered.
     pub fn require(&self, graph: u64) -> Result<()> {
         if graph >= self.count {
             let text = format!("graph {graph}: expected a graph below {}", self.count);
@@ -137,19 +138,20 @@ impl Graphs {
         Ok(())
     }
 
-    /// Memory that changes since the arrays were written take, roughly.
+    /// Approximate memory of the changes since the arrays were written.
     pub(super) fn memory(&self) -> Bytes {
         let entries = self.new.size() as u64 * ENTRY_BYTES;
         let unregistered = self.unregistered.size() as u64 * MEMBER_BYTES;
         Bytes(entries + unregistered + self.of_new.len() as u64 * MEMBER_BYTES)
     }
 
-    /// The graph of every node that updates have added, in the order of the nodes.
+    /// The graph of every node from updates, in the order of the nodes.
     pub fn of_added(&self) -> impl Iterator<Item = u64> + '_ {
         self.arrays.of_added.iter().chain(self.of_new.iter()).copied()
     }
 
-    /// What stays of the changes once `newer` arrays hold the nodes below `nodes`, of `count`.
+    /// The changes that remain once the `newer` arrays hold the nodes below `nodes`, out of
+    /// `count`.
     pub(super) fn since(&self, newer: &Self, nodes: NodeId, count: NodeId) -> Self {
         let mut rest = newer.clone();
         (nodes..count).for_each(|node| rest.push(node, self.of(node)));
@@ -157,7 +159,7 @@ impl Graphs {
         rest
     }
 
-    /// Enters the next node.
+    /// Adds the next node.
     fn push(&mut self, node: NodeId, graph: u64) {
         self.of_new.push_back_mut(graph);
         if !self.new.contains_key(&graph) {
@@ -168,14 +170,14 @@ impl Graphs {
 }
 
 impl Arrays {
-    /// Reads them; the second number is that of the graphs.
+    /// Reads the arrays; also returns the number of graphs.
     fn read(data_set: &DataSet) -> Result<(Self, u64)> {
         let corrupt = |key: &str, what: &str| {
             Err(Error::corrupt(format!("array `{key}`: expected {what}"))
                 .hint("run `outercore check DATASET`"))
         };
         let first = data_set.array(keys::FIRST_NODES)?;
-        // Signed or not, it has 8 bytes, and a negative number does not ascend.
+        // Either type has 8 bytes, and a negative number would fail the check for ascending order.
         if !matches!(first.dtype, DType::I64 | DType::U64) {
             return corrupt(&first.key, "int64 or uint64");
         }
@@ -193,7 +195,7 @@ impl Arrays {
         }
         let mut added: HashMap<u64, Vec<NodeId>> = HashMap::new();
         for (node, &graph) in (ends[count as usize]..).zip(&of_added) {
-            // A graph gets its id with its first node.
+            // The first node of a graph takes the next id of a graph.
             if graph > count {
                 return corrupt(GRAPHS, &format!("graphs up to {count}, found {graph}"));
             }
@@ -206,17 +208,17 @@ impl Arrays {
 
 /// Updates of graphs.
 impl Delta {
-    /// The graphs of a data set of many; `None` of one graph.
+    /// The graphs of a data set of many; `None` for a single graph.
     pub fn graphs(&self) -> Option<&Graphs> {
         self.graphs.as_ref()
     }
 
-    /// The row of an array of graphs, if the graph is new.
+    /// The row of a graph array, if the graph is new.
     pub fn graph_row(&self, key: &str, graph: u64) -> Option<&[u8]> {
         self.graph_rows.get(key)?.get(&graph).map(|row| &*row.value)
     }
 
-    /// The nodes that a graph has now, ascending; none of a data set of one graph.
+    /// The current nodes of a graph, ascending; empty for a data set of one graph.
     pub fn nodes_of_graph(&self, graph: u64) -> Vec<NodeId> {
         self.live_nodes(graph).collect()
     }
@@ -226,7 +228,7 @@ impl Delta {
         nodes.into_iter().flatten().filter(|&node| !self.is_removed(node))
     }
 
-    /// A new node joins one of many graphs, and of one graph names none.
+    /// Checks that a new node names a graph in a data set of many, and names none otherwise.
     pub(super) fn require_joined(&self, graph: Option<u64>) -> Result<()> {
         match (&self.graphs, graph) {
             (None, None) => Ok(()),
@@ -238,7 +240,7 @@ impl Delta {
         }
     }
 
-    /// Both ends of an edge are in one graph.
+    /// Checks that both ends of an edge are in the same graph.
     pub(super) fn require_together(&self, source: NodeId, target: NodeId) -> Result<()> {
         let Some(graphs) = &self.graphs else { return Ok(()) };
         let (from, to) = (graphs.of(source), graphs.of(target));
@@ -251,7 +253,7 @@ impl Delta {
         )))
     }
 
-    /// A node that is not the last one of its graph.
+    /// Checks that a node is not the last one of its graph.
     pub(super) fn require_others(&self, node: NodeId) -> Result<()> {
         let Some(graphs) = &self.graphs else { return Ok(()) };
         let graph = graphs.of(node);
@@ -262,7 +264,7 @@ impl Delta {
             .hint("unregister the graph instead"))
     }
 
-    /// Enters the graph of the next node.
+    /// Records the graph of the next node.
     pub(super) fn join(&mut self, node: NodeId, graph: Option<u64>) {
         if let (Some(graphs), Some(graph)) = (&mut self.graphs, graph) {
             graphs.push(node, graph);
@@ -323,7 +325,7 @@ impl Delta {
         if let Some(graphs) = &mut self.graphs {
             graphs.unregistered.insert_mut(graph);
         }
-        // A loop is one arc in an undirected graph, too.
+        // A self-loop is one arc, in an undirected graph, too.
         Ok(Applied::Removed(if self.schema.undirected { (arcs + loops) / 2 } else { arcs }))
     }
 }

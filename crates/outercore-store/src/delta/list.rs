@@ -1,19 +1,19 @@
-//! The in-edges of one node that have changed: ascending, copied on write piece by piece.
+//! The changed in-edges of one node: ascending, stored in pieces that are copied on write.
 
 use std::sync::Arc;
 
 use outercore_core::{EdgeId, NodeId};
 
-/// Most edges of a piece: what a change of a shared list copies.
+/// Most edges in a piece. A change of a shared list copies one piece.
 const PIECE: usize = 512;
 
-/// In-edges as (source, edge id), ascending strictly, as the format has them.
+/// In-edges as (source, edge id), strictly ascending, as in the file format.
 ///
 /// A copy shares its pieces with the original until one of them changes.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     pieces: Vec<Arc<Piece>>,
-    /// Edges up to the end of each piece.
+    /// For each piece, the number of edges up to its end.
     ends: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl List {
     /// Bytes of memory for each edge.
     pub const EDGE_BYTES: u64 = (size_of::<u32>() + size_of::<EdgeId>()) as u64;
 
-    /// A list from edges in ascending order; every source is below 2^32.
+    /// Creates a list from edges in ascending order; every source is below 2^32.
     pub fn from_sorted(sources: &[NodeId], ids: &[EdgeId]) -> Self {
         assert_eq!(sources.len(), ids.len(), "one id for each source");
         let pieces = sources.chunks(PIECE).zip(ids.chunks(PIECE)).map(|(sources, ids)| {
@@ -61,7 +61,7 @@ impl List {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -85,7 +85,7 @@ impl List {
     /// Adds an edge.
     pub fn insert(&mut self, source: NodeId, id: EdgeId) {
         let key = (narrow(source), id);
-        // The last piece takes what comes after everything else.
+        // An edge beyond all others goes into the last piece.
         let at = self.piece_of(key).min(self.pieces.len().saturating_sub(1));
         if self.pieces.is_empty() {
             self.pieces.push(Arc::default());
@@ -137,12 +137,12 @@ impl List {
         pieces.take_while(|piece| piece.key(0).0 <= source).map(|piece| from(piece)).sum()
     }
 
-    /// The first piece that ends with `key` or beyond it; the number of pieces if there is none.
+    /// The first piece whose last edge is not below `key`, or the number of pieces.
     fn piece_of(&self, key: (u32, EdgeId)) -> usize {
         self.pieces.partition_point(|piece| piece.key(piece.len() - 1) < key)
     }
 
-    /// Counts the edges again, from a piece on.
+    /// Recomputes `ends` from the piece `first` on.
     fn count_from(&mut self, first: usize) {
         self.ends.truncate(first);
         let mut end = self.len();
@@ -153,7 +153,7 @@ impl List {
     }
 }
 
-/// A source as it is stored; graphs with more nodes take no updates.
+/// A source as stored. Graphs with 2^32 nodes or more take no updates.
 fn narrow(source: NodeId) -> u32 {
     u32::try_from(source).expect("a node below 2^32")
 }

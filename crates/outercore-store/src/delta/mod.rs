@@ -1,5 +1,5 @@
-//! What has changed in a graph since its arrays were written: whole adjacency lists, rows, removed
-//! nodes, and which nodes each of many graphs has. Copies are cheap, so that each is a snapshot.
+//! The changes of a graph since its arrays were written: adjacency lists, rows, removed nodes, and
+//! the nodes of each of many graphs. Clones are cheap, so each clone serves as a snapshot.
 
 mod apply;
 mod changes;
@@ -26,31 +26,31 @@ pub use schema::{ArrayShape, Schema};
 use crate::dataset::DataSet;
 use crate::topology::{Extent, Topology};
 
-/// Key of the ids of removed nodes.
+/// Key of the array with the ids of removed nodes.
 pub const REMOVED: &str = "live/removed";
 
-/// Nodes that a graph with updates can have: a position names its node in 32 bits.
+/// Most nodes of a graph with updates: a position stores its node in 32 bits.
 pub const MOST_NODES: u64 = 1 << 32;
 
-/// In-edges that a changed node can have: a position names its edge in 31 bits.
+/// Most in-edges of a changed node: a position stores its edge in 31 bits.
 const MOST_DEGREE: u64 = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 31;
 
-/// Positions of changed lists have this bit; no file has so many edges.
+/// Bit that marks positions of changed lists. No file has that many edges.
 const CHANGED: u64 = 1 << 63;
 
-/// Bytes of a list or a row besides its edges or its values, roughly.
+/// Approximate bytes of a list or a row in addition to its edges or values.
 const ENTRY_BYTES: u64 = 160;
 
-/// A graph's changes since its arrays were written.
+/// The changes of a graph since its arrays were written.
 ///
-/// A changed adjacency list is copied once and then belongs to the delta, with all its edges; rows
-/// of arrays are whole too. A clone shares everything with the original until either changes: it is
-/// a snapshot, taken in a few hundred nanoseconds.
+/// The first change of an adjacency list copies the whole list into the delta; rows of arrays are
+/// whole, too. A clone shares all data with the original until one of them changes. So a clone is a
+/// snapshot, which takes a few hundred nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Delta {
     schema: Arc<Schema>,
-    /// Number of the last update.
+    /// LSN of the last update.
     lsn: u64,
     nodes: u64,
     edges: u64,
@@ -59,14 +59,14 @@ pub struct Delta {
     lists: HashTrieMapSync<NodeId, Changed<List>>,
     node_rows: BTreeMap<String, RowMap>,
     edge_rows: BTreeMap<String, RowMap>,
-    /// Of new graphs.
+    /// Rows of new graphs.
     graph_rows: BTreeMap<String, RowMap>,
-    /// `None`: the data set is one graph.
+    /// `None` if the data set is one graph.
     graphs: Option<Graphs>,
     removed: HashTrieMapSync<NodeId, u64>,
-    /// Edges in `lists`.
+    /// Number of edges in `lists`.
     list_edges: u64,
-    /// Bytes of rows, with what they take to be found.
+    /// Bytes of rows, including their entries in the maps.
     row_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ type RowMap = HashTrieMapSync<u64, Changed<Arc<[u8]>>>;
 /// The nodes that were removed before the arrays were written, ascending.
 ///
 /// # Errors
-/// `Corrupt`: they do not ascend. Failed reads.
+/// `Corrupt`: the ids do not ascend. Errors of reads.
 pub fn removed_nodes(data_set: &DataSet) -> Result<Vec<NodeId>> {
     if !data_set.has_array(REMOVED) {
         return Ok(Vec::new());
@@ -91,11 +91,11 @@ pub fn removed_nodes(data_set: &DataSet) -> Result<Vec<NodeId>> {
 }
 
 impl Delta {
-    /// No changes of a data set yet.
+    /// An empty delta for a data set.
     ///
     /// # Errors
-    /// `Unsupported`: a graph that cannot take updates, see [`Schema::of`]. Those of reading which
-    /// nodes were removed.
+    /// `Unsupported`: the graph cannot take updates, see [`Schema::of`]. Errors of reading the
+    /// removed nodes.
     pub fn new(data_set: &DataSet) -> Result<Self> {
         let schema = Schema::of(data_set)?;
         let lsn = data_set.manifest().lsn();
@@ -122,7 +122,7 @@ impl Delta {
         })
     }
 
-    /// What stays of the delta once everything up to `lsn` is in the arrays of `data_set`.
+    /// The changes that remain once the arrays of `data_set` hold all updates up to their LSN.
     ///
     /// # Errors
     /// As [`Delta::new`].
@@ -158,27 +158,27 @@ impl Delta {
         Ok(rest)
     }
 
-    /// Number of the last update.
+    /// LSN of the last update.
     pub fn lsn(&self) -> u64 {
         self.lsn
     }
 
-    /// Nodes, removed ones included.
+    /// Number of nodes, removed ones included.
     pub fn num_nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// Arcs.
+    /// Number of arcs.
     pub fn num_edges(&self) -> u64 {
         self.edges
     }
 
-    /// The bound of edge ids.
+    /// All edge ids are below this.
     pub fn edge_bound(&self) -> EdgeId {
         self.next_edge
     }
 
-    /// Removed nodes.
+    /// Number of removed nodes.
     pub fn num_removed(&self) -> u64 {
         self.removed.size() as u64
     }
@@ -188,19 +188,19 @@ impl Delta {
         self.removed.contains_key(&node)
     }
 
-    /// What the arrays of the data set are.
+    /// The sizes and shapes of the data set's arrays.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Memory taken, roughly: what a reader should be given for it.
+    /// Approximate memory of the delta, for the budget of a reader.
     pub fn memory(&self) -> Bytes {
         let lists = self.lists.size() as u64 * ENTRY_BYTES + self.list_edges * List::EDGE_BYTES;
         let graphs = self.graphs.as_ref().map_or(Bytes(0), Graphs::memory);
         Bytes(lists + self.row_bytes + self.removed.size() as u64 * 64 + graphs.0)
     }
 
-    /// Whether nothing of the topology differs from the arrays.
+    /// Whether the topology is the same as in the arrays.
     pub fn keeps_topology(&self) -> bool {
         self.lists.is_empty() && self.nodes == self.schema.nodes
     }
@@ -235,11 +235,11 @@ impl Delta {
         self.node_rows.get(key).map_or_else(Vec::new, |rows| sorted(rows.keys()))
     }
 
-    /// Which parts of the arrays it replaces.
+    /// The parts of the arrays that this delta replaces.
     pub fn replaced(&self) -> Replaced {
         let lists = self.changed_lists().into_iter().map(|node| {
             let list = self.list(node);
-            // A position names its edge in 31 bits.
+            // Fits, because a position stores its edge in 31 bits.
             let degree = list.map_or(0, List::len) as u32;
             let loops = list.map_or(0, |list| list.count(node)) as u32;
             ReplacedList { node, degree, loops }
@@ -263,13 +263,13 @@ impl Delta {
         Some(list.len() - if with_loops { 0 } else { list.count(node) })
     }
 
-    /// Number of the last update in the arrays.
+    /// LSN of the last update in the arrays.
     pub fn base_lsn(&self) -> u64 {
         self.schema.lsn
     }
 
-    /// Number of the last update of a node's in-edges or of its row of the array `key`; that of the
-    /// arrays, where none is known since.
+    /// LSN of the last update of a node's in-edges or of its row in the array `key`. If none is
+    /// known, the LSN of the arrays.
     pub fn changed_at(&self, node: NodeId, key: Option<&str>) -> u64 {
         let list = self.lists.get(&node).map(|list| list.lsn);
         let rows = key.and_then(|key| self.node_rows.get(key));
@@ -277,11 +277,11 @@ impl Delta {
         list.max(row).unwrap_or(self.schema.lsn)
     }
 
-    /// Copies the in-edges of `nodes` that have not changed yet, all by a few large reads. A change
-    /// does so by itself; many together take fewer reads.
+    /// Copies the unchanged in-edges of `nodes` into the delta with a few large reads. Changes do
+    /// this one node at a time; doing it for many nodes together takes fewer reads.
     ///
     /// # Errors
-    /// Failed reads.
+    /// Errors of reads.
     pub fn adopt(&mut self, nodes: &[NodeId], base: &dyn Topology) -> Result<()> {
         let is_unchanged =
             |node: &NodeId| *node < self.schema.nodes && !self.lists.contains_key(node);
@@ -303,7 +303,7 @@ impl Delta {
             let own = sources.split_off(..degree).expect("those of its extent");
             let list = List::from_sorted(own, ids.split_off(..degree).expect("one for each"));
             self.list_edges += list.len();
-            // It holds what the arrays hold: no update has changed it yet.
+            // The LSN of the arrays marks the list as unchanged.
             let lsn = self.schema.lsn;
             self.lists.insert_mut(node, Changed { value: list, lsn });
         }
@@ -320,7 +320,7 @@ impl Delta {
         }
     }
 
-    /// The nodes whose in-edges an update changes, as far as it says so itself.
+    /// The nodes whose in-edges an update changes, as far as the update itself names them.
     pub fn touched(&self, update: &Update) -> Vec<NodeId> {
         match *update {
             Update::AddEdge { source, target, .. } | Update::RemoveEdge { source, target } => {
@@ -338,14 +338,17 @@ impl Delta {
         }
     }
 
-    /// Applies the updates of a record. After an error the delta is half-way: apply to a clone.
+    /// Applies the updates of a record. An error leaves the delta half changed, so apply them to a
+    /// clone.
     ///
     /// **Cost** copies the in-edges of nodes that change for the first time. Removing a node of a
-    /// directed graph reads the sources of all edges; of one of many graphs, those of its edges.
+    /// directed graph reads the sources of all edges; in a data set of many graphs, only the edges
+    /// of its graph.
     ///
     /// # Errors
-    /// `Invalid`: a node or graph that there is not, no such edge, an edge between two graphs, rows
-    /// of other arrays or another length. `NotFound`: a removed node or graph. `Unsupported`: more nodes or in-edges than can be. Failed reads.
+    /// `Invalid`: an unknown node, graph or edge, an edge between two graphs, or rows of unknown
+    /// arrays or wrong length. `NotFound`: a removed node or graph. `Unsupported`: too many nodes
+    /// or in-edges. Errors of reads.
     pub fn apply(
         &mut self,
         lsn: u64,
@@ -358,10 +361,10 @@ impl Delta {
         updates.iter().map(|update| self.apply_one(update, base)).collect()
     }
 
-    /// A node that there is.
+    /// Checks that a node exists.
     ///
     /// # Errors
-    /// `Invalid`: it never was. `NotFound`: it was removed.
+    /// `Invalid`: it never existed. `NotFound`: it was removed.
     pub fn require(&self, node: NodeId) -> Result<()> {
         if node >= self.nodes {
             let text = format!("node {node}: expected a node below {}", self.nodes);

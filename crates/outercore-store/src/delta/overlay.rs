@@ -9,7 +9,7 @@ use crate::topology::{Extent, Topology};
 
 /// The topology of a snapshot: unchanged lists from the arrays, changed ones from the delta.
 ///
-/// Edges of changed lists have positions beyond those of any file.
+/// Positions of edges in changed lists are beyond the positions of any file.
 #[derive(Clone, Copy)]
 pub struct Overlay<'a> {
     base: &'a dyn Topology,
@@ -17,12 +17,12 @@ pub struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    /// `base` as `delta` has changed it.
+    /// `base` with the changes of `delta`.
     pub fn new(base: &'a dyn Topology, delta: &'a Delta) -> Self {
         Self { base, delta }
     }
 
-    /// The topology itself where nothing of it has changed, which costs nothing more.
+    /// The base topology if it is unchanged, which avoids the cost of the overlay.
     pub fn topology(&'a self) -> &'a dyn Topology {
         if self.delta.keeps_topology() { self.base } else { self }
     }
@@ -41,7 +41,7 @@ impl<'a> Overlay<'a> {
         found.ok_or_else(|| no_such_position(position, self.delta.num_edges()))
     }
 
-    /// Answers positions of changed lists here, and asks the arrays for the others.
+    /// Looks up positions of changed lists in the delta, and all others in the arrays.
     fn look_up(
         &self,
         positions: &[u64],

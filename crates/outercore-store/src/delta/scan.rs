@@ -1,15 +1,15 @@
-//! Who hears from a node: the other direction, which a CSC does not hold.
+//! Finds the targets of a node, which a CSC does not store.
 
 use outercore_core::{NodeId, Result};
 
 use super::Delta;
 use crate::topology::{Extent, Topology};
 
-/// Nodes and edges that are looked at together.
+/// Nodes and edges that are examined together.
 const CHUNK: u64 = 64 << 10;
 
 impl Delta {
-    /// The nodes that `node` has an arc to, ascending.
+    /// The nodes to which `node` has an arc, ascending.
     ///
     /// **Cost** one pass over the sources of all edges.
     pub(super) fn targets_of(&self, node: NodeId, base: &dyn Topology) -> Result<Vec<NodeId>> {
@@ -31,7 +31,7 @@ impl Delta {
         Ok(targets)
     }
 
-    /// Appends those of `nodes` whose unchanged lists have an edge from `source`.
+    /// Appends the nodes in `nodes` whose unchanged lists have an edge from `source`.
     fn unchanged_targets(
         &self,
         source: NodeId,

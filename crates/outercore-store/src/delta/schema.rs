@@ -1,4 +1,4 @@
-//! What a graph must be like to take updates, and what its rows are.
+//! Requirements of a graph that takes updates, and the shapes of its rows.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::MOST_NODES;
 use crate::arrays::{LabelRule, Number, number};
 use crate::dataset::DataSet;
 
-/// Type and columns of an array's rows.
+/// Element type and number of columns of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayShape {
     /// Type of the elements.
     pub dtype: DType,
-    /// Elements of a row.
+    /// Number of elements in a row.
     pub columns: u64,
 }
 
@@ -26,30 +26,30 @@ impl ArrayShape {
     }
 }
 
-/// The sizes of a data set and the arrays that have a row for each node or edge.
+/// The sizes of a data set, and its arrays with a row per node, edge or graph.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// Number of the last update that the arrays hold.
+    /// LSN of the last update in the arrays.
     pub lsn: u64,
-    /// Nodes in the arrays.
+    /// Number of nodes in the arrays.
     pub nodes: u64,
-    /// Arcs in the arrays.
+    /// Number of arcs in the arrays.
     pub edges: u64,
-    /// Rows of edge arrays: the bound of edge ids.
+    /// Rows of edge arrays; all edge ids are below this.
     pub edge_rows: u64,
     /// Whether every edge is two arcs.
     pub undirected: bool,
-    /// Arrays with a row for each node, by key.
+    /// Arrays with one row per node, by key.
     pub node_arrays: BTreeMap<String, ArrayShape>,
-    /// Arrays with a row for each edge id, by key.
+    /// Arrays with one row per edge id, by key.
     pub edge_arrays: BTreeMap<String, ArrayShape>,
-    /// Arrays with a row for each of many graphs, by key.
+    /// Arrays with one row per graph, in a data set of many graphs, by key.
     pub graph_arrays: BTreeMap<String, ArrayShape>,
-    /// What the elements of some of these arrays may be, by key.
+    /// Rules for the elements of some of these arrays, by key.
     rules: BTreeMap<String, ValueRule>,
 }
 
-/// What the elements of a row may be.
+/// A rule for the elements of a row.
 #[derive(Clone, Copy, Debug)]
 enum ValueRule {
     Labels(LabelRule),
@@ -57,12 +57,12 @@ enum ValueRule {
     NotInfinite,
     /// Features, and weights of edges.
     Finite,
-    /// 0 or 1, as no other byte is a boolean.
+    /// 0 or 1: a boolean may not have another byte.
     Boolean,
 }
 
 impl ValueRule {
-    /// The rule of an array; `None` where any element will do.
+    /// The rule of an array; `None` if every value is allowed.
     fn of(manifest: &Manifest, key: &str, dtype: DType) -> Option<Self> {
         if let Some(rule) = LabelRule::of(manifest, key, dtype) {
             return Some(Self::Labels(rule));
@@ -96,11 +96,11 @@ impl ValueRule {
 }
 
 impl Schema {
-    /// That of a data set.
+    /// The schema of a data set.
     ///
     /// # Errors
-    /// `Unsupported`: triples, names, several types, 2^32 nodes or more, or a data set that does not
-    /// say how many edges were imported.
+    /// `Unsupported`: the data set has triples, names, several types, or 2^32 nodes or more, or
+    /// does not record the number of imported edges.
     pub fn of(data_set: &DataSet) -> Result<Self> {
         let manifest = data_set.manifest();
         let no_updates = |why: &str| {
@@ -175,10 +175,10 @@ impl Schema {
         })
     }
 
-    /// Whether each array can hold the values of an update, so that the data set is sound with them.
+    /// Checks that the arrays can hold the values of an update, so that the data set stays valid.
     ///
-    /// For updates that are new. Records of a log are applied as they are: an older version may have
-    /// acknowledged what is refused today.
+    /// Only for new updates. Records of a log are applied unchecked, because an older version may
+    /// have acknowledged values that are refused today.
     ///
     /// # Errors
     /// `Invalid`, naming the array and the value.
@@ -204,7 +204,7 @@ impl Schema {
             let of_kind = [&self.node_arrays, &self.edge_arrays, &self.graph_arrays];
             let shape = of_kind.into_iter().find_map(|arrays| arrays.get(key));
             let dtype = shape.expect("a rule is one of an array").dtype;
-            // A row of another length is refused for that, with its update.
+            // A row of wrong length is reported elsewhere, together with its update.
             for element in row.chunks_exact(dtype.size()) {
                 rule.check(dtype, element)
                     .map_err(|what| Error::invalid(format!("array `{key}`: {what}")))?;
@@ -213,7 +213,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether each array of graphs has a row for each of `count`.
+    /// Checks that each graph array has one row for each of `count` graphs.
     ///
     /// # Errors
     /// `Corrupt`, naming the array.
@@ -229,7 +229,7 @@ impl Schema {
         }
     }
 
-    /// Whether `rows` are rows of node arrays, of each of them where `all` are needed.
+    /// Checks that `rows` are rows of node arrays; with `all`, one row for each node array.
     ///
     /// # Errors
     /// `Invalid`, naming the array.
@@ -237,7 +237,7 @@ impl Schema {
         check(&self.node_arrays, rows, all)
     }
 
-    /// Whether `rows` are those of a new edge.
+    /// Checks the rows of a new edge.
     ///
     /// # Errors
     /// `Invalid`, naming the array.
@@ -245,7 +245,7 @@ impl Schema {
         check(&self.edge_arrays, rows, true)
     }
 
-    /// Whether `rows` are those of a new graph.
+    /// Checks the rows of a new graph.
     ///
     /// # Errors
     /// `Invalid`, naming the array.

@@ -1,8 +1,8 @@
-//! Graphs of any size, made up: the same for the same seed, whatever the threads, the memory or
-//! the interruptions.
+//! Generators of graphs of any size. The same seed gives the same graph, independent of threads,
+//! memory and interruptions.
 //!
-//! Every edge, label and feature row is a function of the seed and its number. Generated edges go
-//! through the import like any others.
+//! Every edge, label and feature row is a function of the seed and its number. Generated edges pass
+//! through the import like other edges.
 
 mod planted;
 mod rmat;
@@ -17,19 +17,19 @@ use crate::import::{EdgeImport, OnProgress, Phase, Progress, Unit};
 pub use planted::{Planted, PlantedOptions, planted};
 pub use rmat::{Rmat, RmatOptions, rmat};
 
-/// Keeps these draws apart from a sampler's with the same seed.
+/// Separates these random draws from the draws of a sampler with the same seed.
 const SEED_MASK: u64 = 0x6E4A_11D0_6E4A_11D0;
 
 /// Edges generated at a time: 2 MiB.
 const BLOCK: u64 = 128 << 10;
 
-/// A graph given edge by edge.
+/// A graph whose edges can be computed by number.
 trait EdgeSource: Sync {
     fn num_edges(&self) -> u64;
     fn edge(&self, number: u64) -> [u64; 2];
 }
 
-/// Hands all edges to the import, except those that it has already.
+/// Pushes all edges to the import, except edges that it already has.
 fn push_edges(
     source: &dyn EdgeSource,
     pool: &ThreadPool,

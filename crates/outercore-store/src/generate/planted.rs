@@ -15,23 +15,23 @@ use crate::import::{
     Duplicates, GraphImport, GraphImportOptions, OnProgress, Phase, Progress, SelfLoops, Unit,
 };
 
-/// A graph of planted communities, which are the classes of its nodes.
+/// Options of a graph with planted communities, which are the classes of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlantedOptions {
     /// Nodes of the graph.
     pub nodes: u64,
-    /// Mean degree; the graph is undirected, and half of the degree is every node's least.
+    /// Mean degree. The graph is undirected, and every node has at least half of this degree.
     pub degree: u64,
-    /// Features of a node.
+    /// Number of features of a node.
     pub features: u64,
-    /// Communities, and classes.
+    /// Number of communities, which is the number of classes.
     pub classes: u64,
     /// Share of edges whose ends are in the same community.
     pub homophily: f64,
-    /// Standard deviation of the features around the centroid of their class. With 1, features
-    /// alone tell the class of 62 % of the nodes, however many classes there are.
+    /// Standard deviation of the features around the centroid of their class. With 1, the features
+    /// of a node alone reveal the class of 62 % of the nodes, for any number of classes.
     pub noise: f64,
-    /// What makes this graph differ from others of the same size.
+    /// Random seed.
     pub seed: u64,
     /// Type of the features: `float32`, `float16` or `bfloat16`.
     pub dtype: DType,
@@ -55,7 +55,7 @@ impl Default for PlantedOptions {
     }
 }
 
-/// What draws are for; a stream each.
+/// Purposes of random draws; each has a separate stream.
 #[derive(Clone, Copy)]
 enum Purpose {
     Classes,
@@ -69,12 +69,12 @@ fn stream(seed: u64, purpose: Purpose) -> Stream {
     Stream::new(seed ^ SEED_MASK, purpose as u64)
 }
 
-/// A planted graph, edge by edge and row by row.
+/// A planted graph, computed by edge and by row.
 ///
-/// Each node has edges to others, of its own community with the probability `homophily`; within a
-/// community some nodes are chosen more often than others, so that degrees follow a power law.
-/// Features are the centroid of the class and normal noise: little for one node, much for the mean
-/// of its neighbours.
+/// An edge leads to a node of the same community with the probability `homophily`. Within a
+/// community some nodes are chosen more often, so that degrees follow a power law. Features are the
+/// centroid of the class plus normal noise. A single row reveals little about the class; the mean
+/// over the neighbours reveals much.
 ///
 /// # Example
 /// ```
@@ -87,16 +87,16 @@ fn stream(seed: u64, purpose: Purpose) -> Stream {
 pub struct Planted {
     options: PlantedOptions,
     edges: u64,
-    /// Members of each community that edges lead to.
+    /// Members of each community that edges can lead to.
     members: u64,
-    /// A step through them that meets each one and leaves none near the last.
+    /// Step through the members. It visits each member once, and consecutive steps are far apart.
     stride: u64,
     /// `[classes, features]`
     centroids: Vec<f32>,
 }
 
 impl Planted {
-    /// The graph that `options` describe.
+    /// Creates the graph for `options`.
     ///
     /// # Errors
     /// `Invalid`, naming the option.
@@ -117,8 +117,8 @@ impl Planted {
         self.edges
     }
 
-    /// The class of a node: any `classes` consecutive ids from a multiple of `classes` on have
-    /// different classes, in a random rotation.
+    /// The class of a node. `classes` consecutive ids, starting at a multiple of `classes`, have
+    /// different classes in a randomly rotated order.
     pub fn class(&self, node: u64) -> u64 {
         let classes = self.options.classes;
         (node % classes + self.rotation(node / classes)) % classes
@@ -134,15 +134,15 @@ impl Planted {
         index * classes + (class + classes - self.rotation(index)) % classes
     }
 
-    /// The member of `class` that is chosen `rank`-th most often; spread over all, and apart from
-    /// those of other classes, so that hubs share no page.
+    /// The member of `class` that is chosen `rank`-th most often. Popular members are spread over
+    /// all ids, and differ from the popular members of other classes, so that hubs share no page.
     fn of_rank(&self, class: u64, rank: u64) -> u64 {
         let members = u128::from(self.members);
         let shift = u128::from(class) * members / u128::from(self.options.classes);
         ((u128::from(rank) * u128::from(self.stride) + shift) % members) as u64
     }
 
-    /// The ends of edge `number`.
+    /// Source and target of edge `number`.
     pub fn edge(&self, number: u64) -> [u64; 2] {
         let PlantedOptions { nodes, classes, homophily, seed, .. } = self.options;
         let source = (u128::from(number) * u128::from(nodes) / u128::from(self.edges)) as u64;
@@ -153,14 +153,15 @@ impl Planted {
         } else {
             (own + 1 + draws.below(classes - 1)) % classes
         };
-        // The square of a uniform number: the node of rank r is chosen in proportion to r^-0.5.
+        // The square of a uniform number chooses the node of rank r with probability proportional
+        // to r^-0.5.
         let rank = (draws.unit().powi(2) * self.members as f64) as u64;
         [source, self.member(class, self.of_rank(class, rank))]
     }
 
     /// Fills `row` with the features of `node`.
     ///
-    /// **Shapes** float32 `[features]`, whatever type they are stored in.
+    /// **Shapes** float32 `[features]`, independent of the stored type.
     pub fn features(&self, node: u64, row: &mut [f32]) {
         let first = (self.class(node) * self.options.features) as usize;
         let centroid = &self.centroids[first..first + row.len()];
@@ -171,7 +172,7 @@ impl Planted {
         }
     }
 
-    /// The places of the shuffled nodes that make each split.
+    /// For each split, its range in the shuffled order of nodes.
     fn split_ranges(&self) -> [(&'static str, std::ops::Range<u64>); 3] {
         let [train, valid, test] = self.options.splits;
         let place = |share: f64| {
@@ -193,7 +194,7 @@ impl EdgeSource for Planted {
     }
 }
 
-/// About the golden section of `count`, and without a common divisor with it.
+/// A number near the golden section of `count`, without a common divisor with `count`.
 fn stride(count: u64) -> u64 {
     let divisor = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -240,7 +241,7 @@ fn validate(options: &PlantedOptions) -> Result<()> {
     Ok(())
 }
 
-/// Random directions of the length that makes the classes as hard to tell as they should be.
+/// Random directions, scaled so that the features reveal the classes as often as intended.
 fn centroids(options: &PlantedOptions) -> Vec<f32> {
     let norm = centroid_norm(options.classes, FEATURES_ALONE);
     let mut centroids = Vec::with_capacity((options.classes * options.features) as usize);
@@ -255,19 +256,22 @@ fn centroids(options: &PlantedOptions) -> Vec<f32> {
     centroids
 }
 
-/// A nearly normal number with mean 0 and variance 1: the sum of four uniform ones of 16 bits.
+/// An approximately normal number with mean 0 and variance 1: the sum of four uniform 16-bit
+/// numbers.
 #[inline(always)]
 fn standard_normal(word: u64) -> f32 {
     const MEAN: f32 = 2.0 * 65_535.0;
-    /// One over the root of `4 (2^32 - 1) / 12`.
+    /// One over the root of `4 (2^32 - 1) / 12`, the variance of the sum.
     const SCALE: f32 = 1.0 / 37_837.227;
     let sum = (word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48);
     (sum as f32 - MEAN) * SCALE
 }
 
-/// Makes a data set of a planted graph, with features, labels and splits, in the directory `root`.
+/// Creates a data set of a planted graph, with features, labels and splits, in the directory
+/// `root`.
 ///
-/// **Cost** As an import of its edges, and one write of every array; stopped, it goes on.
+/// **Cost** As an import of its edges, and one write of every array. An interrupted call can be
+/// resumed.
 ///
 /// # Errors
 /// As [`Planted::new`] and [`GraphImport`].
@@ -312,7 +316,7 @@ pub fn planted(
     import.commit()
 }
 
-/// Rows made at a time, in bytes of float32.
+/// Bytes of float32 rows that are generated at once.
 const ROWS_BLOCK: u64 = 4 << 20;
 
 fn write_features(
@@ -339,7 +343,7 @@ fn write_features(
     pool.install(|| fill(0, &mut ready));
     for first in (0..nodes).step_by(rows as usize) {
         let count = (ready.len() / row_bytes) as u64;
-        // One block is written while the next one is made.
+        // Write one block while the next one is generated.
         let write = || builder.push_rows(&ready, count);
         let (written, ()) = pool.install(|| rayon::join(write, || fill(first + rows, &mut next)));
         written?;
@@ -366,7 +370,7 @@ fn encode(row: &[f32], dtype: DType, bytes: &mut [u8]) {
     }
 }
 
-/// Writes an int64 array whose rows are a function of their number.
+/// Writes an int64 array; `value` computes each row from its number.
 fn write_integers(
     import: &mut GraphImport,
     pool: &ThreadPool,

@@ -8,21 +8,22 @@ use outercore_io::Disk;
 use super::{EdgeSource, SEED_MASK, pool, push_edges};
 use crate::import::{GraphImport, GraphImportOptions, OnProgress};
 
-/// The size of an R-MAT graph.
+/// Size and seed of an R-MAT graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmatOptions {
     /// The graph has `2^scale` nodes.
     pub scale: u32,
-    /// Input edges a node.
+    /// Input edges per node.
     pub edge_factor: u64,
-    /// What makes this graph differ from others of the same size.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// A Kronecker graph with the parameters of Graph500, edge by edge.
+/// A Kronecker graph with the parameters of Graph500, computed by edge.
 ///
 /// **Source** Chakrabarti, Zhan and Faloutsos, "R-MAT: a recursive model for graph mining", SDM'04;
-/// the Graph500 specification: A, B, C = 0.57, 0.19, 0.19 and ids scrambled by a random permutation.
+/// the Graph500 specification: A, B, C = 0.57, 0.19, 0.19 and ids scrambled by a random
+/// permutation.
 ///
 /// # Example
 /// ```
@@ -39,14 +40,14 @@ pub struct Rmat {
     scramble: Permutation,
 }
 
-/// Upper ends of the first three quadrants, in 2^-16.
+/// Upper bounds of the first three quadrants, in units of 2^-16.
 const QUADRANTS: [u64; 3] = [37_356, 49_808, 62_260];
 
 impl Rmat {
-    /// The graph that `options` describe.
+    /// Creates the graph for `options`.
     ///
     /// # Errors
-    /// `Invalid`: a scale outside 1 to 40, or no edges, or more than 2^60.
+    /// `Invalid`: a scale outside 1 to 40, no edges, or more than 2^60 edges.
     pub fn new(options: RmatOptions) -> Result<Self> {
         let RmatOptions { scale, edge_factor, seed } = options;
         if !(1..=40).contains(&scale) {
@@ -67,25 +68,25 @@ impl Rmat {
         })
     }
 
-    /// Nodes of the graph.
+    /// Number of nodes.
     pub fn num_nodes(&self) -> u64 {
         1 << self.scale
     }
 
-    /// Edges before any import option applies.
+    /// Number of edges before the import options apply.
     pub fn num_edges(&self) -> u64 {
         self.edges
     }
 
     /// Source and target of edge `number`.
     ///
-    /// **Cost** About 0.3 µs, most of it the scrambling.
+    /// **Cost** About 0.3 µs, mostly for scrambling the ids.
     pub fn edge(&self, number: u64) -> [u64; 2] {
         let mut draws = self.stream.uniform(0, 0, number);
         let (mut source, mut target) = (0, 0);
         let mut word = 0;
         for level in 0..self.scale {
-            // 16 bits decide a level.
+            // Each level takes 16 random bits.
             word = if level % 4 == 0 { draws.next_u64() } else { word >> 16 };
             let draw = word & 0xFFFF;
             let quadrant = QUADRANTS.iter().filter(|&&end| draw >= end).count() as u64;
@@ -106,10 +107,11 @@ impl EdgeSource for Rmat {
     }
 }
 
-/// Makes a data set of an R-MAT graph in the directory `root`; what `import` says of direction,
-/// self-loops and duplicates applies.
+/// Creates a data set of an R-MAT graph in the directory `root`. The options `import` set
+/// direction, self-loops and duplicates.
 ///
-/// **Cost** As an import of its edges from text, and the generation of each; stopped, it goes on.
+/// **Cost** As an import of its edges from text, and the generation of each edge. An interrupted
+/// call can be resumed.
 ///
 /// # Errors
 /// As [`Rmat::new`] and [`GraphImport`].
@@ -141,7 +143,7 @@ mod tests {
             let [source, target] = graph.edge(number);
             counts[(source * 2 + target) as usize] += 1;
         }
-        // Scrambling two nodes may swap them.
+        // The scrambled ids may swap the roles of two nodes.
         if counts[3] > counts[0] {
             counts.reverse();
         }

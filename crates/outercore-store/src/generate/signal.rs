@@ -1,16 +1,16 @@
-//! How strong a class shows in the features.
+//! Strength of the class signal in the features.
 
 use std::f64::consts::PI;
 
-/// Share of nodes that the best classifier gets right from features with standard noise alone.
+/// Share of nodes that the best classifier gets right from the features alone, with standard noise.
 pub(super) const FEATURES_ALONE: f64 = 0.62;
 
-/// The norm of the class centroids for which the best classifier of `classes` classes is right for
-/// a share of `accuracy`, in standard normal noise.
+/// The norm of the class centroids at which the best classifier of `classes` classes reaches
+/// `accuracy`, with standard normal noise.
 ///
-/// Centroids are taken for orthogonal, as random ones in many dimensions nearly are: the score of
-/// the right class is then one normal variable around the norm, those of the others are normal
-/// around 0, and the classifier is right where the first is the largest.
+/// Centroids are treated as orthogonal, which random vectors in many dimensions nearly are. Then
+/// the score of the right class is normal around the norm, and the other scores are normal around
+/// zero. The classifier is right if the score of the right class is the largest.
 pub(super) fn centroid_norm(classes: u64, accuracy: f64) -> f64 {
     let (mut low, mut high) = (0.0, 10.0);
     for _ in 0..50 {
@@ -46,7 +46,7 @@ mod tests {
             assert!((chance - 1.0 / classes as f64).abs() < 1e-3, "{classes}: {chance}");
             assert!(best_accuracy(8.0, classes) > 0.99);
         }
-        // Two classes: the cumulative normal distribution at norm / sqrt(2).
+        // For two classes, it is the cumulative normal distribution at norm / sqrt(2).
         assert!((best_accuracy(2f64.sqrt(), 2) - 0.841_34).abs() < 1e-3);
     }
 

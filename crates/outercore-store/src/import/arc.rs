@@ -1,10 +1,10 @@
 use bytemuck::Pod;
 
-/// An arc on its way into the CSC: target, source and edge id, compared in this order.
+/// An arc during an import: target, source and edge id, compared in this order.
 ///
-/// Two widths: 12 bytes where nodes and edge ids stay below 2^32, else 24.
+/// Two widths: 12 bytes if nodes and edge ids stay below 2^32, otherwise 24.
 pub(crate) trait Arc: Pod + Ord + Send {
-    /// Source and edge id, compared in this order: an arc whose target is known.
+    /// An arc without its target: source and edge id, compared in this order.
     type Entry: Pod + Ord + Send;
 
     fn new(target: u64, source: u64, id: u64) -> Self;
@@ -14,7 +14,7 @@ pub(crate) trait Arc: Pod + Ord + Send {
     fn open(entry: Self::Entry) -> (u64, u64);
 }
 
-/// An arc of a graph whose nodes and edge ids fit 32 bits.
+/// An arc with nodes and edge ids below 2^32.
 pub(crate) type Narrow = [u32; 3];
 
 /// An arc of any graph.

@@ -1,4 +1,4 @@
-//! What an import of edges makes, and where the ends of an edge are in a text.
+//! Results of an import of edges, and the columns of an edge in a text.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use outercore_format::{ArrayEntry, EdgeType, keys};
 use outercore_text::Dialect;
 use serde::{Deserialize, Serialize};
 
-/// The edges of a data set: arrays that are complete on disk, and what became of the input.
+/// The edges of a data set: arrays that are complete on disk, and counts of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeArtifacts {
-    /// Nodes of the graph.
+    /// Number of nodes.
     pub num_nodes: u64,
-    /// Arcs of the CSC.
+    /// Number of arcs in the CSC.
     pub num_edges: u64,
-    /// Edges of the input.
+    /// Number of input edges.
     pub input_edges: u64,
-    /// Whether every input edge gave an arc in either direction.
+    /// Whether every input edge gave an arc in each direction.
     pub undirected: bool,
     /// All edge ids are below this.
     pub edge_rows: u64,
-    /// Self-loops of the input that were left out.
+    /// Self-loops of the input that were dropped.
     pub loops_dropped: u64,
     /// Self-loops that were added.
     pub loops_added: u64,
-    /// Arcs left out because another one has the same source and target.
+    /// Arcs that were dropped because another arc has the same source and target.
     pub duplicates_dropped: u64,
-    /// Comment lines that texts of edges hold.
+    /// Comment lines in edge texts.
     #[serde(default)]
     pub comment_lines: u64,
-    /// Lines of texts of edges that repeat the header of their file.
+    /// Lines of edge texts that repeat the header of their file.
     #[serde(default)]
     pub repeated_headers: u64,
-    /// Ids in texts of edges with zeros in front, such as `007`.
+    /// Ids in edge texts with leading zeros, such as `007`.
     #[serde(default)]
     pub padded_ids: u64,
     /// The manifest's entries by key.
@@ -51,11 +51,11 @@ impl EdgeArtifacts {
     }
 }
 
-/// Where the ends of an edge are in a text.
+/// Format of an edge text, and the columns of an edge's ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeText {
-    /// How the text is written.
+    /// Format of the text.
     pub dialect: Dialect,
     /// The column of the source.
     pub source: usize,

@@ -13,20 +13,20 @@ use super::plan::Plan;
 
 const DIRECTORIES: [&str; 2] = ["edges/edge", "edges"];
 
-/// What the CSC holds so far.
+/// Size of the CSC so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CscState {
-    /// Columns closed.
+    /// Number of closed columns.
     pub nodes: u64,
-    /// Arcs in them.
+    /// Number of arcs in them.
     pub arcs: u64,
-    /// Arcs whose edge id is not their position.
+    /// Number of arcs whose edge id differs from their position.
     pub displaced: u64,
     pub duplicates_dropped: u64,
     pub loops_added: u64,
 }
 
-/// The files of the arrays in the data set.
+/// Paths of the array files inside the data set.
 #[derive(Clone, Debug)]
 pub(crate) struct CscFiles {
     pub offsets: String,
@@ -34,21 +34,21 @@ pub(crate) struct CscFiles {
     pub ids: String,
 }
 
-/// Takes the arcs in the order of the CSC and writes its arrays.
+/// Writes the arrays of the CSC from arcs in CSC order.
 pub(crate) struct CscWriter {
     outputs: Outputs,
     files: CscFiles,
     state: CscState,
     drop_duplicates: bool,
-    /// The id of the loop added to node 0, if loops are added.
+    /// The id of the self-loop added to node 0, if self-loops are added.
     first_loop_id: Option<u64>,
-    /// The source before, in the column that is open.
+    /// The previous source in the open column.
     last_source: Option<u64>,
     has_loop: bool,
 }
 
 impl CscWriter {
-    /// Goes on from `state`, which is the default at first.
+    /// Continues from `state`, which is the default at the start.
     pub fn open(
         disk: &dyn Disk,
         root: &Path,
@@ -86,12 +86,12 @@ impl CscWriter {
         })
     }
 
-    /// What was taken so far.
+    /// Number of columns and arcs so far.
     pub fn state(&self) -> CscState {
         self.state
     }
 
-    /// Takes the next arc; arcs come sorted by target, source and id.
+    /// Adds the next arc; arcs must be sorted by target, source and id.
     #[inline]
     pub fn arc(&mut self, target: u64, source: u64, id: u64) -> Result<()> {
         if self.state.nodes < target {
@@ -111,7 +111,7 @@ impl CscWriter {
         self.write(source, id)
     }
 
-    /// Closes the columns of all nodes before `node`.
+    /// Closes the columns of all nodes below `node`.
     pub fn close_before(&mut self, node: u64) -> Result<()> {
         while self.state.nodes < node {
             if self.first_loop_id.is_some() && !self.has_loop {
@@ -140,7 +140,7 @@ impl CscWriter {
         self.outputs.ids.put(id)
     }
 
-    /// Makes all closed columns durable; none may be open.
+    /// Makes all closed columns durable. No column may be open.
     pub fn sync(&mut self) -> Result<CscState> {
         self.outputs.offsets.sync()?;
         self.outputs.sources.sync()?;
@@ -150,8 +150,8 @@ impl CscWriter {
 
     /// Completes the arrays and returns their entries.
     ///
-    /// There is none for edge ids that say `0, 1, 2, ...`; their file is the caller's to remove,
-    /// once nobody will go on with it any more.
+    /// Edge ids that are just `0, 1, 2, ...` get no entry. The caller removes their file, once the
+    /// import can no longer be resumed.
     pub fn finish(self, disk: &dyn Disk, root: &Path) -> Result<BTreeMap<String, ArrayEntry>> {
         let identity = self.state.displaced == 0;
         let mut entries = BTreeMap::new();
@@ -180,7 +180,7 @@ fn sync_directories(disk: &dyn Disk, root: &Path) -> Result<()> {
     disk.sync_dir(root)
 }
 
-/// 32 bits where they hold `value`, as the format says.
+/// 32 bits if they hold `value`, as the format requires.
 fn width(value: u64) -> DType {
     if value < 1 << 32 { DType::U32 } else { DType::U64 }
 }
@@ -191,7 +191,7 @@ struct Outputs {
     ids: Column,
 }
 
-/// An output and the rows on their way into it.
+/// An output file with a buffer of rows.
 struct Column {
     output: Output,
     wide: bool,

@@ -13,6 +13,7 @@ use super::csc::{CscFiles, CscState, CscWriter, create_directories};
 use super::input_file::InputFile;
 use super::intake::Intake;
 use super::journal::{Identity, Journal, Source, Stage, TextSource};
+use super::journal_file::directory;
 use super::npy::read_layout;
 use super::options::{EdgeImportOptions, SelfLoops, Tuning};
 use super::partition::{Partition, PartitionState};
@@ -21,20 +22,20 @@ use super::progress::OnProgress;
 use super::sort::{Sort, SortState};
 use crate::destination::{Destination, Request};
 
-/// Turns edge lists of any size into the CSC arrays of a data set, within a memory budget.
+/// Imports edge lists of any size as the CSC arrays of a data set, within a memory budget.
 ///
-/// Sources of edges are given one after the other; an edge's id is its place in all of them. Then
-/// [`EdgeImport::finish`] partitions the arcs by target into buckets that fit in memory, sorts each
-/// and appends it to the arrays. `graph.json` is not written: the data set is not there until the
-/// caller commits it, as [`super::GraphImport`] does.
+/// Give the sources of edges one after the other; the id of an edge is its place in their sequence.
+/// Then [`EdgeImport::finish`] partitions the arcs by target into buckets that fit in memory, sorts
+/// each bucket and appends it to the arrays. It does not write `graph.json`: the data set exists
+/// only when the caller commits it, as [`super::GraphImport`] does.
 ///
-/// **Restart** What is durable is noted in `.import/journal.json`. The same import begun again (same
-/// options and fingerprint, same sources in the same order) goes on from there, wherever it was
-/// stopped; another one is refused.
+/// **Restart** Durable progress is recorded in `.import/journal.json`. To resume an interrupted
+/// import, start it again with the same options, the same fingerprint, and the same sources in the
+/// same order. Any other import is refused.
 ///
-/// **Cost** Text and batches are written once in binary form (8 bytes an edge, 16 with ids above
-/// 2^32); `.npy` files are read in place, twice. Every arc is written to and read from a bucket once
-/// (12 or 24 bytes). The space is free again when the import is done.
+/// **Cost** Text and batches are written once in binary form (8 bytes per edge, 16 with ids from
+/// 2^32); `.npy` files are read in place, twice. Every arc is written to a bucket and read from it
+/// once (12 or 24 bytes). The space is freed when the import is done.
 ///
 /// **Example**
 /// ```
@@ -64,19 +65,19 @@ pub struct EdgeImport {
     options: EdgeImportOptions,
     tuning: Tuning,
     intake: Intake,
-    /// Why this object is of no use any more.
+    /// Whether a step failed, so that this object can no longer be used.
     failed: bool,
 }
 
 impl EdgeImport {
-    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    /// Starts an import into the directory `root`, or resumes the interrupted import there.
     ///
-    /// `fingerprint` stands for everything about the input that the import cannot see: the origin
-    /// of pushed batches, a generator's seed.
+    /// `fingerprint` identifies input that the import cannot check itself: the origin of pushed
+    /// batches, or the seed of a generator.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import, or something else, or
-    /// somebody writes to it. `Budget`: too little memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, another unfinished import or other files, or another
+    /// process writes to it. `Budget`: too little memory, with the smallest sufficient amount.
     pub fn new(
         disk: Shared<dyn Disk>,
         root: &Path,
@@ -86,7 +87,7 @@ impl EdgeImport {
         Self::requested(disk, root, options, fingerprint, Request::default())
     }
 
-    /// [`EdgeImport::new`], asked for as `request` says.
+    /// [`EdgeImport::new`] with the options of `request`.
     pub(crate) fn requested(
         disk: Shared<dyn Disk>,
         root: &Path,
@@ -105,22 +106,22 @@ impl EdgeImport {
         Ok(Self { disk, root: root.to_owned(), options, tuning, intake, failed: false })
     }
 
-    /// The directory that the import writes to.
+    /// The output directory of the import.
     pub(crate) fn destination(&mut self) -> &mut Destination {
         &mut self.intake.destination
     }
 
-    /// Whether there is something to go on from.
+    /// Whether the import was resumed.
     pub fn is_resumed(&self) -> bool {
         self.intake.is_resumed()
     }
 
-    /// Takes the edges of a text file, written as [`outercore_text::detect`] finds; source and
-    /// target are the first two columns.
+    /// Reads the edges of a text file in the format that [`outercore_text::detect`] finds. The
+    /// first two columns are source and target.
     ///
     /// # Errors
-    /// `Invalid`: a line that is no edge, named with its number, or a file that can be read in two
-    /// ways. `Corrupt`: a damaged packed file.
+    /// `Invalid`: a line that is not an edge, with its number, or a file with an ambiguous format.
+    /// `Corrupt`: a damaged compressed file.
     pub fn text(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
         let memory = self.options.memory;
         self.guarded(|intake, _| {
@@ -132,7 +133,7 @@ impl EdgeImport {
         })
     }
 
-    /// Takes the edges of a text file that is written as `text` says.
+    /// Reads the edges of a text file in the format `text`.
     ///
     /// # Errors
     /// As [`EdgeImport::text`].
@@ -158,13 +159,13 @@ impl EdgeImport {
         })
     }
 
-    /// Takes the edges of a `.npy` file of int32, int64, uint32 or uint64.
+    /// Reads the edges of a `.npy` file of int32, int64, uint32 or uint64.
     ///
-    /// **Shapes** `[E, 2]`, or `[2, E]` as PyG has it; `[2, 2]` is refused.
+    /// **Shapes** `[E, 2]`, or `[2, E]` as in PyG; `[2, 2]` is ambiguous and refused.
     ///
     /// # Errors
-    /// `Invalid`: another shape or type, or an id out of range, named with its row. `Corrupt`: the
-    /// file is cut short.
+    /// `Invalid`: another shape or type, or an id out of range, with its row. `Corrupt`: the file
+    /// is truncated.
     pub fn npy(&mut self, path: &Path, on_progress: OnProgress<'_>) -> Result<()> {
         self.guarded(|intake, _| {
             intake.destination.refuse_inside(path)?;
@@ -174,12 +175,12 @@ impl EdgeImport {
         })
     }
 
-    /// Takes edges whose sources and targets are in two `.npy` files.
+    /// Reads edges whose sources and targets are in two `.npy` files.
     ///
     /// **Shapes** `[E]` each, of the same type.
     ///
     /// # Errors
-    /// As [`EdgeImport::npy`]; or the lengths or types differ.
+    /// As [`EdgeImport::npy`]; also if the lengths or types differ.
     pub fn npy_columns(
         &mut self,
         sources: &Path,
@@ -195,40 +196,40 @@ impl EdgeImport {
         })
     }
 
-    /// Takes a batch of edges. All batches until another source is given are one source; how they
-    /// are cut does not matter.
+    /// Adds a batch of edges. All batches until the next source of another kind count as one
+    /// source; their sizes do not matter.
     ///
-    /// When an import is gone on with, edges that are durable already are passed over;
-    /// [`EdgeImport::pushed_before`] says how many those are.
+    /// A resumed import skips pushed edges that are already durable; [`EdgeImport::pushed_before`]
+    /// returns their number.
     ///
     /// # Errors
-    /// `Invalid`: the lengths differ, or an id out of range, named with its row.
+    /// `Invalid`: the lengths differ, or an id is out of range, with its row.
     pub fn push(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
         self.guarded(|intake, _| intake.push_columns(sources, targets))
     }
 
-    /// [`EdgeImport::push`] of `[source, target]` pairs.
+    /// As [`EdgeImport::push`], with `[source, target]` pairs.
     pub fn push_pairs(&mut self, edges: &[[u64; 2]]) -> Result<()> {
         self.guarded(|intake, _| intake.push(edges))
     }
 
-    /// Edges of the batches that an earlier run left behind. Whoever can, begins after those:
-    /// [`EdgeImport::skip_pushed`].
+    /// Number of pushed edges that an earlier run made durable. A caller that can start after them
+    /// calls [`EdgeImport::skip_pushed`].
     pub fn pushed_before(&mut self) -> Result<u64> {
         self.guarded(|intake, _| intake.pushed_before())
     }
 
-    /// Stands for pushing the next `edges` edges, which must be durable already.
+    /// Replaces pushing the next `edges` edges, which must already be durable.
     pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
         self.guarded(|intake, _| intake.skip_pushed(edges))
     }
 
-    /// Builds the CSC arrays of all edges taken.
+    /// Builds the CSC arrays of all edges.
     ///
     /// # Errors
-    /// `Invalid`: no edges and no number of nodes; ids so large that they cannot be row numbers.
-    /// `Budget`: too little memory for so many edges. `NoSpace`, `Io`; whatever `on_progress`
-    /// returns.
+    /// `Invalid`: the number of nodes is unknown because there are no edges, or ids are too large
+    /// to be row numbers. `Budget`: too little memory for the number of edges. `NoSpace`, `Io`;
+    /// errors of `on_progress`.
     pub fn finish(&mut self, on_progress: OnProgress<'_>) -> Result<EdgeArtifacts> {
         self.guarded(|intake, context| {
             intake.close()?;
@@ -247,7 +248,7 @@ impl EdgeImport {
         })
     }
 
-    /// Ends the import for a fault of the input that its caller has found; returns the fault.
+    /// Ends the import because the caller found a fault in the input; returns the fault.
     pub(crate) fn refused(&mut self, fault: Error) -> Error {
         match self.guarded(|_, _| Err::<(), _>(fault)) {
             Err(fault) => fault,
@@ -255,15 +256,15 @@ impl EdgeImport {
         }
     }
 
-    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    /// Ends the import because the caller found a fault in the input and reports it.
     pub(crate) fn end_refused(&mut self) {
         self.failed = true;
         let is_worth_keeping = self.intake.has_whole_source();
         self.intake.destination.failed(&Error::invalid("refused"), is_worth_keeping);
     }
 
-    /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
-    /// is on disk.
+    /// Runs a step, unless an earlier step failed: after a failure, the state in memory may differ
+    /// from the state on disk.
     fn guarded<T>(
         &mut self,
         step: impl FnOnce(&mut Intake, Context<'_>) -> Result<T>,
@@ -288,7 +289,7 @@ impl EdgeImport {
     }
 }
 
-/// What the phases after the intake work with.
+/// Shared state of the phases after the intake.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     disk: &'a dyn Disk,
@@ -299,10 +300,10 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn temporary(&self, name: &str) -> PathBuf {
-        Journal::directory(self.root).join(name)
+        directory(self.root).join(name)
     }
 
-    /// From all edges read to a plan.
+    /// Makes a plan after all edges are read.
     fn plan(self, intake: &mut Intake, on_progress: OnProgress<'_>) -> Result<()> {
         let mut histogram = intake.take_histogram(on_progress)?;
         let input_edges = intake.journal.sources.iter().map(|source| source.edges).sum::<u64>();
@@ -347,7 +348,8 @@ impl Context<'_> {
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         let Ok(buffer_arcs) = plan.buffer_arcs(&self.tuning, self.options.memory) else {
-            // The plan is that of a run with more memory: the edges are still there for another.
+            // The plan was made by a run with more memory. The edges are still on disk, so make a
+            // new plan.
             intake.journal.stage = Stage::Read;
             return self.plan(intake, on_progress);
         };
@@ -450,7 +452,7 @@ impl Context<'_> {
         }
     }
 
-    /// Removes what only a stopped import would need.
+    /// Removes files that only a resumed import would need.
     fn clean(self, intake: &Intake, artifacts: EdgeArtifacts) -> Result<EdgeArtifacts> {
         for name in ["spill", "buckets", "runs"] {
             self.disk.remove_file(&self.temporary(name))?;
@@ -463,7 +465,7 @@ impl Context<'_> {
     }
 }
 
-/// Refuses ids that are clearly names: a graph of mostly isolated nodes whose offsets would fill
+/// Refuses ids that are probably names: most nodes would be isolated, and their offsets would fill
 /// the device.
 fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
     let offsets = Bytes(num_nodes.saturating_mul(8));

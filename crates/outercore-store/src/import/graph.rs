@@ -20,27 +20,27 @@ use crate::arrays::{
 use crate::dataset::{ArrayFile, ArrayRef};
 use crate::destination::Request;
 
-/// How a data set is made.
+/// Options of an import of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct GraphImportOptions {
-    /// How the edges become a graph.
+    /// Options of the edges.
     pub edges: EdgeImportOptions,
-    /// The types of nodes and edges, where there are several.
+    /// Types of nodes and edges, if there are several.
     pub types: Option<GraphTypes>,
-    /// What the input calls node 0, 0 or 1, for the manifest; ids are given from 0 on.
+    /// The id of the first node in the input, 0 or 1, for the manifest. Stored ids start at 0.
     pub first_id: u64,
-    /// Whether to replace a data set that is in the directory, once the new one is whole, and to
-    /// drop an unfinished import of something else.
+    /// Whether to replace an existing data set once the new one is complete, and to drop an
+    /// unfinished import of other input.
     pub overwrite: bool,
-    /// What to note in the manifest.
+    /// Provenance to record in the manifest.
     pub provenance: Provenance,
 }
 
-/// Makes a whole data set: edges first, then arrays, then the manifest that makes it one.
+/// Imports a whole data set: the edges first, then arrays, then the manifest, which commits it.
 ///
-/// An import that was stopped goes on when it is begun again in the same way; arrays that were
-/// complete are not taken again. Until [`GraphImport::commit`] there is no data set, or the one
-/// that is to be replaced, whole.
+/// To resume an interrupted import, start it again in the same way. Completed arrays are not read
+/// again. Until [`GraphImport::commit`] there is no data set, or the previous data set stays
+/// complete.
 ///
 /// # Example
 /// ```
@@ -76,12 +76,12 @@ pub struct GraphImport {
     first_id: u64,
     artifacts: Option<EdgeArtifacts>,
     arrays: Vec<ImportedArray>,
-    /// By key; also those that an earlier run completed and this one has not asked for.
+    /// Arrays by key, including arrays of an earlier run that this run has not yet given.
     records: BTreeMap<String, ArrayRecord>,
     provenance: Provenance,
 }
 
-/// An array that is durable, and what it was made of.
+/// A durable array and its input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArrayRecord {
@@ -92,7 +92,7 @@ struct ArrayRecord {
 }
 
 impl GraphImport {
-    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    /// Starts an import into the directory `root`, or resumes the interrupted import there.
     ///
     /// # Errors
     /// As [`EdgeImport::new`].
@@ -130,19 +130,21 @@ impl GraphImport {
         })
     }
 
-    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    /// Ends the import because the caller found a fault in the input and reports it.
     ///
-    /// What is worth keeping stays for an import of the same edges; other edges replace it.
+    /// Complete parts are kept for an import of the same edges; an import of other edges replaces
+    /// them.
     pub fn end_refused(mut self) {
         self.edges.end_refused();
     }
 
-    /// The edges, to be given before [`GraphImport::finish_edges`].
+    /// The import of the edges; give all edges before [`GraphImport::finish_edges`].
     pub fn edges(&mut self) -> &mut EdgeImport {
         &mut self.edges
     }
 
-    /// Begins the edges of a type, by its name in keys; types come in the order of their names.
+    /// Starts the edges of a type, by its name in keys. Types must be given in the order of their
+    /// names.
     ///
     /// # Errors
     /// `NotFound`: no such type.
@@ -150,11 +152,11 @@ impl GraphImport {
         self.types()?.begin(name)
     }
 
-    /// Takes edges: of a graph of several types those of the type under way, by ids within the types
-    /// of their ends.
+    /// Adds edges. In a graph with several types, they belong to the current edge type, and ids
+    /// count within the types of their ends.
     ///
     /// # Errors
-    /// As [`EdgeImport::push`]; `Invalid` for an id that its type does not have, named with its row.
+    /// As [`EdgeImport::push`]; `Invalid` for an id beyond the nodes of its type, with its row.
     pub fn push_edges(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
         match &mut self.types {
             None => self.edges.push(sources, targets),
@@ -162,14 +164,14 @@ impl GraphImport {
                 let pairs = types.pairs(sources, targets);
                 match pairs {
                     Ok(pairs) => self.edges.push_pairs(pairs),
-                    // The directory is left as a refused edge leaves it.
+                    // Treat the directory as after any refused edge.
                     Err(error) => Err(self.edges.refused(error)),
                 }
             }
         }
     }
 
-    /// Nodes of a type.
+    /// Number of nodes of a type.
     ///
     /// # Errors
     /// `NotFound`: no such type.
@@ -177,7 +179,7 @@ impl GraphImport {
         self.types()?.nodes_of(node_type)
     }
 
-    /// Rows taken of an edge type.
+    /// Number of edges so far of an edge type.
     ///
     /// # Errors
     /// `NotFound`: no such type.
@@ -189,7 +191,7 @@ impl GraphImport {
         self.types.as_mut().ok_or_else(|| Error::internal("a graph of one type has no others"))
     }
 
-    /// Builds the CSC, which tells how many nodes there are.
+    /// Builds the CSC, which determines the number of nodes.
     ///
     /// # Errors
     /// As [`EdgeImport::finish`].
@@ -198,11 +200,11 @@ impl GraphImport {
         Ok(self.artifacts.insert(artifacts))
     }
 
-    /// Takes the array as an earlier run left it, if it was made of the same `input`; says whether
-    /// it was.
+    /// Reuses the array of an earlier run, if it was made from the same `input`. Returns whether it
+    /// did.
     ///
     /// # Errors
-    /// `Invalid`: the edges are not finished, or the array is given twice.
+    /// `Invalid`: the edges are not finished, or the array was already given.
     pub fn reuse(&mut self, spec: &ArraySpec, input: &str) -> Result<bool> {
         self.artifacts()?;
         let key = spec.key();
@@ -229,10 +231,11 @@ impl GraphImport {
         Ok(true)
     }
 
-    /// A builder for an array of the data set; hand it to [`GraphImport::add`] when it is full.
+    /// A builder for an array of the data set; pass it to [`GraphImport::add`] when it has all
+    /// rows.
     ///
     /// # Errors
-    /// `Invalid`: the data set has an array of this key. As [`ArrayBuilder::create`].
+    /// `Invalid`: the data set already has an array under this key. As [`ArrayBuilder::create`].
     pub fn builder(
         &mut self,
         spec: &ArraySpec,
@@ -244,7 +247,7 @@ impl GraphImport {
         ArrayBuilder::create(&*self.disk, &self.root, &file, spec.clone(), dtype, row_shape)
     }
 
-    /// Completes an array, made of `input`, and notes that it is durable.
+    /// Completes an array made from `input`, and records that it is durable.
     ///
     /// # Errors
     /// As [`ArrayBuilder::finish`].
@@ -281,7 +284,7 @@ impl GraphImport {
         self.enter(spec, array, &input)
     }
 
-    /// Registers a `.npy` file where it is.
+    /// Registers a `.npy` file in place.
     ///
     /// # Errors
     /// As [`register_npy`].
@@ -300,7 +303,7 @@ impl GraphImport {
         self.enter(spec, array, &input)
     }
 
-    /// Writes the manifest: from here on there is a data set.
+    /// Writes the manifest, which commits the data set.
     ///
     /// # Errors
     /// `Invalid`: the edges are not finished. As [`crate::editor::commit`].
@@ -351,7 +354,7 @@ impl GraphImport {
         last.ok_or_else(|| Error::internal("no array was added"))
     }
 
-    /// The file of an array in the new data set.
+    /// File name of an array in the new data set.
     fn file_of(&mut self, spec: &ArraySpec) -> Result<String> {
         let key = spec.key();
         let destination = self.edges.destination();
@@ -359,7 +362,7 @@ impl GraphImport {
         Ok(destination.files()[&key].clone())
     }
 
-    /// Makes the array's name durable and notes it.
+    /// Makes the name of the array durable and records the array.
     fn enter(
         &mut self,
         spec: &ArraySpec,
@@ -388,7 +391,7 @@ impl GraphImport {
     }
 }
 
-/// Errors: options that mean nothing where edges have types.
+/// Refuses options that have no meaning for edges with types.
 fn require_plain(options: &EdgeImportOptions) -> Result<()> {
     if options.undirected || options.self_loops != SelfLoops::Keep || options.num_nodes.is_some() {
         return Err(Error::invalid(
@@ -399,7 +402,7 @@ fn require_plain(options: &EdgeImportOptions) -> Result<()> {
     Ok(())
 }
 
-/// All of a specification that changes what is stored.
+/// Text with everything in a specification that affects the stored array.
 fn describe(spec: &ArraySpec) -> String {
     format!("{spec:?}")
 }
@@ -415,7 +418,7 @@ fn records_path(root: &Path) -> PathBuf {
 fn load_records(root: &Path) -> Result<BTreeMap<String, ArrayRecord>> {
     let path = records_path(root);
     match std::fs::read(&path) {
-        // A journal that cannot be read costs time, no more: the arrays are taken again.
+        // An unreadable journal only costs time: the arrays are read again.
         Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(error).with_context(|| format!("journal of arrays `{}`", path.display())),

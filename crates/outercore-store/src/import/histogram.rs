@@ -1,10 +1,10 @@
 use super::options::SelfLoops;
 
-/// In-degrees of the graph to be, summed over granules of `2^shift` nodes so that they fit a fixed
-/// number of counters, whatever ids turn up.
+/// In-degrees of the future graph, summed over granules of `2^shift` nodes. The granules widen as
+/// larger ids occur, so the number of counters is fixed.
 ///
-/// Self-loops that will be dropped are not counted; duplicates are, and loops yet to be added are
-/// not.
+/// Self-loops that will be dropped are not counted. Duplicates are counted, and self-loops that
+/// will be added are not.
 pub(crate) struct Histogram {
     counts: Vec<u64>,
     shift: u32,
@@ -12,18 +12,18 @@ pub(crate) struct Histogram {
     drop_loops: bool,
     arcs: u64,
     loops: u64,
-    /// One more than the largest id.
+    /// The largest id plus one.
     end: u64,
 }
 
 impl Histogram {
-    /// All zero; `slots` is a power of two above 1.
+    /// An empty histogram; `slots` is a power of two above 1.
     pub fn new(slots: usize, undirected: bool, self_loops: SelfLoops) -> Self {
         let drop_loops = self_loops == SelfLoops::Drop;
         Self { counts: vec![0; slots], shift: 0, undirected, drop_loops, arcs: 0, loops: 0, end: 0 }
     }
 
-    /// Counts the arcs of some input edges.
+    /// Counts the arcs of input edges.
     pub fn add(&mut self, edges: &[[u64; 2]]) {
         let Some(largest) = edges.iter().map(|[u, v]| *u.max(v)).max() else { return };
         self.end = self.end.max(largest + 1);
@@ -55,17 +55,17 @@ impl Histogram {
         self.shift += 1;
     }
 
-    /// Arcs counted.
+    /// Number of arcs.
     pub fn arcs(&self) -> u64 {
         self.arcs
     }
 
-    /// Self-loops of the input.
+    /// Number of self-loops in the input.
     pub fn loops(&self) -> u64 {
         self.loops
     }
 
-    /// One more than the largest id seen; 0 without edges.
+    /// The largest id plus one; 0 without edges.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -77,12 +77,12 @@ impl Histogram {
         }
     }
 
-    /// Nodes of a granule, as a power of two.
+    /// log2 of the number of nodes in a granule.
     pub fn shift(&self) -> u32 {
         self.shift
     }
 
-    /// Arcs of the granules that hold `num_nodes` nodes.
+    /// Arcs of each granule, up to `num_nodes` nodes.
     pub fn granules(&self, num_nodes: u64) -> &[u64] {
         let granules = num_nodes.div_ceil(1 << self.shift);
         &self.counts[..granules as usize]

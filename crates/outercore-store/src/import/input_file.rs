@@ -1,4 +1,4 @@
-//! A file that an import reads, as it was when it was first read.
+//! Identity of an input file, to detect changes during an import.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use outercore_core::{Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// An input file as it was when its import began.
+/// Path, size and time of an input file when its import began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InputFile {
@@ -20,7 +20,7 @@ impl InputFile {
         Self::of_kind("edge list", path)
     }
 
-    /// [`InputFile::of`] a file that messages call `kind`.
+    /// As [`InputFile::of`], for a file that messages call `kind`.
     pub fn of_kind(kind: &str, path: &Path) -> Result<Self> {
         let describe = || format!("{kind} `{}`", path.display());
         let path = std::fs::canonicalize(path).with_context(describe)?;
@@ -37,7 +37,7 @@ impl InputFile {
         Ok(Self { path, bytes: metadata.len(), modified_ns })
     }
 
-    /// Whether it is still the same file.
+    /// Whether the file is unchanged.
     pub fn is_current(&self) -> bool {
         Self::of(&self.path).is_ok_and(|now| now == *self)
     }

@@ -1,4 +1,4 @@
-//! The first phase: edges are checked, counted and, unless they have a binary file, spilled.
+//! Phase 1: checks and counts the edges, and writes edges without a binary file to the spill.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
@@ -9,36 +9,31 @@ use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, r
 
 use super::artifacts::EdgeText;
 use super::histogram::Histogram;
-use super::journal::{Journal, Source, SourceRecord, Stage, TextSource, other_count, other_source};
+use super::journal::{Journal, Source, SourceRecord, Stage, TextSource};
+use super::journal_file::directory;
 use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
+use super::sources::{Cursor, any_complete};
 use super::spill::Spill;
 use crate::destination::Destination;
 
-/// Takes the sources of edges one after the other.
+/// Reads the sources of edges one after the other.
 pub(crate) struct Intake {
     disk: Shared<dyn Disk>,
     root: PathBuf,
     options: EdgeImportOptions,
     tuning: Tuning,
-    /// As it is on disk, but for the source that is being taken.
+    /// The journal, equal to the one on disk except for the current source.
     pub journal: Journal,
     pub destination: Destination,
-    /// The place of the next source among the sources.
-    next: usize,
+    cursor: Cursor,
     counted: Option<Counted>,
-    /// Edges of the current source, durable or not.
-    taken: u64,
-    /// Edges of the current source that an earlier run left behind.
-    durable: u64,
     /// Bytes of the spill when the journal was last saved.
     saved_bytes: u64,
-    /// Edges that the caller has pushed or skipped, while the current source is pushed.
-    pushed: Option<u64>,
 }
 
-/// What is known of the edges taken so far; made again from what is durable when an import goes on.
+/// Counts of the edges so far. A resumed import computes them again from the durable edges.
 struct Counted {
     histogram: Histogram,
     spill: Spill,
@@ -60,12 +55,9 @@ impl Intake {
             tuning,
             journal,
             destination,
-            next: 0,
+            cursor: Cursor::default(),
             counted: None,
-            taken: 0,
-            durable: 0,
             saved_bytes: 0,
-            pushed: None,
         }
     }
 
@@ -73,7 +65,7 @@ impl Intake {
         !self.journal.sources.is_empty()
     }
 
-    /// Takes a text file.
+    /// Reads a text file.
     pub fn text(&mut self, source: TextSource, on_progress: OnProgress<'_>) -> Result<()> {
         let (path, total) = (source.file.path.clone(), source.file.bytes);
         let text = source.text.clone();
@@ -84,7 +76,7 @@ impl Intake {
         self.count_durable(&mut *on_progress)?;
         let layout = self.layout(&path, text)?;
         let dialect = &layout.dialect;
-        let record = &mut self.journal.sources[self.next - 1];
+        let record = &mut self.journal.sources[self.cursor.current()];
         record.num_nodes = dialect.nodes().unwrap_or(0);
         let start = if record.edges > 0 { record.position } else { dialect.start };
         if record.edges == 0 {
@@ -99,7 +91,7 @@ impl Intake {
         read_edges(&path, start, &layout, settings, &mut |block| {
             self.take(block.edges, |_| "edge".to_owned())?;
             position = block.end;
-            let record = &mut self.journal.sources[self.next - 1];
+            let record = &mut self.journal.sources[self.cursor.current()];
             record.comments += block.comments;
             record.repeated_headers += block.repeated_headers;
             record.padded_ids += block.padded_ids;
@@ -137,7 +129,7 @@ impl Intake {
                 path.display()
             )));
         }
-        // An undirected import turns every edge round by itself.
+        // An undirected import adds the reverse of every edge anyway.
         let mirrored = !self.options.undirected;
         if text.dialect.mirror() == Mirror::Negated && !mirrored {
             return Err(Error::invalid(format!(
@@ -156,7 +148,7 @@ impl Intake {
         })
     }
 
-    /// Takes a binary file, which stays where it is.
+    /// Uses a binary file in place.
     pub fn binary(
         &mut self,
         source: Source,
@@ -181,38 +173,39 @@ impl Intake {
             let done = first + edges.len() as u64;
             on_progress(Progress { phase: Phase::Read, done, total, unit: Unit::Edges })
         })?;
-        let record = &mut self.journal.sources[self.next - 1];
+        let record = &mut self.journal.sources[self.cursor.current()];
         record.edges = total;
         record.segments = segments.into();
         record.complete = true;
         Ok(())
     }
 
-    /// Takes a batch of the caller's edges.
+    /// Adds a batch of edges from the caller.
     pub fn push(&mut self, edges: &[[u64; 2]]) -> Result<()> {
         let durable = self.pushed_before()?;
-        let pushed = self.pushed.unwrap_or(0);
-        self.pushed = Some(pushed + edges.len() as u64);
+        let pushed = self.cursor.pushed.unwrap_or(0);
+        self.cursor.pushed = Some(pushed + edges.len() as u64);
         let known = durable.saturating_sub(pushed).min(edges.len() as u64);
         let fresh = &edges[known as usize..];
         if fresh.is_empty() {
             return Ok(());
         }
-        let record = &self.journal.sources[self.next - 1];
+        let record = &self.journal.sources[self.cursor.current()];
         if record.complete {
-            let error = other_count(self.next - 1, record.edges, pushed + edges.len() as u64);
+            let error =
+                self.cursor.other_count::<SourceRecord>(record.edges, pushed + edges.len() as u64);
             return Err(self.destination.mismatch(error));
         }
         self.count_durable(&mut |_| Ok(()))?;
         for block in fresh.chunks(self.tuning.edge_block) {
-            let first = self.taken;
+            let first = self.cursor.taken;
             self.take(block, |row| format!("edges handed over in batches: row {}", first + row))?;
             self.settle(Position::default(), Ok(()))?;
         }
         Ok(())
     }
 
-    /// [`Intake::push`] of two columns.
+    /// As [`Intake::push`], with two columns.
     pub fn push_columns(&mut self, sources: &[i64], targets: &[i64]) -> Result<()> {
         if sources.len() != targets.len() {
             return Err(Error::invalid(format!(
@@ -227,7 +220,7 @@ impl Intake {
             edges.clear();
             for (row, (&source, &target)) in sources.iter().zip(targets).enumerate() {
                 if source.min(target) < 0 {
-                    let row = self.pushed.unwrap_or(0) + row as u64;
+                    let row = self.cursor.pushed.unwrap_or(0) + row as u64;
                     return Err(Error::invalid(format!(
                         "edges handed over in batches: row {row}: node id {} is negative, expected \
                          0 or more",
@@ -241,44 +234,36 @@ impl Intake {
         Ok(())
     }
 
-    /// Edges of the pushed source that are durable from an earlier run.
+    /// Number of pushed edges that an earlier run made durable.
     pub fn pushed_before(&mut self) -> Result<u64> {
-        if self.pushed.is_none() {
+        if self.cursor.pushed.is_none() {
             self.begin(Source::Push)?;
-            self.pushed = Some(0);
+            self.cursor.pushed = Some(0);
         }
-        Ok(self.durable)
+        Ok(self.cursor.durable)
     }
 
-    /// Passes over edges that are durable already.
+    /// Skips edges that are already durable.
     pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
         let durable = self.pushed_before()?;
-        let pushed = self.pushed.unwrap_or(0) + edges;
+        let pushed = self.cursor.pushed.unwrap_or(0) + edges;
         if pushed > durable {
             return Err(Error::internal(format!(
                 "skipped {pushed} pushed edges, but only {durable} are durable"
             )));
         }
-        self.pushed = Some(pushed);
+        self.cursor.pushed = Some(pushed);
         Ok(())
     }
 
-    /// Makes all sources durable and complete; no more may follow.
+    /// Makes all sources durable and complete. No more sources may follow.
     pub fn close(&mut self) -> Result<()> {
         self.close_pushed()?;
-        if let Some(left) = self.journal.sources.get(self.next) {
-            let error = Error::invalid(format!(
-                "the unfinished import has {} sources of edges, found {}: {} is missing",
-                self.journal.sources.len(),
-                self.next,
-                left.source
-            ));
-            return Err(self.destination.mismatch(error));
-        }
-        Ok(())
+        let given = self.cursor.require_end(&self.journal.sources);
+        given.map_err(|error| self.destination.mismatch(error))
     }
 
-    /// What was counted, when all is durable.
+    /// The histogram, once all edges are durable.
     pub fn take_histogram(&mut self, on_progress: OnProgress<'_>) -> Result<Histogram> {
         self.count_durable(on_progress)?;
         self.save()?;
@@ -286,47 +271,26 @@ impl Intake {
         Ok(counted.histogram)
     }
 
-    /// The next source is `source`; says whether all of it was taken before.
+    /// Starts the next source, `source`; returns whether an earlier run read all of it.
     fn begin(&mut self, source: Source) -> Result<bool> {
-        let index = self.next;
         let is_reading = self.journal.stage == Stage::Read;
-        let is_last = index + 1 == self.journal.sources.len();
-        match self.journal.sources.get_mut(index) {
-            Some(record) if record.source == source => {}
-            // It was not taken whole, so that nothing builds upon it.
-            Some(record) if is_reading && is_last && !record.complete => {
-                *record = SourceRecord::new(source);
-            }
-            Some(record) => {
-                let error = other_source(index, &record.source, &source);
-                return Err(self.destination.mismatch(error));
-            }
-            None if is_reading => self.journal.sources.push(SourceRecord::new(source)),
-            None => {
-                let error = Error::invalid(format!(
-                    "the unfinished import has {index} sources of edges, found another: {source}"
-                ));
-                return Err(self.destination.mismatch(error));
-            }
-        }
-        self.next += 1;
-        let record = &self.journal.sources[index];
-        self.taken = record.edges;
-        self.durable = record.edges;
-        Ok(record.complete)
+        let fresh = SourceRecord::new(source);
+        let begun = self.cursor.begin(&mut self.journal.sources, fresh, is_reading);
+        Ok(begun.map_err(|error| self.destination.mismatch(error))?.is_complete)
     }
 
-    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    /// Whether a source is complete, so that it is kept if the next source is refused.
     pub fn has_whole_source(&self) -> bool {
-        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
+        self.journal.stage != Stage::Read || any_complete(&self.journal.sources)
     }
 
-    /// Counts what an earlier run left behind and opens the spill after it; the first time only.
+    /// Counts the durable edges of an earlier run and opens the spill after them; only the first
+    /// call does this.
     fn count_durable(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         if self.counted.is_some() {
             return Ok(());
         }
-        let directory = Journal::directory(&self.root);
+        let directory = directory(&self.root);
         self.destination.make()?;
         let options = &self.options;
         let slots = self.tuning.histogram_slots;
@@ -350,17 +314,17 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes edges of the current source; `place` names the one with a bad id.
+    /// Adds edges to the current source; `place` names the edge with a bad id.
     fn take(&mut self, edges: &[[u64; 2]], place: impl Fn(u64) -> String) -> Result<()> {
         refuse_out_of_range(edges, self.options.end_of_ids(), place)?;
         let Some(counted) = &mut self.counted else { return Err(not_counted()) };
         counted.histogram.add(edges);
         counted.spill.append(edges)?;
-        self.taken += edges.len() as u64;
+        self.cursor.taken += edges.len() as u64;
         Ok(())
     }
 
-    /// Makes a durable point at `position` if it is time to, or if the task is not to go on.
+    /// Makes a durable point at `position` if enough bytes were written, or if the task stops.
     fn settle(&mut self, position: Position, going: Result<()>) -> Result<()> {
         let bytes = self.counted.as_ref().map_or(0, |counted| counted.spill.bytes());
         if going.is_ok() && bytes - self.saved_bytes < self.tuning.checkpoint {
@@ -369,45 +333,41 @@ impl Intake {
         self.saved_bytes = bytes;
         self.note(position)?;
         let saved = self.save();
-        // Whoever stopped the task is told that, rather than what came of the durable point.
+        // Return the error that stopped the task, not an error of the durable point.
         going.and(saved)
     }
 
-    /// Notes in memory how far the current source is taken.
+    /// Records in memory the progress of the current source.
     fn note(&mut self, position: Position) -> Result<()> {
         let Some(counted) = &self.counted else { return Err(not_counted()) };
-        let record = &mut self.journal.sources[self.next - 1];
-        record.edges = self.taken;
+        let record = &mut self.journal.sources[self.cursor.current()];
+        record.edges = self.cursor.taken;
         record.position = position;
         record.segments = counted.spill.segments().to_vec();
         Ok(())
     }
 
-    /// All of the current source is taken.
+    /// Marks the current source as complete.
     fn end(&mut self, position: Position) -> Result<()> {
         self.note(position)?;
-        self.journal.sources[self.next - 1].complete = true;
+        self.journal.sources[self.cursor.current()].complete = true;
         if let Some(counted) = &mut self.counted {
             counted.spill.next_source();
         }
         Ok(())
     }
 
-    /// Ends the batches, if the current source is pushed.
+    /// Ends the pushed source, if the current source is pushed.
     fn close_pushed(&mut self) -> Result<()> {
-        let Some(pushed) = self.pushed.take() else { return Ok(()) };
-        if pushed < self.durable {
-            let error = other_count(self.next - 1, self.durable, pushed);
-            return Err(self.destination.mismatch(error));
-        }
-        if self.journal.sources[self.next - 1].complete {
+        let ended = self.cursor.end_pushed(&self.journal.sources);
+        if !ended.map_err(|error| self.destination.mismatch(error))? {
             return Ok(());
         }
         self.count_durable(&mut |_| Ok(()))?;
         self.end(Position::default())
     }
 
-    /// Writes the journal, after what it says is durable.
+    /// Makes the recorded edges durable, then writes the journal.
     fn save(&mut self) -> Result<()> {
         if let Some(counted) = &mut self.counted {
             counted.spill.sync()?;

@@ -1,34 +1,32 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::IMPORT_DIRECTORY;
+use outercore_core::{Error, Result};
 use outercore_io::Disk;
 use outercore_text::Position;
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::{EdgeArtifacts, EdgeText};
 use super::input_file::InputFile;
+use super::journal_file::{self, other_import};
 use super::options::{Duplicates, EdgeImportOptions, SelfLoops};
 use super::partition::PartitionState;
 use super::plan::Plan;
 use super::segment::Segment;
 use super::sort::SortState;
-use crate::destination::{DROP, way_on};
-use crate::hold::journal_path;
+use super::sources;
 
-const VERSION: u32 = 2;
+const KIND: &str = "edges";
 
-/// Everything an import needs to go on after it was stopped; `.import/journal.json`.
+/// All state that a resumed import of edges needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
-    version: u32,
     pub identity: Identity,
     pub sources: Vec<SourceRecord>,
     pub stage: Stage,
 }
 
-/// What must be the same for an import to be the same.
+/// Options that must be equal in a resumed import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
@@ -51,29 +49,26 @@ impl Identity {
     }
 }
 
-/// What is durable of one source of edges.
+/// The durable part of one source of edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceRecord {
     pub source: Source,
-    /// Edges taken.
+    /// Number of durable edges.
     pub edges: u64,
-    /// Where they end in a text.
+    /// Position after them in a text.
     pub position: Position,
-    /// Whether these are all.
+    /// Whether this is the whole source.
     pub complete: bool,
-    /// Nodes that the source says there are, if it does.
+    /// Number of nodes that the source states, or 0.
     pub num_nodes: u64,
-    /// Comment lines passed in a text.
-    #[serde(default)]
+    /// Comment lines so far in a text.
     pub comments: u64,
-    /// Lines passed in a text that repeat its header.
-    #[serde(default)]
+    /// Lines so far in a text that repeat its header.
     pub repeated_headers: u64,
-    /// Ids of a text with zeros in front.
-    #[serde(default)]
+    /// Ids so far in a text with leading zeros.
     pub padded_ids: u64,
-    /// Where the edges lie.
+    /// Location of the edges.
     pub segments: Vec<Segment>,
 }
 
@@ -93,18 +88,18 @@ impl SourceRecord {
     }
 }
 
-/// Where edges come from.
+/// A source of edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     Text(Box<TextSource>),
     Npy(Vec<InputFile>),
-    /// Handed over by the caller.
+    /// Pushed by the caller.
     Push,
 }
 
 impl Source {
-    /// Whether its edges are written to the spill, rather than read where they are.
+    /// Whether its edges are written to the spill instead of being read in place.
     pub fn is_spilled(&self) -> bool {
         !matches!(self, Self::Npy(_))
     }
@@ -124,7 +119,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// A text of edges and how it is read.
+/// A text of edges and its format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TextSource {
@@ -132,7 +127,7 @@ pub(crate) struct TextSource {
     pub text: EdgeText,
 }
 
-/// Which phase is next, and how far it has come.
+/// The current phase and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
@@ -142,46 +137,62 @@ pub(crate) enum Stage {
     Done(EdgeArtifacts),
 }
 
+impl sources::SourceRecord for SourceRecord {
+    const ROWS: &'static str = "edges";
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+
+    fn rows(&self) -> u64 {
+        self.edges
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn name(&self) -> String {
+        self.source.to_string()
+    }
+
+    fn mismatch(&self, index: usize, found: &Self) -> Error {
+        let (known, found) = (&self.source, &found.source);
+        let same_path = match (known, found) {
+            (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
+            (Source::Npy(a), Source::Npy(b)) => {
+                a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path))
+            }
+            _ => false,
+        };
+        Error::invalid(if same_path {
+            format!("{found} has changed since the import was begun")
+        } else {
+            format!(
+                "edge source {} is {found}, but the unfinished import has {known} there",
+                index + 1
+            )
+        })
+    }
+}
+
 impl Journal {
     pub fn new(identity: Identity) -> Self {
-        Self { version: VERSION, identity, sources: Vec::new(), stage: Stage::Read }
+        Self { identity, sources: Vec::new(), stage: Stage::Read }
     }
 
-    /// The directory of an unfinished import.
-    pub fn directory(root: &Path) -> PathBuf {
-        root.join(IMPORT_DIRECTORY)
-    }
-
-    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
+    /// The journal of the interrupted import in `root`, if there is one and it matches `identity`.
     ///
     /// # Errors
-    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    /// As [`journal_file::load`].
     pub fn load(root: &Path, identity: &Identity) -> Result<Option<Self>> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
+        match journal_file::load::<Self>(root, KIND)? {
+            Some(journal) if journal.identity != *identity => Err(other_import(root)),
+            found => Ok(found),
         }
-        let path = journal_path(root);
-        let describe = || format!("import journal `{}`", path.display());
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(describe),
-        };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
-        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if found.version != VERSION {
-            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
-        }
-        let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
-        if journal.identity != *identity {
-            return Err(other_import(root));
-        }
-        Ok(Some(journal))
     }
 
-    /// Whether its files are as they were when it took them.
+    /// Whether its input files are unchanged.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
             Source::Text(text) => text.file.is_current(),
@@ -192,43 +203,6 @@ impl Journal {
 
     /// Replaces the journal on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
-        let text = serde_json::to_vec(self)
-            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&journal_path(root), &text)
+        journal_file::save(self, KIND, disk, root)
     }
-}
-
-/// The error for an import where another one was stopped.
-pub(crate) fn other_import(root: &Path) -> Error {
-    Error::invalid(format!(
-        "`{}` holds the unfinished import of other input or with other options",
-        root.display()
-    ))
-    .hint(way_on(root))
-}
-
-/// The error for a source that differs from the one that the unfinished import took in its place.
-pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> Error {
-    let same_path = match (expected, found) {
-        (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
-        (Source::Npy(a), Source::Npy(b)) => a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path)),
-        _ => false,
-    };
-    let what = if same_path {
-        format!("{found} has changed since the import was begun")
-    } else {
-        format!(
-            "edge source {} is {found}, but the unfinished import has {expected} there",
-            index + 1
-        )
-    };
-    Error::invalid(what)
-}
-
-/// The error for fewer or more edges than the unfinished import took from the caller.
-pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
-    Error::invalid(format!(
-        "edge source {} has {found} edges, but the unfinished import took {expected} from it",
-        index + 1
-    ))
 }

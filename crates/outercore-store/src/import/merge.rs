@@ -9,18 +9,18 @@ use outercore_io::Disk;
 
 use super::arc::Arc;
 
-/// A stretch of a file of arcs.
+/// A range of arcs in a file.
 pub(crate) struct Extent<'a> {
     pub path: &'a Path,
-    /// In arcs.
+    /// First arc.
     pub start: u64,
     pub arcs: u64,
 }
 
-/// Sorts a bucket that does not fit in memory: sorted runs of `memory` bytes go to the file `runs`
-/// and are merged.
+/// Sorts a bucket that does not fit in memory. Sorted runs of `memory` bytes are written to the
+/// file `runs` and then merged.
 ///
-/// Such a bucket belongs to a few nodes of enormous in-degree.
+/// Such a bucket has a few nodes with an enormous in-degree.
 pub(crate) fn merge_sort<A: Arc>(
     disk: &dyn Disk,
     bucket: &Extent<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     File::open(path).with_context(|| format!("open `{}`", path.display()))
 }
 
-/// Replaces `arcs` by `count` arcs of the file from number `start` on.
+/// Replaces `arcs` by `count` arcs of the file, starting at arc `start`.
 pub(crate) fn read_arcs<A: Arc>(
     file: &File,
     path: &Path,
@@ -98,7 +98,8 @@ pub(crate) fn read_arcs<A: Arc>(
     count: usize,
     arcs: &mut Vec<A>,
 ) -> Result<()> {
-    // Not a vector that doubles: buckets are sized to fit.
+    // Reserve the exact size: a vector that doubles would exceed the memory that buckets are
+    // planned for.
     arcs.clear();
     arcs.reserve_exact(count);
     arcs.resize(count, A::zeroed());

@@ -1,10 +1,9 @@
-//! Import: edge lists of any size become the CSC of a data set, within a memory budget.
+//! Import of edge lists of any size as the CSC of a data set, within a memory budget.
 //!
-//! Three phases. *Read*: sources are parsed and checked, in-degrees are counted, and what is not
-//! binary already is spilled. *Partition*: every arc goes into the bucket of its target; buckets
-//! are cut so that they fit in memory. *Sort*: each bucket is sorted by target, source and edge id
-//! and appended to the arrays. A journal notes what is durable, so that an import that was stopped
-//! goes on from there.
+//! There are three phases. *Read*: parse and check the sources, count in-degrees, and spill edges
+//! without a binary file. *Partition*: write every arc to the bucket of its target; the buckets are
+//! chosen to fit in memory. *Sort*: sort each bucket by target, source and edge id and append it to
+//! the arrays. A journal records the durable state, so that an interrupted import can be resumed.
 
 mod arc;
 mod artifacts;
@@ -15,6 +14,7 @@ mod histogram;
 mod input_file;
 mod intake;
 mod journal;
+mod journal_file;
 mod merge;
 mod npy;
 mod options;
@@ -24,6 +24,7 @@ mod plan;
 mod progress;
 mod segment;
 mod sort;
+mod sources;
 mod spill;
 mod triples;
 mod typed;

@@ -5,10 +5,10 @@ use super::input_file::InputFile;
 use super::segment::{Integer, Layout, Segment};
 use crate::npy::ArrayReader;
 
-/// Where the edges lie in one `.npy` file of pairs, or in two of sources and targets.
+/// Location of the edges in one `.npy` file of pairs, or in two files of sources and targets.
 ///
 /// # Errors
-/// `Invalid`: no `.npy` file, or of another shape or type. `Corrupt`: cut short.
+/// `Invalid`: not a `.npy` file, or another shape or type. `Corrupt`: truncated.
 pub(crate) fn read_layout(files: &[InputFile]) -> Result<Segment> {
     match files {
         [file] => pairs(file),

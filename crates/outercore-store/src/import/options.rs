@@ -1,52 +1,52 @@
 use outercore_core::{Bytes, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-/// What to do with edges from a node to itself.
+/// Treatment of edges from a node to itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelfLoops {
-    /// Keep those of the input.
+    /// Keep the self-loops of the input.
     #[default]
     Keep,
-    /// Leave them out; their rows keep their numbers.
+    /// Drop them; the edge ids of other edges do not change.
     Drop,
-    /// Keep those of the input and add one to every node without.
+    /// Keep the self-loops of the input and add one to every node without a self-loop.
     ///
-    /// The loop added to node `v` has the edge id `input_edges + v`.
+    /// The self-loop added to node `v` has the edge id `input_edges + v`.
     Add,
 }
 
-/// What to do with a second edge between the same source and target.
+/// Treatment of parallel edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Duplicates {
     /// Keep all; parallel edges are sorted by edge id.
     #[default]
     Keep,
-    /// Keep the one with the lowest edge id.
+    /// Keep the edge with the lowest edge id.
     Drop,
 }
 
-/// How an edge list becomes a graph.
+/// Options of an import of edges.
 #[derive(Clone, Debug)]
 pub struct EdgeImportOptions {
-    /// Everything the import keeps in memory, buffers and queues included; at least
+    /// All memory of the import, buffers and queues included; at least
     /// [`EdgeImportOptions::LEAST_MEMORY`].
     pub memory: Bytes,
-    /// Nodes of the graph; without it, one more than the largest id.
+    /// Number of nodes; by default one more than the largest id.
     pub num_nodes: Option<u64>,
-    /// Sources, where there are not as many as nodes: of a graph of several types, whose targets are
-    /// columns.
+    /// Number of sources, if it differs from the number of nodes: in a graph with several types,
+    /// the targets are columns.
     pub num_sources: Option<u64>,
-    /// Whether every input edge also stands for its reverse, under the same edge id.
+    /// Whether every input edge also gives its reverse, under the same edge id.
     pub undirected: bool,
-    /// Edges from a node to itself.
+    /// Treatment of edges from a node to itself.
     pub self_loops: SelfLoops,
-    /// Parallel edges.
+    /// Treatment of parallel edges.
     pub duplicates: Duplicates,
-    /// Threads that parse and sort; one more reads and one more writes.
+    /// Threads that parse and sort. Another thread reads and another one writes.
     pub threads: usize,
-    /// Sizes derived from `memory` unless a test sets them.
+    /// Buffer sizes; derived from `memory` unless a test sets them.
     #[doc(hidden)]
     pub tuning: Option<Tuning>,
 }
@@ -67,10 +67,10 @@ impl Default for EdgeImportOptions {
 }
 
 impl EdgeImportOptions {
-    /// The least memory an import runs in, with the 2 threads it is meant for.
+    /// The least memory of an import with 2 threads.
     pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
 
-    /// All ids are below this, where it is known.
+    /// All ids are below this, if it is known.
     pub(crate) fn end_of_ids(&self) -> Option<u64> {
         self.num_nodes.map(|nodes| nodes.max(self.num_sources.unwrap_or(0)))
     }
@@ -102,41 +102,42 @@ impl EdgeImportOptions {
     }
 }
 
-/// Ids are handed to Python as int64.
+/// Python receives ids as int64.
 pub(crate) const MAX_NODES: u64 = i64::MAX as u64;
 
-/// The sizes of every buffer of an import, so that their sum can be read off in one place.
+/// Sizes of all buffers of an import, in one place so that their sum can be checked.
 ///
-/// Intake, partition and sort follow one another, but an allocator need not give back what one of
-/// them freed: their sum has to fit.
+/// The phases run one after the other. But an allocator may keep the memory that one phase freed,
+/// so the sum of all buffers must fit.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Bytes of text parsed at a time. Parsing holds at most `3 threads + 2` of them, and as many
-    /// blocks of edges of at most four times the size, in vectors that double as they grow.
+    /// Bytes of text that are parsed at once. Parsing holds at most `3 threads + 2` such blocks,
+    /// and as many blocks of edges. A block of edges takes at most four times the size, in a vector
+    /// that doubles as it grows.
     pub text_block: usize,
-    /// Edges read at a time from binary files; 16 bytes each, five blocks in all.
+    /// Edges read at once from binary files; 16 bytes each, five blocks in total.
     pub edge_block: usize,
     /// Counters of the degree histogram, 8 bytes each.
     pub histogram_slots: usize,
     /// Bytes for the write-combining buffers of the partition phase.
     pub combining: usize,
-    /// Bytes below which a write-combining buffer is not worth having.
+    /// Smallest useful size of a write-combining buffer, in bytes.
     pub smallest_buffer: usize,
-    /// Bytes that the buckets in flight may take while they are sorted.
+    /// Bytes for all buckets that are being sorted.
     pub sorting: usize,
-    /// Arcs that a bucket should hold, where memory allows.
+    /// Preferred number of arcs in a bucket, if memory allows.
     pub bucket_arcs: u64,
-    /// Bytes for one run of a bucket too large for `sorting`, and for merging runs.
+    /// Bytes for one run of a bucket that exceeds `sorting`, and for merging runs.
     pub run: usize,
     /// Bytes written between two durable points.
     pub checkpoint: u64,
-    /// Use 64 bits for every id, needed or not.
+    /// Use 64 bits for every id, even if 32 suffice.
     pub wide: bool,
 }
 
 impl Tuning {
-    /// Shares of `memory`.
+    /// Divides `memory` between the buffers.
     pub fn of(memory: Bytes, threads: usize) -> Self {
         let memory = memory.as_usize();
         let text_blocks = 9 * (3 * threads + 2);

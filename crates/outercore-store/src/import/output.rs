@@ -6,10 +6,9 @@ use outercore_core::{Context, Result};
 use outercore_format::{ArrayEntry, Checksum, DATA_OFFSET, DType, NpyHeader};
 use outercore_io::{Disk, WriteFile};
 
-/// A one-dimensional array of the data set that is being written and can be gone on with after a
-/// crash.
+/// A one-dimensional array under construction, which can be continued after a crash.
 ///
-/// The header is written last, when the number of rows is known.
+/// The header is written last, because only then is the number of rows known.
 pub(crate) struct Output {
     file: Box<dyn WriteFile>,
     path: PathBuf,
@@ -19,9 +18,10 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens the array at `path`: new if `rows` is 0, else cut to its first `rows` rows.
+    /// Opens the array at `path`. It is new if `rows` is 0; otherwise it is truncated to its first
+    /// `rows` rows.
     ///
-    /// **Cost** Reads those rows again, for the checksum.
+    /// **Cost** Reads these rows again, for the checksum.
     pub fn open(disk: &dyn Disk, path: &Path, dtype: DType, rows: u64) -> Result<Self> {
         let mut checksum = Checksum::new();
         let mut file = if rows == 0 { disk.create(path)? } else { disk.open(path)? };
@@ -40,13 +40,13 @@ impl Output {
         self.file.write_all(bytes)
     }
 
-    /// Makes what was appended durable.
+    /// Makes the appended rows durable.
     pub fn sync(&mut self) -> Result<()> {
         self.file.sync()
     }
 
-    /// Writes the header, makes all durable and returns the manifest's entry for `name` in the
-    /// data set. The name is durable once its directory is.
+    /// Writes the header, makes the content durable, and returns the manifest entry for the file
+    /// `name`. The name is durable only after a sync of its directory.
     pub fn finish(mut self, name: &str) -> Result<ArrayEntry> {
         let shape = vec![self.rows];
         self.file.write_at(0, &NpyHeader::encode(self.dtype, &shape))?;

@@ -1,8 +1,8 @@
-//! The second phase: every arc goes into the bucket of its target.
+//! Phase 2: every arc goes into the bucket of its target.
 //!
-//! Because the histogram told how many arcs each bucket gets, all buckets share one file, each at a
-//! place known beforehand: a durable point is one sync and one number a bucket, and writing a piece
-//! again after a crash changes nothing.
+//! The histogram gives the number of arcs in each bucket, so all buckets share one file with known
+//! places. A durable point is one sync and one number per bucket. Writing a part again after a
+//! crash changes nothing.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -18,16 +18,16 @@ use super::plan::{Plan, SPARE_BUFFERS};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
 
-/// How far the partition phase has come, durably.
+/// Durable progress of the partition phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartitionState {
     /// Input edges whose arcs are in the bucket file.
     pub edges: u64,
-    /// Arcs in each bucket; empty stands for none at all.
+    /// Arcs in each bucket; empty at the start.
     pub written: Vec<u64>,
 }
 
-/// What to partition.
+/// Input of the partition phase.
 pub(crate) struct Partition<'a> {
     pub disk: &'a dyn Disk,
     /// The bucket file.
@@ -37,16 +37,16 @@ pub(crate) struct Partition<'a> {
     pub undirected: bool,
     pub drop_loops: bool,
     pub tuning: Tuning,
-    /// Arcs in a write-combining buffer.
+    /// Number of arcs in a write-combining buffer.
     pub buffer_arcs: usize,
 }
 
 impl Partition<'_> {
-    /// Goes on from `state`; `save` makes a new durable point.
+    /// Continues from `state`; `save` records a new durable point.
     ///
     /// # Errors
-    /// A failed read or write; an input file that changed since it was counted; whatever `save` and
-    /// `on_progress` return.
+    /// A failed read or write; an input file that changed after it was counted; errors of `save`
+    /// and `on_progress`.
     pub fn run<A: Arc>(
         &self,
         state: PartitionState,
@@ -79,7 +79,7 @@ impl Partition<'_> {
         let total = self.plan.input_edges;
         let mut edges = start;
         let mut saved_bytes = 0;
-        // Whether the buffers hold whole blocks only, exactly those before `edges`.
+        // Whether the buffers hold exactly the edges before `edges`, that is, only whole blocks.
         let mut settled = true;
         let read =
             read_segments(self.segments, start, self.tuning.edge_block, &mut |first, block| {
@@ -99,7 +99,7 @@ impl Partition<'_> {
                 })
             });
         if let Err(error) = read {
-            // Best effort: whatever stopped us, what is done need not be done again.
+            // Best effort: record the finished work, so that it need not be repeated.
             if settled && let Ok(state) = dealer.checkpoint(edges) {
                 let _ = save(state);
             }
@@ -120,7 +120,8 @@ fn changed_input() -> Error {
         .hint("leave the input alone during the import; start again with `--overwrite`")
 }
 
-/// The error of the thread that failed first: a failed writer makes the dealer's sends fail.
+/// Returns the first error. A failed writer makes the sends of the dealer fail, so its error comes
+/// first.
 fn join(writer: ScopedJoinHandle<'_, Result<()>>, dealt: Result<()>) -> Result<()> {
     match writer.join() {
         Ok(Err(error)) => Err(error),
@@ -134,7 +135,7 @@ enum Work {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// Everything before is durable when the answer comes.
+    /// The answer says that all earlier writes are durable.
     Sync(SyncSender<()>),
 }
 
@@ -152,7 +153,7 @@ fn write_buffers(
         match item {
             Work::Write { offset, bytes } => {
                 file.write_at(offset, &bytes)?;
-                // Nobody waits for it any more at the end.
+                // The receiver is gone at the end of the phase.
                 let _ = used.send(bytes);
             }
             Work::Sync(done) => {
@@ -168,18 +169,18 @@ fn writer_gone<T>(_: T) -> Error {
     Error::internal("the writer of the partition phase is gone")
 }
 
-/// Write-combining buffers, one a bucket.
+/// Write-combining buffers, one per bucket.
 struct Dealer<'a, A> {
     plan: &'a Plan,
     bucket_of_granule: Vec<u32>,
-    /// Arcs before each bucket in the file.
+    /// Position of each bucket in the file, in arcs.
     starts: Vec<u64>,
-    /// Arcs of each bucket handed to the writer.
+    /// Arcs of each bucket that were sent to the writer.
     written: Vec<u64>,
     buffers: Vec<Vec<u8>>,
     capacity: usize,
     pipe: Pipe,
-    /// Bytes handed to the writer.
+    /// Bytes that were sent to the writer.
     bytes: u64,
     arc: std::marker::PhantomData<A>,
 }
@@ -226,7 +227,8 @@ impl<'a, A: Arc> Dealer<'a, A> {
     #[inline]
     fn put(&mut self, arc: A) -> Result<()> {
         let granule = (arc.target() >> self.plan.shift) as usize;
-        // Ids were checked when they were counted; a file that changed since ends here.
+        // Ids were checked when they were counted, so only a file that changed since then fails
+        // here.
         let Some(&bucket) = self.bucket_of_granule.get(granule) else {
             return Err(changed_input());
         };
@@ -250,7 +252,7 @@ impl<'a, A: Arc> Dealer<'a, A> {
         self.pipe.to_writer.send(Work::Write { offset, bytes }).map_err(writer_gone)
     }
 
-    /// Empties all buffers and waits until their bytes are durable.
+    /// Empties all buffers and waits until everything is durable.
     fn checkpoint(&mut self, edges: u64) -> Result<PartitionState> {
         for bucket in 0..self.buffers.len() {
             if !self.buffers[bucket].is_empty() {

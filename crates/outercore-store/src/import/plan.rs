@@ -5,34 +5,34 @@ use super::arc::{Arc, Narrow, Wide};
 use super::histogram::Histogram;
 use super::options::Tuning;
 
-/// The arcs into a range of nodes; the range begins where the bucket before ends.
+/// The arcs into a range of nodes; the range begins at the end of the previous bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bucket {
-    /// The first node that belongs to the next bucket; a multiple of the granule, or the end.
+    /// The first node of the next bucket: a multiple of the granule, or the number of nodes.
     pub end: u64,
-    /// Exactly the arcs that the partition phase will put here.
+    /// The exact number of arcs that the partition phase writes to this bucket.
     pub arcs: u64,
 }
 
-/// How the arcs are dealt into buckets; noted in the journal, so that a later run with another
-/// budget goes on with the same buckets.
+/// The division of arcs into buckets. It is recorded in the journal, so that a resumed run with
+/// another budget uses the same buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub num_nodes: u64,
     pub input_edges: u64,
-    /// Self-loops of the input.
+    /// Number of self-loops in the input.
     pub loops: u64,
-    /// Arcs before duplicates are dropped and loops added.
+    /// Number of arcs before duplicates are dropped and self-loops are added.
     pub arcs: u64,
     /// Whether ids need more than 32 bits.
     pub wide: bool,
-    /// Nodes of a granule, as a power of two.
+    /// log2 of the number of nodes in a granule.
     pub shift: u32,
     pub buckets: Vec<Bucket>,
 }
 
 impl Plan {
-    /// Cuts the nodes where the histogram says that a bucket is full.
+    /// Divides the nodes so that each bucket stays within `limits`, according to the histogram.
     pub fn new(
         histogram: &Histogram,
         num_nodes: u64,
@@ -69,7 +69,7 @@ impl Plan {
         index.checked_sub(1).map_or(0, |before| self.buckets[before].end)
     }
 
-    /// Where each bucket begins, in arcs.
+    /// First arc of each bucket.
     pub fn starts(&self) -> Vec<u64> {
         let ends = self.buckets.iter().scan(0, |sum, bucket| {
             *sum += bucket.arcs;
@@ -92,7 +92,8 @@ impl Plan {
             .collect()
     }
 
-    /// Arcs in a write-combining buffer, of which there is one a bucket and [`SPARE_BUFFERS`] more.
+    /// Number of arcs in a write-combining buffer. There is one buffer per bucket, and
+    /// [`SPARE_BUFFERS`] more.
     ///
     /// # Errors
     /// `Budget`: so little memory for so many buckets that every write would be tiny.
@@ -100,7 +101,8 @@ impl Plan {
         let buffers = self.buckets.len() + SPARE_BUFFERS;
         let bytes = (tuning.combining / buffers).min(LARGEST_BUFFER);
         if bytes < tuning.smallest_buffer {
-            // Buckets grow with the memory, so that their number shrinks: the root is enough.
+            // More memory gives larger and thus fewer buckets, so the buffer size grows with the
+            // square of the memory. Hence the square root.
             let factor = (tuning.smallest_buffer as f64 / bytes.max(1) as f64).sqrt() * 1.1;
             let least = Bytes((memory.0 as f64 * factor) as u64);
             return Err(Error::new(
@@ -117,11 +119,11 @@ impl Plan {
     }
 }
 
-/// Buffers on their way to the writer and back.
+/// Buffers that are on their way to the writer and back.
 pub(crate) const SPARE_BUFFERS: usize = 4;
 const LARGEST_BUFFER: usize = 1 << 20;
 
-/// How large a bucket may get.
+/// Largest size of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketLimits {
     pub arcs: u64,
@@ -129,20 +131,21 @@ pub(crate) struct BucketLimits {
 }
 
 impl BucketLimits {
-    /// The most that fits in memory beside the other buckets in flight: each thread holds the arcs
-    /// it read, the entries it sorts and those that wait to be written; one more is being written.
+    /// The largest bucket that fits in memory with the other buckets in progress. Each thread holds
+    /// the arcs that it read, the entries that it sorts, and entries that wait to be written. One
+    /// more bucket is being written.
     pub fn of_memory<A: Arc>(tuning: &Tuning, threads: usize) -> Self {
         let (arc, entry) = (size_of::<A>(), size_of::<A::Entry>());
         let an_arc = threads * (arc + 2 * entry) + entry;
         let a_node = (2 * threads + 1) * size_of::<u32>();
-        // A quarter for the nodes.
+        // Three quarters for the arcs, one quarter for the nodes.
         Self {
             arcs: (tuning.sorting * 3 / 4 / an_arc).min(u32::MAX as usize) as u64,
             nodes: (tuning.sorting / 4 / a_node) as u64,
         }
     }
 
-    /// What to aim at: small buckets stay in the processor's caches, but not too many of them.
+    /// The preferred size: small buckets fit the processor's caches, but their number is limited.
     pub fn preferred(self, tuning: &Tuning, arcs: u64) -> Self {
         const ENOUGH: u64 = 256;
         Self { arcs: self.arcs.min(tuning.bucket_arcs.max(arcs / ENOUGH)), ..self }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use outercore_core::Result;
 
-/// Which part of a long task is running.
+/// Phase of a long task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -10,7 +10,7 @@ pub enum Phase {
     Generate,
     /// Edge sources are read and checked.
     Read,
-    /// Arcs are dealt into buckets by target node.
+    /// Arcs are written to buckets by target node.
     Partition,
     /// Buckets are sorted and written as CSC.
     Sort,
@@ -39,11 +39,11 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What [`Progress`] counts.
+/// Unit of [`Progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Bytes of the input file as it lies on disk.
+    /// Bytes of the input file on disk.
     Bytes,
     /// Input edges.
     Edges,
@@ -67,19 +67,19 @@ impl fmt::Display for Unit {
     }
 }
 
-/// How far a long task has come.
+/// Progress of a long task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The part that is running.
+    /// The current phase.
     pub phase: Phase,
-    /// Units done.
+    /// Finished units.
     pub done: u64,
-    /// Units in all.
+    /// Total units.
     pub total: u64,
-    /// What is counted.
+    /// The unit.
     pub unit: Unit,
 }
 
-/// Called every few milliseconds; an error (such as [`outercore_core::ErrorKind::Interrupted`])
-/// stops the task at a point from which it can go on later.
+/// Called every few milliseconds. An error (such as [`outercore_core::ErrorKind::Interrupted`])
+/// stops the task at a point from which it can be resumed.
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::MAX_NODES;
 
-/// How an id is stored.
+/// Storage type of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Integer {
@@ -27,17 +27,17 @@ impl Integer {
     }
 }
 
-/// Where the two ids of an edge lie.
+/// Location of the two ids of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
-    /// Source and target side by side, edge after edge.
+    /// Source and target next to each other, edge after edge.
     Pairs { path: PathBuf, offset: u64 },
-    /// All sources in one place, all targets in another.
+    /// All sources at one location, all targets at another.
     Columns { sources: (PathBuf, u64), targets: (PathBuf, u64) },
 }
 
-/// A run of consecutive input edges in binary form: a part of the spill file or a `.npy` file.
+/// Consecutive input edges in binary form: a part of the spill file, or a `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Segment {
     pub layout: Layout,
@@ -51,7 +51,7 @@ impl Segment {
         self.edges * 2 * self.integer.size() as u64
     }
 
-    /// The file to name in messages.
+    /// The file that messages name.
     fn path(&self) -> &Path {
         match &self.layout {
             Layout::Pairs { path, .. } | Layout::Columns { sources: (path, _), .. } => path,
@@ -79,7 +79,7 @@ struct SegmentReader<'a> {
 }
 
 impl SegmentReader<'_> {
-    /// Replaces `edges` by the `count` edges from `row` on.
+    /// Replaces `edges` by `count` edges, starting at `row`.
     fn read(&mut self, row: u64, count: usize, edges: &mut Vec<[u64; 2]>) -> Result<()> {
         let size = self.segment.integer.size();
         self.bytes.resize(2 * size * count, 0);
@@ -97,7 +97,8 @@ impl SegmentReader<'_> {
         }
         edges.clear();
         let columns = matches!(self.segment.layout, Layout::Columns { .. });
-        // Negative ids become larger than any allowed id, so that one comparison finds both.
+        // As unsigned numbers, negative ids exceed every allowed id, so one comparison finds both
+        // faults.
         match self.segment.integer {
             Integer::I32 => {
                 decode(&self.bytes, columns, edges, |b| i64::from(i32::from_le_bytes(b)) as u64)
@@ -161,15 +162,14 @@ fn read_exact(file: Option<&File>, path: &Path, offset: u64, bytes: &mut [u8]) -
     })
 }
 
-/// Takes a block of edges and the number of its first.
+/// Callback with the number of the first edge and a block of edges.
 pub(crate) type TakeEdges<'a> = &'a mut dyn FnMut(u64, &[[u64; 2]]) -> Result<()>;
 
-/// Hands the edges of `segments` from number `start` on to `consume`, in blocks of at most `block`,
-/// with the number of the first; a second thread reads ahead.
+/// Passes the edges of `segments`, starting at edge `start`, to `consume` in blocks of at most
+/// `block`, with the number of the first edge. A second thread reads ahead.
 ///
 /// # Errors
-/// A failed or short read; a negative or too large id, named by file and row; whatever `consume`
-/// returns.
+/// A failed or short read; a negative or too large id, with its file and row; errors of `consume`.
 pub(crate) fn read_segments(
     segments: &[Segment],
     start: u64,
@@ -205,7 +205,7 @@ pub(crate) fn read_segments(
         for item in blocks {
             let (first, edges) = item?;
             consume(first, &edges)?;
-            // The reader may be done already.
+            // The reader may already have ended.
             let _ = empty.send(edges);
         }
         Ok(())

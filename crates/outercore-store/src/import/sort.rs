@@ -1,6 +1,6 @@
-//! The third phase: each bucket is sorted and appended to the arrays of the CSC.
+//! Phase 3: each bucket is sorted and appended to the arrays of the CSC.
 //!
-//! Threads read and sort buckets in turns; the calling thread writes them in order.
+//! Threads read and sort buckets in turn; the calling thread writes them in order.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,20 +16,20 @@ use super::options::Tuning;
 use super::plan::{BucketLimits, Plan};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 
-/// How far the sort phase has come, durably.
+/// Durable progress of the sort phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SortState {
-    /// Buckets whose arcs are in the arrays.
+    /// Number of buckets whose arcs are in the arrays.
     pub buckets: usize,
     pub csc: CscState,
 }
 
-/// What to sort.
+/// Input of the sort phase.
 pub(crate) struct Sort<'a> {
     pub disk: &'a dyn Disk,
     /// The bucket file.
     pub path: &'a Path,
-    /// A file for the runs of a bucket too large for memory.
+    /// File for the runs of a bucket that exceeds the memory.
     pub runs: &'a Path,
     pub plan: &'a Plan,
     pub threads: usize,
@@ -37,10 +37,10 @@ pub(crate) struct Sort<'a> {
 }
 
 impl Sort<'_> {
-    /// Goes on with bucket `first`; `save` makes a new durable point.
+    /// Continues with bucket `first`; `save` records a new durable point.
     ///
     /// # Errors
-    /// A failed read or write; whatever `save` and `on_progress` return.
+    /// A failed read or write; errors of `save` and `on_progress`.
     pub fn run<A: Arc>(
         &self,
         first: usize,
@@ -70,7 +70,7 @@ impl Sort<'_> {
                 match sorted? {
                     Sorted::InMemory(columns) => {
                         write_columns::<A>(self.plan.first_node(bucket), &columns, csc)?;
-                        // The thread may be done already.
+                        // The thread may already have ended.
                         let _ = lane.empty.send(columns);
                     }
                     Sorted::TooLarge => {
@@ -99,7 +99,7 @@ impl Sort<'_> {
                     unsaved = 0;
                     let saved =
                         csc.sync().and_then(|csc| save(SortState { buckets: bucket + 1, csc }));
-                    // Whoever stopped us is told that, rather than what came of the last durable
+                    // Return the error that stopped the task, not an error of the last durable
                     // point.
                     going.and(saved)?;
                 }
@@ -109,7 +109,7 @@ impl Sort<'_> {
     }
 }
 
-/// Reports progress within a bucket too large for memory.
+/// Reports progress within a bucket that exceeds the memory.
 struct Heartbeat<'a> {
     arcs: u64,
     total: u64,
@@ -134,7 +134,7 @@ impl Heartbeat<'_> {
 
 /// The sorted arcs of a range of nodes.
 struct Columns<E> {
-    /// Where the entries of each node end.
+    /// The end of each node's entries.
     ends: Vec<u32>,
     entries: Vec<E>,
 }
@@ -168,7 +168,7 @@ fn write_columns<A: Arc>(
 struct Sorter<'a> {
     sort: &'a Sort<'a>,
     starts: &'a [u64],
-    /// Arcs of the largest bucket that fits.
+    /// Arcs of the largest bucket that fits in memory.
     largest: u64,
 }
 
@@ -214,9 +214,9 @@ impl Sorter<'_> {
     }
 }
 
-/// Counting sort by target, then each column by source and id.
+/// Sorts by target with a counting sort, then each column by source and id.
 ///
-/// **Cost** One random write an arc into memory of the size of the bucket, and a comparison sort of
+/// **Cost** One random write per arc into memory of the bucket's size, and a comparison sort of
 /// every column.
 fn sort_columns<A: Arc>(
     arcs: &[A],
@@ -231,7 +231,7 @@ fn sort_columns<A: Arc>(
     for arc in arcs {
         ends[(arc.target() - first) as usize] += 1;
     }
-    // Counts become starts, and starts become ends as the entries move in.
+    // Counts become starts; the starts become ends as the entries are placed.
     let mut sum = 0;
     for end in ends.iter_mut() {
         (*end, sum) = (sum, sum + *end);

@@ -5,23 +5,23 @@ use outercore_io::{Disk, WriteFile};
 
 use super::segment::{Integer, Layout, Segment};
 
-/// Edges that have no binary file of their own, written one after the other: pairs of 32 bits as
-/// long as the ids allow, then pairs of 64 bits.
+/// File of the edges that have no other binary file. Pairs of 32-bit ids as long as the ids allow,
+/// then pairs of 64-bit ids.
 pub(crate) struct Spill {
     file: Box<dyn WriteFile>,
     path: PathBuf,
-    /// Bytes handed over.
+    /// Bytes appended so far.
     bytes: u64,
     buffer: Vec<u8>,
-    /// Of the current source.
+    /// Segments of the current source.
     segments: Vec<Segment>,
 }
 
 impl Spill {
     const BUFFER: usize = 256 << 10;
 
-    /// Opens the spill file at `path`, cut to `bytes`; `segments` are those of the current source
-    /// so far.
+    /// Opens the spill file at `path` and truncates it to `bytes`. `segments` are the segments of
+    /// the current source so far.
     pub fn open(disk: &dyn Disk, path: &Path, bytes: u64, segments: Vec<Segment>) -> Result<Self> {
         let mut file = if bytes == 0 {
             let file = disk.create(path)?;
@@ -42,7 +42,8 @@ impl Spill {
         }
         let largest = edges.iter().fold(0, |largest, [u, v]| largest.max(*u).max(*v));
         let wide = largest > u64::from(u32::MAX);
-        // Once wide, a source stays wide: ids in turn small and large would make many segments.
+        // Once a source has a 64-bit id, it stays at 64 bits. Otherwise alternating small and large
+        // ids would give many segments.
         let wide = wide || self.segments.last().is_some_and(|last| last.integer == Integer::U64);
         let integer = if wide { Integer::U64 } else { Integer::U32 };
         if self.segments.last().is_none_or(|last| last.integer != integer) {
@@ -85,12 +86,12 @@ impl Spill {
         self.bytes + self.buffer.len() as u64
     }
 
-    /// Where the edges of the current source lie.
+    /// Location of the edges of the current source.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The edges that follow belong to another source.
+    /// Starts the next source.
     pub fn next_source(&mut self) {
         self.segments.clear();
     }

@@ -1,4 +1,4 @@
-//! Edges of several types, on their way into one CSC.
+//! Converts edges of several types to the source and column of one CSC.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use outercore_core::{Error, Result};
 use outercore_format::{EdgeRange, EdgeType, NodeType, Schema};
 use serde::Deserialize;
 
-/// The types of a graph to be imported.
+/// The node types and edge types of a graph to import.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphTypes {
-    /// Nodes of each type.
+    /// Number of nodes of each type.
     pub nodes: BTreeMap<String, u64>,
     /// Edge types: source type, relation, target type.
     pub edges: Vec<(String, String, String)>,
 }
 
-/// Takes edges within their types and gives them as pairs of global source and column.
+/// Takes edges with ids within their types, and returns pairs of global source and column.
 pub(super) struct TypedEdges {
     types: BTreeMap<String, EdgeType>,
     nodes: BTreeMap<String, u64>,
-    /// Ranges of nodes and columns; how many rows an edge type has is known at the end.
+    /// Ranges of nodes and columns. The number of rows of an edge type is only known at the end.
     schema: Schema,
-    /// The edge type under way.
+    /// The current edge type.
     current: Option<usize>,
-    /// Rows taken of each edge type.
+    /// Number of edges so far of each edge type.
     rows: Vec<u64>,
     pairs: Vec<[u64; 2]>,
 }
 
 impl TypedEdges {
     /// # Errors
-    /// `Invalid`: two edge types of one name, or one between node types that are not there.
+    /// `Invalid`: two edge types with the same name, or an edge type between unknown node types.
     pub fn new(types: &GraphTypes) -> Result<Self> {
         let mut edges = BTreeMap::new();
         for (source, relation, target) in &types.edges {
@@ -59,18 +59,18 @@ impl TypedEdges {
         self.schema.num_columns()
     }
 
-    /// Nodes of a type.
+    /// Number of nodes of a type.
     pub fn nodes_of(&self, node_type: &str) -> Result<u64> {
         let range = &self.schema.node_types()[self.schema.node_type(node_type)?].nodes;
         Ok(range.end - range.start)
     }
 
-    /// Rows taken of an edge type.
+    /// Number of edges so far of an edge type.
     pub fn rows_of(&self, edge_type: &str) -> Result<u64> {
         Ok(self.rows[self.schema.edge_type(edge_type)?])
     }
 
-    /// Begins an edge type. They come in the order of their names, so that edge ids do.
+    /// Starts an edge type. Types come in the order of their names, so that edge ids do, too.
     pub fn begin(&mut self, name: &str) -> Result<()> {
         let place = self.schema.edge_type(name)?;
         if self.current.is_some_and(|current| place <= current) {
@@ -80,7 +80,8 @@ impl TypedEdges {
         Ok(())
     }
 
-    /// Edges of the type under way, by ids within their types, as source and column.
+    /// Converts edges of the current type, with ids within their types, to pairs of source and
+    /// column.
     pub fn pairs(&mut self, sources: &[i64], targets: &[i64]) -> Result<&[[u64; 2]]> {
         let Some(current) = self.current else {
             return Err(Error::internal("edges before the first edge type"));
@@ -118,7 +119,7 @@ impl TypedEdges {
         Ok(&self.pairs)
     }
 
-    /// The types as a manifest has them; `arcs` gives the arcs in a range of columns.
+    /// The types as stored in a manifest; `arcs` counts the arcs in a range of columns.
     pub fn in_manifest(
         &self,
         mut arcs: impl FnMut(u64, u64) -> Result<u64>,

@@ -1,4 +1,4 @@
-//! The topology held in memory.
+//! A topology in memory.
 
 use outercore_core::{Bytes, EdgeId, Error, NodeId, Result};
 use outercore_format::keys::{EDGE_IDS, OFFSETS, SOURCES};
@@ -10,10 +10,10 @@ pub use crate::ids::Ids;
 use crate::ids::{check_ids_len, check_sources, identity};
 use crate::offsets::Offsets;
 
-/// A [`Topology`] in memory, checked once when it was built.
+/// A [`Topology`] in memory, checked once when it is built.
 ///
-/// **Cost** 4 bytes a column, 8 from 2^32 edges on; 4 or 8 an edge, as much again where edge ids are
-/// not the identity.
+/// **Cost** 4 bytes per column, or 8 from 2^32 edges; 4 or 8 bytes per edge, and twice that if edge
+/// ids differ from positions.
 ///
 /// # Example
 /// ```
@@ -37,20 +37,19 @@ pub struct ResidentTopology {
 #[derive(Debug)]
 enum EdgeIds {
     Stored(Ids),
-    /// An edge's id is its position.
+    /// The id of an edge is its position.
     Positions,
-    /// There are stored ones, left on disk.
+    /// Edge ids are stored, but were not loaded.
     NotLoaded,
 }
 
 impl ResidentTopology {
-    /// Reads the topology of a data set into memory, with `edge_ids` or without.
+    /// Reads the topology of a data set into memory; `edge_ids` includes the edge ids.
     ///
-    /// **Cost** one pass over the arrays in large reads; then the memory of the answer.
+    /// **Cost** one pass over the arrays in large reads, and the memory of the result.
     ///
     /// # Errors
-    /// A failed read; `Budget` if there is no memory; `Corrupt` as for
-    /// [`from_csc`](Self::from_csc).
+    /// A failed read; `Budget` if memory is short; `Corrupt` as for [`from_csc`](Self::from_csc).
     pub fn load(data_set: &DataSet, engine: &mut Engine, edge_ids: bool) -> Result<Self> {
         let sources = Ids::load(&data_set.array(SOURCES)?, engine)?;
         let offsets = Offsets::load(&data_set.array(OFFSETS)?, engine, sources.len() as u64)?;
@@ -62,20 +61,21 @@ impl ResidentTopology {
         Self::checked(data_set.num_nodes(), offsets, sources, edge_ids)
     }
 
-    /// A topology from its arrays, with a column for each node.
+    /// Creates a topology from its arrays, with one column per node.
     ///
-    /// **Shapes** `offsets` nodes + 1, `sources` and `ids` one per edge; without `ids` an edge's id
-    /// is its position.
+    /// **Shapes** `offsets`: nodes + 1; `sources` and `ids`: one per edge. Without `ids`, the id of
+    /// an edge is its position.
     ///
     /// # Errors
-    /// `Corrupt`, naming array and position: offsets that do not start at 0, decrease, or do not end
-    /// at the number of edges; a source that is no node; a wrong number of ids.
+    /// `Corrupt`, with the array and the position: offsets that do not start at 0, decrease, or do
+    /// not end at the number of edges; a source beyond the nodes; a wrong number of ids.
     pub fn from_csc(offsets: Vec<u64>, sources: impl Into<Ids>, ids: Option<Ids>) -> Result<Self> {
         let nodes = (offsets.len() as u64).saturating_sub(1);
         Self::from_columns(nodes, offsets, sources, ids)
     }
 
-    /// As [`from_csc`](Self::from_csc), of a graph of `nodes` nodes that has other columns.
+    /// As [`from_csc`](Self::from_csc), for a graph of `nodes` nodes whose columns are not its
+    /// nodes.
     ///
     /// # Errors
     /// As [`from_csc`](Self::from_csc).
@@ -101,7 +101,7 @@ impl ResidentTopology {
         Ok(Self { nodes, offsets, sources, edge_ids })
     }
 
-    /// Who tells the processor what will soon be asked for.
+    /// An announcer, which prefetches data for later calls.
     pub fn announcer(&self) -> Announcer<'_> {
         Announcer {
             offsets: Elements::of(self.offsets.numbers()),
@@ -109,7 +109,7 @@ impl ResidentTopology {
         }
     }
 
-    /// Bytes of memory that the offsets of a resident topology take.
+    /// Bytes of memory for the offsets of a resident topology.
     pub fn offsets_memory(columns: u64, edges: u64) -> Bytes {
         Offsets::memory_of(columns, edges)
     }
@@ -124,21 +124,21 @@ impl ResidentTopology {
     }
 }
 
-/// Hints to the processor about a topology in memory. They change no answer; what is out of range is
-/// passed over. The default says nothing at all.
+/// Prefetch hints to the processor for a topology in memory. They change no result and ignore ids
+/// out of range. The default gives no hints.
 ///
-/// Loops hold it by value: what it refers to then stays in registers.
+/// Loops hold it by value, so that its pointers stay in registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Announcer<'a> {
     offsets: Elements<'a>,
     sources: Elements<'a>,
 }
 
-/// An array of either width.
+/// An array with elements of 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Elements<'a> {
     bytes: &'a [u8],
-    /// An element is `1 << shift` bytes.
+    /// An element has `1 << shift` bytes.
     shift: u32,
 }
 
@@ -158,13 +158,13 @@ impl<'a> Elements<'a> {
 }
 
 impl Announcer<'_> {
-    /// [`extents`](Topology::extents) will soon be asked for `column`.
+    /// Prefetches for a later call of [`extents`](Topology::extents) with `column`.
     #[inline(always)]
     pub fn extent(self, column: NodeId) {
         self.offsets.announce(column);
     }
 
-    /// [`sources`](Topology::sources) will soon be asked for `position`.
+    /// Prefetches for a later call of [`sources`](Topology::sources) with `position`.
     #[inline(always)]
     pub fn source(self, position: u64) {
         self.sources.announce(position);

@@ -1,4 +1,4 @@
-//! The generators: what they promise, and that a made-up data set is one.
+//! Generators: their promised properties, and the validity of the generated data sets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -113,7 +113,7 @@ fn features_alone_tell_few_classes_and_the_mean_over_neighbours_nearly_all() {
     assert!(*degrees.iter().min().unwrap() >= 10);
     assert!(*degrees.iter().max().unwrap() > 200, "no hubs: {:?}", degrees.iter().max());
 
-    // Centroids as a classifier would learn them.
+    // Estimate the centroids from the features, as a classifier would.
     let mut centroids = vec![0.0f32; 8 * width];
     for (node, row) in x.chunks_exact(width).enumerate() {
         let class = graph.class(node as u64) as usize;
@@ -169,7 +169,7 @@ fn features_have_the_noise_they_should() {
     let mut values = Vec::new();
     let (mut a, mut b) = (vec![0.0; 1000], vec![0.0; 1000]);
     for node in 0..200 {
-        // Two nodes of one class have one centroid.
+        // Two nodes of the same class have the same centroid.
         let twin = (200..).find(|&other| graph.class(other) == graph.class(node)).unwrap();
         graph.features(node, &mut a);
         graph.features(twin, &mut b);
@@ -216,7 +216,7 @@ fn a_finished_array_is_not_made_again_and_a_finished_data_set_is_left_alone() {
         planted(Arc::new(RealDisk), root, options, import, watch)
     };
     let mut rows = 0;
-    // The labels follow the features; a directory in the place of a file stops the import there.
+    // Labels come after features. A directory in place of the file stops the import there.
     let obstacle = root.join(".import/files.tmp");
     run(import(2), &mut |progress| {
         if progress.phase == Phase::Array && progress.done == progress.total {

@@ -8,7 +8,7 @@ use outercore_store::import::{EdgeArtifacts, EdgeImportOptions, OnProgress, Phas
 
 use crate::model::{Csc, begin, naive, options, random_edges, read, scratch};
 
-/// A graph with a hub, so that some bucket is sorted in runs.
+/// A graph with a hub, so that at least one bucket is sorted in runs.
 fn edges() -> Vec<[u64; 2]> {
     let mut edges = random_edges(200, 40, 9);
     edges.extend((0..60).map(|i| [i % 37, 5]));
@@ -22,7 +22,7 @@ struct Input {
 }
 
 impl Input {
-    /// A third of the edges as text, a third as an array; the rest is pushed.
+    /// One third of the edges as text, one third as an array; the rest is pushed.
     fn new() -> Self {
         let directory = scratch();
         let edges = edges();
@@ -62,7 +62,8 @@ impl Input {
         naive(&self.edges, &self.options)
     }
 
-    /// Operations of an import without faults; a few more, for threads may take turns otherwise.
+    /// Number of disk operations of an import without faults, with a margin because the order of
+    /// threads varies.
     fn operations(&self) -> u64 {
         let root = self.path("count");
         std::fs::create_dir(&root).unwrap();
@@ -106,7 +107,7 @@ fn crash_after_crash_the_import_still_ends() {
             assert!(tries < 500, "no progress with a crash every {step} operations");
             match input.import(Arc::new(disk), &root) {
                 Ok(artifacts) => break artifacts,
-                // So few operations may not reach the next durable point.
+                // With so few operations a run may not reach the next durable point.
                 Err(_) if tries == 60 => {
                     break input.import(Arc::new(RealDisk), &root).unwrap();
                 }
@@ -220,10 +221,16 @@ fn other_options_inputs_or_counts_do_not_go_on_with_an_unfinished_import() {
     refused(&input, "holds the unfinished import of other input or with other options");
     input.options.undirected = true;
     let last = input.edges.pop().unwrap();
-    refused(&input, "edge source 3 has 99 edges, but the unfinished import took 100 from it");
+    refused(
+        &input,
+        "source 3 of the edges has 99 edges, but the unfinished import took 100 from it",
+    );
     input.edges.push(last);
     input.edges.push(last);
-    refused(&input, "edge source 3 has 101 edges, but the unfinished import took 100 from it");
+    refused(
+        &input,
+        "source 3 of the edges has 101 edges, but the unfinished import took 100 from it",
+    );
     input.edges.pop();
     let text = std::fs::read(input.path("edges.txt")).unwrap();
     std::fs::write(input.path("edges.txt"), [&text[..], b"1 2\n"].concat()).unwrap();
@@ -261,9 +268,10 @@ fn a_damaged_or_newer_journal_is_refused() {
     let root = input.path("graph");
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
-        ("{\"version\":3}", ErrorKind::Version),
-        ("{\"version\":1}", ErrorKind::Version),
-        ("{\"version\":2}", ErrorKind::Corrupt),
+        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Invalid),
+        ("{\"kind\":\"edges\",\"version\":4}", ErrorKind::Version),
+        ("{\"kind\":\"edges\",\"version\":2}", ErrorKind::Version),
+        ("{\"kind\":\"edges\",\"version\":3}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();

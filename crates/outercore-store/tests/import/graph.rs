@@ -12,7 +12,7 @@ use outercore_store::import::{GraphImport, GraphImportOptions, TripleImport, Tri
 
 use crate::model::{options, random_edges, scratch};
 
-/// Edges, labels that are pushed, and features that are copied from a file beside `root`.
+/// Imports edges, pushed labels, and features copied from a file next to `root`.
 pub fn make(disk: Arc<dyn Disk>, root: &Path, overwrite: bool, nodes: u64) -> Result<Manifest> {
     let features = root.with_extension("npy");
     if !features.exists() {
@@ -60,7 +60,7 @@ fn a_crash_at_any_operation_leaves_no_data_set_or_a_whole_one() {
         let disk = FaultDisk::new(&root, FaultPlan { at, kind: FaultKind::Crash });
         let crashed = make(Arc::new(disk), &root, false, 50);
         if root.join("graph.json").exists() {
-            // Committed: only the journal may be left over.
+            // After the commit, only the journal may be left.
             assert_sound(&root);
             let error = make(Arc::new(RealDisk), &root, false, 50).unwrap_err();
             assert!(error.to_string().contains("holds a data set already"), "{error}");
@@ -89,7 +89,7 @@ fn one_import_writes_to_a_directory_and_others_are_refused() {
         let text = error.map_or_else(|| "it was not refused".to_owned(), |error| error.to_string());
         assert!(text.contains("somebody else writes to it"), "{text}");
     };
-    // None sees another, as there is no directory yet.
+    // None of them notices the others, because the directory does not exist yet.
     let [mut import, mut late, mut latest] = [(); 3].map(|()| begin(false).unwrap());
     import.edges().push(&[0, 1], &[1, 2]).unwrap();
     refused(late.edges().push(&[0, 1], &[1, 2]).err());
@@ -100,7 +100,7 @@ fn one_import_writes_to_a_directory_and_others_are_refused() {
     refused(TripleImport::begin(Arc::new(RealDisk), &root, triples, "test").err());
     import.finish_edges(&mut |_| Ok(())).unwrap();
     import.commit().unwrap();
-    // Nobody holds it, but it is a data set now.
+    // The lock is free again, but the directory now holds a data set.
     refused(latest.edges().push(&[0, 1], &[1, 2]).err());
     drop((late, latest));
     let editor = ManifestEditor::open(&RealDisk, &root).unwrap();

@@ -27,7 +27,7 @@ fn lines(edges: &[[u64; 2]], line: impl Fn(u64, u64) -> String) -> String {
     edges.iter().map(|&[u, v]| line(u, v)).collect()
 }
 
-/// Imports what `take` gives into a fresh directory below `directory`.
+/// Runs an import with the sources that `take` gives, in a new directory below `directory`.
 fn import_by(
     directory: &Path,
     options: &EdgeImportOptions,

@@ -1,4 +1,5 @@
-//! The edge import against a naive one in memory, under every option, fault and kind of input.
+//! Compares the edge import with a naive import in memory, under all options, faults and kinds of
+//! input.
 
 mod faults;
 mod graph;

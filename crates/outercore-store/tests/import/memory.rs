@@ -1,4 +1,4 @@
-//! Peak memory is measured in a process of its own: other tests would count too.
+//! Peak memory is measured in a separate process, because other tests would add to it.
 
 use std::io::{BufWriter, Write};
 use std::process::Command;
@@ -12,7 +12,7 @@ use outercore_store::import::{EdgeImport, EdgeImportOptions};
 const EDGES: u64 = 3_000_000;
 const BUDGET: Bytes = Bytes::mib(16);
 
-/// What the program itself takes: its code, its stacks, the allocator's rounding.
+/// Memory of the program itself: code, stacks and the rounding of the allocator.
 const PROGRAM: Bytes = Bytes::mib(8);
 
 #[test]
@@ -24,7 +24,7 @@ fn peak_memory_stays_within_the_budget() {
     array.write_all(&NpyHeader::encode(DType::I64, &[EDGES, 2])).unwrap();
     let mut draws = Stream::new(1, 0).uniform(0, 0, 0);
     for _ in 0..EDGES {
-        // A third of the edges lead to one node: a bucket that does not fit.
+        // A third of the edges lead to one node, which makes a bucket that does not fit in memory.
         let (source, any) = (draws.below(200_000), draws.below(300_000));
         let target = if any < 100_000 { 7 } else { any - 100_000 };
         writeln!(text, "{source} {target}").unwrap();
@@ -47,7 +47,7 @@ fn peak_memory_stays_within_the_budget() {
     }
 }
 
-/// Not a test of its own: the process that the test above measures.
+/// Not a test by itself: the process that the test above measures.
 #[test]
 #[ignore = "run by peak_memory_stays_within_the_budget"]
 fn import_in_a_process() {

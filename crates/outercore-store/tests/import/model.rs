@@ -1,4 +1,4 @@
-//! What the other tests share: a naive CSC, and an import small enough to see every path of it.
+//! Shared by the other tests: a naive CSC, and options that make a small import take every path.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use outercore_store::import::{
     Duplicates, EdgeArtifacts, EdgeImport, EdgeImportOptions, SelfLoops, Tuning,
 };
 
-/// A directory in memory where there is one: the tests sync thousands of times.
+/// A temporary directory in memory if possible, because the tests sync thousands of times.
 pub fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -24,7 +24,7 @@ pub struct Csc {
     pub ids: Vec<u64>,
 }
 
-/// The CSC by its definition.
+/// The CSC according to its definition.
 pub fn naive(edges: &[[u64; 2]], options: &EdgeImportOptions) -> Csc {
     let largest = edges.iter().flatten().max().map_or(0, |id| id + 1);
     let nodes = options.num_nodes.unwrap_or(largest);
@@ -55,7 +55,7 @@ pub fn naive(edges: &[[u64; 2]], options: &EdgeImportOptions) -> Csc {
     }
 }
 
-/// Buffers of a few edges, so that a small graph goes through many buckets and checkpoints.
+/// Buffers of a few edges, so that a small graph passes through many buckets and durable points.
 pub fn tiny() -> Tuning {
     Tuning {
         text_block: 64,
@@ -80,7 +80,8 @@ pub fn options() -> EdgeImportOptions {
     }
 }
 
-/// `count` edges over `nodes` nodes; low ids are frequent, so that there are loops and duplicates.
+/// `count` edges between `nodes` nodes. Low ids are frequent, so that there are self-loops and
+/// duplicates.
 pub fn random_edges(count: u64, nodes: u64, seed: u64) -> Vec<[u64; 2]> {
     let mut draws = Stream::new(seed, 0).uniform(0, 0, 0);
     let mut node = || {
@@ -105,7 +106,7 @@ pub fn import(
     import.finish(&mut |_| Ok(()))
 }
 
-/// The arrays as they are on disk; checks that the entries say the truth about them.
+/// Reads the arrays from disk and checks them against their entries.
 pub fn read(root: &Path, artifacts: &EdgeArtifacts) -> Csc {
     let column = |key: &str| -> Option<Vec<u64>> {
         let entry = artifacts.arrays.get(key)?;

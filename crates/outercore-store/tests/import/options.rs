@@ -13,7 +13,7 @@ fn any_options() -> impl Strategy<Value = EdgeImportOptions> {
                 edge_block,
                 histogram_slots: 1 << slots,
                 combining,
-                // A run of a single arc would make a merge of one buffer an arc.
+                // With runs of a single arc, the merge would have one buffer per arc.
                 run: run.max(50),
                 sorting,
                 bucket_arcs,

@@ -1,4 +1,4 @@
-//! What an import leaves of what was in its directory: everything, or the new data set.
+//! Overwriting a directory: an import leaves either the old content or the new data set.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use outercore_store::import::{GraphImport, GraphImportOptions};
 use crate::graph::{assert_sound, make, operations};
 use crate::model::{options, scratch};
 
-/// Files of the user in places where an import writes, too.
+/// Files of the user in places where an import also writes.
 const USERS: [&str; 3] = ["notes.txt", "edges/part0.csv", "edges/edge/mine.npy"];
 
 fn add_files_of_the_user(root: &Path) {
@@ -30,7 +30,7 @@ fn assert_files_of_the_user(root: &Path, when: &str) {
     }
 }
 
-/// All files below `root`, by their names in it.
+/// All files below `root`, by their relative paths.
 fn files(root: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut directories = vec![root.to_owned()];
@@ -63,7 +63,7 @@ fn import_text(root: &Path, text: &Path, overwrite: bool) -> outercore_core::Res
     import.commit().map(|_| ())
 }
 
-/// A fault of every step of an overwrite, then the same command again.
+/// Injects a fault at every step of an overwrite, then runs the same command again.
 fn overwrite_with(kind: FaultKind, step: usize) {
     let directory = scratch();
     let root = directory.path().join("count");

@@ -1,6 +1,6 @@
-//! The five-node data set of the tests and of `tests/data/format-1`.
+//! The data set with five nodes of the tests and of `tests/data/format-1`.
 //!
-//! Imported, undirected, from the edge list `0 1, 1 2, 3 3, 0 4`.
+//! Imported as undirected from the edge list `0 1, 1 2, 3 3, 0 4`.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 pub mod typed;
@@ -72,7 +72,7 @@ fn array<T: Element>(
     writer.finish()
 }
 
-/// A temporary directory and the path of a data set to be made in it.
+/// A temporary directory, and the path of a future data set in it.
 pub fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("temporary directory");
     let root = directory.path().join("tiny");
@@ -86,13 +86,13 @@ pub fn on_disk() -> (tempfile::TempDir, PathBuf) {
     (directory, root)
 }
 
-/// A disk that works but syncs nothing, which makes tests of many data sets fast.
+/// A disk that works but never syncs, which makes tests with many data sets fast.
 pub fn unsynced(root: &Path) -> FaultDisk {
     FaultDisk::counting(root)
 }
 
-/// Asserts that the directories hold the same files; `written_then` is what an earlier version had
-/// in place of what is written now.
+/// Asserts that the directories hold the same files. `written_then` converts the bytes of a file to
+/// the bytes that an earlier version wrote.
 pub fn assert_same_files(
     written: &Path,
     frozen: &Path,
@@ -107,7 +107,7 @@ pub fn assert_same_files(
     }
 }
 
-/// The paths of all files below `root`, relative to it and in order.
+/// The relative paths of all files below `root`, in order.
 fn files(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut directories = vec![root.to_owned()];

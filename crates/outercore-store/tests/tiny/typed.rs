@@ -1,4 +1,4 @@
-//! The data set of several types of the tests and of `tests/data/format-4`.
+//! The data set with several types of the tests and of `tests/data/format-4`.
 //!
 //! Two authors, three papers and no venue. Rows of the imported edges: `author,writes,paper` has
 //! `1 2, 1 0, 0 0`, and `paper,cites,paper` has `2 0, 0 1`.

@@ -1,5 +1,5 @@
-//! What `check` finds in triples and names that a faulty writer has left: checksums agree, values
-//! do not.
+//! Problems that `check` finds in triples and names of a faulty writer: the checksums match, but
+//! the values are wrong.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use crate::altered::{edit, put_as_written};
 use crate::model::options;
 use crate::rules::import;
 
-/// Two triples of the entities `a`, `bb` and `ccc`, with weights, after `damage`.
+/// The problems after `damage` of two triples of the entities `a`, `bb` and `ccc`, with weights.
 fn problems(damage: impl FnOnce(&Path)) -> Vec<Problem> {
     let texts: [(Part, &[u8]); 1] = [(Part::Train, b"a r bb 1\nbb r ccc 2\n")];
     let weighted = TripleImportOptions { columns: "hrtw".parse().unwrap(), ..options() };
@@ -83,7 +83,7 @@ fn an_order_of_names_holds_ids() {
 fn triples_of_another_shape_are_named() {
     let found = problems(|root| {
         let header = "{'descr': '<i8', 'fortran_order': False, 'shape': (6,), }";
-        // A header of 4096 bytes, of which the first ten say how long it is.
+        // A header of 4096 bytes; its first ten bytes include its length.
         let width = 4096 - 11;
         let padded = format!("{header:<width$}\n");
         let file = File::options().write(true).open(root.join("triples/train.npy")).unwrap();

@@ -17,7 +17,7 @@ struct Input {
 }
 
 impl Input {
-    /// Half of the training triples as text, half pushed; one part as plain text, one packed.
+    /// Half of the training triples as text, half pushed; one part as plain text, one compressed.
     fn new() -> Self {
         let directory = scratch();
         let parts = random_parts(60, 3);
@@ -69,7 +69,7 @@ impl Input {
     }
 }
 
-/// Whether the import came as far as its last act, after which only room is given back.
+/// Whether the import reached its commit, after which it only removes files.
 fn is_committed(root: &Path) -> bool {
     root.join("graph.json").exists()
 }
@@ -187,7 +187,7 @@ fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rule
     std::fs::write(input.path("valid.tsv"), &valid).unwrap();
     assert!(!is_committed(&root));
 
-    // The time of the file is another one now, so that the import begins anew.
+    // The time of the file has changed, so the import starts again.
     input.options.overwrite = true;
     input.options.unknown = Unknown::Error;
     let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
@@ -238,10 +238,10 @@ fn the_journal_of_an_import_of_edges_is_not_taken_for_one_of_triples() {
     let root = input.path("graph");
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
-        ("{\"version\":1}", ErrorKind::Invalid),
-        ("{\"kind\":\"triples\",\"version\":1}", ErrorKind::Version),
-        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Version),
-        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Corrupt),
+        ("{\"kind\":\"edges\",\"version\":3}", ErrorKind::Invalid),
+        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":4}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();

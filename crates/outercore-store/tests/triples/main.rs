@@ -1,4 +1,4 @@
-//! Import of triples: against a naive model, over every crash point, in any memory.
+//! Import of triples: compared with a naive model, at every crash point, with any amount of memory.
 
 #[path = "../altered/mod.rs"]
 mod altered;

@@ -1,4 +1,4 @@
-//! Peak memory is measured in a process of its own: other tests would count too.
+//! Peak memory is measured in a separate process, because other tests would add to it.
 
 use std::io::{BufWriter, Write};
 use std::process::Command;
@@ -11,7 +11,7 @@ use outercore_store::import::{Part, TripleImport, TripleImportOptions};
 const TRIPLES: u64 = 600_000;
 const BUDGET: Bytes = Bytes::mib(16);
 
-/// What the program itself takes: its code, its stacks, the allocator's rounding.
+/// Memory of the program itself: code, stacks and the rounding of the allocator.
 const PROGRAM: Bytes = Bytes::mib(8);
 
 #[test]
@@ -38,7 +38,7 @@ fn peak_memory_stays_within_the_budget() {
     println!("peak {peak}");
 }
 
-/// Not a test of its own: the process that the test above measures.
+/// Not a test by itself: the process that the test above measures.
 #[test]
 #[ignore = "run by peak_memory_stays_within_the_budget"]
 fn import_in_a_process() {

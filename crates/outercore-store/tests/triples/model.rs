@@ -1,4 +1,5 @@
-//! What the other tests share: the import by its definition, and one small enough to see every path.
+//! Shared by the other tests: the import by its definition, and options that make a small import
+//! take every path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +13,7 @@ use outercore_store::import::{
     Unknown,
 };
 
-/// A directory in memory where there is one: the tests sync thousands of times.
+/// A temporary directory in memory if possible, because the tests sync thousands of times.
 pub fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -29,7 +30,7 @@ pub struct Graph {
     pub parts: BTreeMap<Part, Vec<[i64; 3]>>,
 }
 
-/// The import by its definition.
+/// The import according to its definition.
 pub fn naive(parts: &BTreeMap<Part, Vec<Row>>, options: &TripleImportOptions) -> Graph {
     let keep = options.unknown == Unknown::Keep;
     let known = parts.iter().filter(|(part, _)| keep || **part == Part::Train);
@@ -59,7 +60,7 @@ pub fn naive(parts: &BTreeMap<Part, Vec<Row>>, options: &TripleImportOptions) ->
     Graph { entities, relations, parts: found }
 }
 
-/// Buffers of a few triples, so that a small graph goes through many chunks and runs.
+/// Buffers of a few triples, so that a small graph passes through many chunks and runs.
 pub fn tiny() -> TripleTuning {
     TripleTuning {
         text_block: 64,
@@ -80,7 +81,7 @@ pub fn options() -> TripleImportOptions {
     }
 }
 
-/// `count` triples of `entities` names and a few relations; low ids are frequent.
+/// `count` triples of `entities` names and a few relations. Low ids are frequent.
 pub fn random_rows(count: u64, entities: u64, seed: u64) -> Vec<Row> {
     let mut draws = Stream::new(seed, 0).uniform(0, 0, 0);
     let mut node = || {
@@ -95,7 +96,7 @@ pub fn random_rows(count: u64, entities: u64, seed: u64) -> Vec<Row> {
         .collect()
 }
 
-/// Train, valid and test; the latter have names that train does not have.
+/// Train, valid and test. The last two have names that do not occur in train.
 pub fn random_parts(count: u64, seed: u64) -> BTreeMap<Part, Vec<Row>> {
     BTreeMap::from([
         (Part::Train, random_rows(count, 20, seed)),
@@ -108,7 +109,7 @@ pub fn text(rows: &[Row]) -> String {
     rows.iter().map(|[h, r, t]| format!("{h}\t{r}\t{t}\n")).collect()
 }
 
-/// Names as a batch has them.
+/// Names in the form of a batch.
 pub struct Packed {
     pub offsets: Vec<i64>,
     pub bytes: Vec<u8>,
@@ -149,7 +150,7 @@ pub fn begin(
     TripleImport::begin(disk, root, options.clone(), "test")
 }
 
-/// The data set as it is on disk.
+/// Reads the data set from disk.
 pub fn read(root: &Path) -> Graph {
     let set = DataSet::open(root).unwrap();
     let names = |kind: &str| -> Vec<String> {

@@ -1,20 +1,20 @@
-//! Distances, and who is between others.
+//! Distances and betweenness.
 
 use super::strong::{in_lists, out_lists};
 use crate::graph::Csc;
 
-/// Which way arcs are followed.
+/// The direction in which arcs are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
     /// From source to target.
     Out,
     /// From target to source.
     In,
-    /// Either way.
+    /// In both directions.
     Both,
 }
 
-/// The largest distance to each node from those of `sources` that reach it, -1 where none does.
+/// The largest distance to each node from any of `sources` that reaches it; -1 if none does.
 pub fn largest_distances(graph: &Csc, sources: &[u64], follow: Follow) -> Vec<i32> {
     let lists = lists(graph, follow);
     let mut largest = vec![-1; lists.len()];
@@ -26,8 +26,8 @@ pub fn largest_distances(graph: &Csc, sources: &[u64], follow: Follow) -> Vec<i3
     largest
 }
 
-/// One over the mean distance from each node to those that it reaches, with `improved` times the share
-/// of the other nodes that it reaches; 0 where it reaches none.
+/// One over the mean distance from each node to the nodes that it reaches; 0 if it reaches none.
+/// With `improved`, multiplied by the share of the other nodes that it reaches.
 pub fn closeness(graph: &Csc, follow: Follow, improved: bool) -> Vec<f64> {
     let lists = lists(graph, follow);
     let of = |node| {
@@ -43,8 +43,8 @@ pub fn closeness(graph: &Csc, follow: Follow, improved: bool) -> Vec<f64> {
     (0..lists.len()).map(of).collect()
 }
 
-/// [`betweenness`] with paths as long as the sum of `weight(arc)`, by place in the columns: above 0,
-/// and such that sums are exact.
+/// [`betweenness`] with path lengths that sum `weight(arc)`, by position in the columns. Weights
+/// must be above 0, and sums must be exact.
 pub fn weighted_betweenness(
     graph: &Csc,
     sources: &[u64],
@@ -85,8 +85,9 @@ pub fn weighted_betweenness(
     found
 }
 
-/// For each node the sum over pairs (source, other node) of the share of shortest paths that lead
-/// through it, ends not counted; not scaled. Memory is quadratic in the nodes.
+/// For each node, the sum over pairs (source, other node) of the share of shortest paths through
+/// the node. Ends are not counted, and the result is not scaled. Memory is quadratic in the number
+/// of nodes.
 pub fn betweenness(graph: &Csc, sources: &[u64]) -> Vec<f64> {
     let lists = out_lists(graph);
     let from: Vec<_> = (0..lists.len()).map(|node| paths(&lists, node)).collect();
@@ -108,7 +109,7 @@ pub fn betweenness(graph: &Csc, sources: &[u64]) -> Vec<f64> {
     found
 }
 
-/// Where arcs lead from each node.
+/// The ends of each node's arcs in the given direction.
 fn lists(graph: &Csc, follow: Follow) -> Vec<Vec<usize>> {
     let mut lists = match follow {
         Follow::In => in_lists(graph),

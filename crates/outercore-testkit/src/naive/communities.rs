@@ -1,14 +1,14 @@
-//! How good communities are.
+//! Quality of communities.
 
 use std::collections::BTreeMap;
 
 use crate::graph::Csc;
 
-/// The modularity of the communities `labels`, where arc number `arc` (by place in the columns) has
-/// the weight `weight(arc)`: over all ordered pairs of nodes in the same community the weight between
-/// them, less what would be expected. Directions are ignored.
+/// The modularity of the communities `labels`, with the weight `weight(arc)` for the arc at
+/// position `arc` in the columns. This is the sum, over all ordered pairs of nodes in the same
+/// community, of the weight between them minus the expected weight. Directions are ignored.
 ///
-/// `directed`: an arc is an edge; otherwise every edge is there as two arcs, a loop as one.
+/// `directed`: each arc is an edge; otherwise every edge has two arcs, and a loop has one.
 pub fn modularity(
     graph: &Csc,
     directed: bool,
@@ -23,7 +23,7 @@ pub fn modularity(
             let source = graph.sources[arc] as usize;
             let mut add = |pair| *between.entry(pair).or_default() += weight(arc);
             add((source, target));
-            // A loop counts at both of its ends.
+            // A loop counts at both ends.
             if directed || source == target {
                 add((target, source));
             }

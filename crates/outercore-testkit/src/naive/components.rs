@@ -1,4 +1,4 @@
-//! Weak components by handing the smaller label over every arc until nothing changes.
+//! Weak components: passes the smaller label over every arc until no label changes.
 
 use crate::Csc;
 

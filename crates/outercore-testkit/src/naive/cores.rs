@@ -3,10 +3,10 @@
 use super::strong::{in_lists, out_lists};
 use crate::graph::Csc;
 
-/// The core number of each node: for every k, what is left when nodes with fewer than k neighbours
-/// are taken away one after the other. Loops are ignored, parallel arcs counted.
+/// The core number of each node: the largest k for which the node remains after nodes with fewer
+/// than k neighbours are removed one after the other. Loops are ignored, parallel arcs are counted.
 ///
-/// `directed`: both ends of an arc are neighbours; otherwise every edge is there as two arcs.
+/// `directed`: both ends of an arc are neighbours; otherwise every edge has two arcs.
 pub fn core_numbers(graph: &Csc, directed: bool) -> Vec<i64> {
     let mut lists = neighbours(graph, directed);
     for (node, list) in lists.iter_mut().enumerate() {
@@ -32,7 +32,7 @@ pub fn core_numbers(graph: &Csc, directed: bool) -> Vec<i64> {
     unreachable!("a graph is empty after as many rounds as it has arcs")
 }
 
-/// The neighbours of each node, loops as often as the arcs say.
+/// The neighbours of each node, with one entry for a loop per arc.
 pub fn neighbours(graph: &Csc, directed: bool) -> Vec<Vec<usize>> {
     let mut lists = in_lists(graph);
     if directed {

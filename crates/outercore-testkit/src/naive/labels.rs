@@ -7,10 +7,11 @@ use outercore_core::{Stream, mix};
 use super::cores::neighbours;
 use crate::graph::Csc;
 
-/// The label of each node after `iterations`: at first its own id, then the most frequent of its
-/// neighbours' labels, of equally frequent ones the smallest.
+/// The label of each node after `iterations`. The first label is the node's id. In each iteration,
+/// it becomes the most frequent label of the neighbours, and among equally frequent ones the
+/// smallest.
 ///
-/// `directed`: in- and out-neighbours count; otherwise every edge is there as two arcs.
+/// `directed`: in- and out-neighbours count; otherwise every edge has two arcs.
 pub fn label_propagation(graph: &Csc, directed: bool, iterations: u32) -> Vec<i64> {
     let lists = neighbours(graph, directed);
     let mut labels: Vec<i64> = (0..lists.len() as i64).collect();
@@ -32,10 +33,12 @@ pub fn label_propagation(graph: &Csc, directed: bool, iterations: u32) -> Vec<i6
     labels
 }
 
-/// The same with asynchronous updates, and whether no node wants to move any more.
+/// Label propagation with asynchronous updates. Also returns whether no node would change its
+/// label.
 ///
-/// A node prefers its own label among the most frequent, else the one whose draw is smallest. It
-/// moves in an iteration if the draw of its label is not among the last quarter.
+/// Among the most frequent labels, a node prefers its current label, then the label with the
+/// smallest draw. A node changes in an iteration if the draw of its label is not in the last
+/// quarter.
 pub fn asynchronous(graph: &Csc, directed: bool, iterations: u32, seed: u64) -> (Vec<i64>, bool) {
     let lists = neighbours(graph, directed);
     let mut labels: Vec<i64> = (0..lists.len() as i64).collect();

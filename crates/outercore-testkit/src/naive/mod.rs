@@ -1,4 +1,4 @@
-//! Graph algorithms straight from their definitions, serial and slow, to compare with.
+//! Graph algorithms written directly from their definitions, serial and slow, for comparison.
 
 pub mod centrality;
 pub mod communities;

@@ -1,9 +1,9 @@
-//! PageRank and HITS, one line of the definition after the other.
+//! PageRank and HITS, line by line from their definitions.
 
 use crate::Csc;
 
-/// The ranks after `iterations` from a uniform start; `weight(arc)` by place in the columns,
-/// `teleport` sums to 1.
+/// The ranks after `iterations` from a uniform start. `weight(arc)` is given by position in the
+/// columns; `teleport` sums to 1.
 pub fn pagerank(
     graph: &Csc,
     damping: f64,
@@ -34,7 +34,8 @@ pub fn pagerank(
     rank
 }
 
-/// Hubs and authorities after `iterations` from equal hubs; `weight(arc)` by place in the columns.
+/// Hubs and authorities after `iterations` from equal hubs. `weight(arc)` is given by position in
+/// the columns.
 pub fn hits(graph: &Csc, iterations: u32, weight: impl Fn(usize) -> f64) -> [Vec<f64>; 2] {
     let nodes = graph.num_nodes() as usize;
     let share_out = |scores: Vec<f64>| -> Vec<f64> {

@@ -2,7 +2,8 @@
 
 use crate::graph::Csc;
 
-/// The smallest node of each node's component: of the nodes that it reaches and is reached by.
+/// The smallest node of each node's component, which consists of the nodes that it reaches and that
+/// reach it.
 pub fn strong_components(graph: &Csc) -> Vec<i64> {
     let nodes = graph.num_nodes() as usize;
     let (ins, outs) = (in_lists(graph), out_lists(graph));
@@ -37,7 +38,7 @@ pub fn out_lists(graph: &Csc) -> Vec<Vec<usize>> {
     lists
 }
 
-/// Which nodes can be reached from `start`.
+/// For each node, whether it can be reached from `start`.
 fn reached(lists: &[Vec<usize>], start: usize) -> Vec<bool> {
     let mut seen = vec![false; lists.len()];
     let mut open = vec![start];

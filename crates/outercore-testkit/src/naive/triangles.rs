@@ -1,12 +1,12 @@
-//! Triangles, and how close neighbours are to each other.
+//! Triangles and clustering coefficients.
 
 use std::collections::BTreeSet;
 
 use super::cores::neighbours;
 use crate::graph::Csc;
 
-/// In how many triangles each node is: sets of three nodes with an arc, whichever way, between
-/// every two of them.
+/// The number of triangles of each node: sets of three nodes with an arc, in any direction, between
+/// each two of them.
 pub fn triangles(graph: &Csc) -> Vec<i64> {
     let lists: Vec<BTreeSet<usize>> =
         neighbours(graph, true).into_iter().map(BTreeSet::from_iter).collect();
@@ -23,8 +23,8 @@ pub fn triangles(graph: &Csc) -> Vec<i64> {
     found
 }
 
-/// Of the possible arcs between each node's neighbours the share that is there; neighbours are other
-/// nodes at either end of an arc, parallel arcs count once.
+/// The share of possible arcs between each node's neighbours that exist. Neighbours are other nodes
+/// at either end of an arc; parallel arcs count once.
 pub fn local_clustering(graph: &Csc) -> Vec<f64> {
     let arcs: BTreeSet<(usize, usize)> = super::strong::out_lists(graph)
         .into_iter()

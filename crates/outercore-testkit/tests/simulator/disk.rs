@@ -17,13 +17,13 @@ pub struct SharedDisk {
 struct Gate {
     disk: FaultDisk,
     turns: Arc<Turns>,
-    /// Operations of the server until it is killed.
+    /// Operations left for the server until it is killed.
     server_has: AtomicU64,
 }
 
 impl Gate {
     /// # Errors
-    /// The actor's process has ended: nothing that it does reaches the disk.
+    /// The actor's process has ended: its operations no longer reach the disk.
     fn pass(&self) -> Result<()> {
         self.turns.take()?;
         if self.turns.is_server() && self.server_has.fetch_sub(1, Ordering::Relaxed) == 0 {
@@ -33,7 +33,7 @@ impl Gate {
         Ok(())
     }
 
-    /// One operation.
+    /// Executes one operation.
     fn operate<T>(&self, act: impl FnOnce(&FaultDisk) -> Result<T>) -> Result<T> {
         self.pass()?;
         let done = act(&self.disk);
@@ -45,7 +45,7 @@ impl Gate {
 }
 
 impl SharedDisk {
-    /// The server is killed at its operation number `kill_at`.
+    /// Kills the server at its operation number `kill_at`.
     pub fn new(disk: FaultDisk, turns: Arc<Turns>, kill_at: u64) -> Self {
         Self { gate: Arc::new(Gate { disk, turns, server_has: AtomicU64::new(kill_at) }) }
     }

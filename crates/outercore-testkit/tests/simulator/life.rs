@@ -1,4 +1,4 @@
-//! One life of a machine: the processes on it, until all have ended or it stops.
+//! One life of a machine: the processes on it, until all have ended or the machine stops.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,16 +16,16 @@ use crate::disk::SharedDisk;
 use crate::turns::{Part, Process, Turns};
 use crate::world::{Truth, World};
 
-/// Turns after which everybody comes to an end.
+/// After this many turns, all actors end.
 const TURNS: u64 = 4000;
 
-/// What the folding thread asks of the writing one.
+/// Requests of the folding thread to the writing thread.
 enum Wish {
     Rotate,
     Rebase(DataSet),
 }
 
-/// What the threads of a server share.
+/// State shared by the threads of a server.
 #[derive(Default)]
 struct Server {
     lock: Option<Arc<FileLock>>,
@@ -34,7 +34,7 @@ struct Server {
     rotated: Option<(Arc<Snapshot>, u64)>,
     is_rebased: bool,
     has_ended: bool,
-    /// Its threads that have ended.
+    /// Number of the server's threads that have ended.
     ended: u32,
 }
 
@@ -47,13 +47,13 @@ struct Life<'a> {
     server: Mutex<Server>,
 }
 
-/// Lets a machine live once.
+/// Simulates one life of the machine.
 pub fn live(world: &mut World, life: u64) {
     let seed = world.draws.next_u64();
     world.events.push(format!("life {life}"));
     let mut draws = Stream::new(seed, 2).uniform(0, 0, 0);
     let turns = Arc::new(Turns::new(seed, TURNS));
-    // One fault a life at most: a kill of the server, a crash of the machine, a flipped bit.
+    // At most one fault per life: a kill of the server, a crash of the machine, or a flipped bit.
     let (mut kill_at, mut crash_at, mut is_damaged) = (u64::MAX, None, false);
     match draws.below(4) {
         0 => kill_at = draws.below(150),
@@ -105,13 +105,13 @@ impl Life<'_> {
         Stream::new(self.seed, 10 + actor).uniform(0, 0, 0)
     }
 
-    /// Whether an error may come of the flipped bit.
+    /// Whether the flipped bit may have caused an error.
     fn is_of_damage(&self, error: &Error) -> bool {
         let may_be = [ErrorKind::Corrupt, ErrorKind::Io];
         self.truth().damaged.is_some() && may_be.contains(&error.kind())
     }
 
-    /// A thread of the server has ended. With the last one the system lets go of what it held.
+    /// A thread of the server has ended. With the last one, the system releases the server's lock.
     fn of_server(&self, done: Result<()>) -> Result<()> {
         let mut server = self.server();
         server.ended += 1;
@@ -126,7 +126,7 @@ impl Life<'_> {
         let written = self.write_until_late();
         self.server().has_ended = true;
         match written {
-            // A list that is copied may hold edges that there never were.
+            // A copied list may contain edges that never existed.
             Err(_) if self.truth().damaged.is_some() => Ok(()),
             other => other,
         }
@@ -140,7 +140,7 @@ impl Life<'_> {
         let lsn = committer.snapshot().delta.lsn();
         let mut truth = self.truth();
         truth.found(lsn);
-        // What was not found will never be.
+        // Records that were not found are lost for good.
         truth.graphs.truncate(lsn as usize + 1);
         drop(truth);
         self.turns.note(format!("opens at {lsn}"));
@@ -192,7 +192,7 @@ impl Life<'_> {
             let mut truth = self.truth();
             match done {
                 Ok(ack) => truth.acknowledged = ack.lsn,
-                // A list with a flipped bit lacks an edge that is to be removed.
+                // In a list with a flipped bit, the edge to remove may be missing.
                 Err(_) if truth.damaged.is_some() => truth.is_blurred = true,
                 Err(error) => return Err(error),
             }
@@ -252,10 +252,10 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// The thread of a server that answers.
+    /// The answering thread of a server.
     fn predict(&self) -> Result<()> {
         match self.predict_until_late() {
-            // It may ask about a node that the server has refused to add.
+            // It may request a node that the server has refused to add.
             Err(_) if self.truth().damaged.is_some() => Ok(()),
             other => other,
         }
@@ -268,7 +268,7 @@ impl Life<'_> {
         };
         let Some(mut view) = self.turns.until(is_there)? else { return Ok(()) };
         let mut draws = self.draws(2);
-        // What a server does between the last update and the first array.
+        // Imitates the work of a server between the last update and the first array.
         for _ in 0..draws.below(30) {
             self.turns.take()?;
         }
@@ -352,7 +352,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// A command that opens the data set, and reads its arrays one by one.
+    /// A command that opens the data set and reads its arrays one by one.
     fn train(&self) -> Result<()> {
         for _ in 0..1 + self.turns.draw(3) {
             match self.read_all() {
@@ -403,7 +403,7 @@ impl Life<'_> {
             &mut |_, _, _, _| self.turns.take(),
         );
         let outcome = match outcome {
-            // A damaged array may be one that no grid can be of.
+            // A damaged array may be one from which no grid can be built.
             Err(_) if self.truth().damaged.is_some() => return Ok(()),
             other => other?,
         };

@@ -1,10 +1,11 @@
-//! A simulator of everything that shares a data set: a server that starts, replays its log, takes
-//! updates, folds and answers; commands beside it that read, compute and check; kills, crashes of the
-//! machine and flipped bits.
+//! A simulator of all processes that share a data set. A server starts, replays its log, accepts
+//! updates, folds and answers. Commands read, compute and check at the same time. Kills, machine
+//! crashes and flipped bits interrupt them.
 //!
-//! All of it runs over one simulated disk. A seed decides every interleaving, every draw and every
-//! fault, so a failing seed fails again: `OUTERCORE_SIMULATOR_SEED=7 cargo test -p outercore-testkit
-//! --test simulator`. `OUTERCORE_SIMULATOR_SECONDS` says how long to look for new ones.
+//! Everything runs over one simulated disk. A seed decides every interleaving, every draw and every
+//! fault, so a failing seed can be repeated: `OUTERCORE_SIMULATOR_SEED=7 cargo test -p
+//! outercore-testkit --test simulator`. `OUTERCORE_SIMULATOR_SECONDS` sets how long to search for
+//! new failures.
 
 mod disk;
 mod life;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use world::World;
 
-/// Seeds that are always tried.
+/// Number of seeds that are always tested.
 const SEEDS: u64 = 60;
 
-/// Seeds that once found a fault, with the fault.
+/// Seeds that have found a fault, with the fault.
 const FOUND: &[(u64, &str)] = &[
     (12, "a fold gives a flipped bit of an array a new checksum"),
     (49, "a fold gives a flipped bit of an array a new checksum"),
@@ -66,7 +67,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
-/// Lives of a machine with one data set, one after another.
+/// Simulates the lives of a machine with one data set, one after the other.
 fn simulate(seed: u64) -> Result<(), String> {
     let mut world = World::new(seed);
     for life in 0..world.lives() {

@@ -1,4 +1,4 @@
-//! Decides which actor runs next: one at a time, each until its next turn, chosen by a seed.
+//! Decides which actor runs next: one at a time, until its next turn, chosen by a seed.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,23 +6,23 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use outercore_core::{Error, ErrorKind, Result, Stream, Uniform};
 
 thread_local! {
-    /// The actor that this thread plays; `None` for a thread that an actor started.
+    /// The actor of this thread; `None` for a thread that an actor started.
     static ACTOR: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Turns of one life, beyond which somebody waits for what never comes.
+/// Most turns of one life; after these, an actor waits for an event that never happens.
 const MOST_TURNS: u64 = 100_000;
 
-/// What an actor belongs to: all of a process ends together.
+/// The process of an actor; all actors of a process end together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Takes updates, folds and answers.
+    /// Accepts updates, folds and answers.
     Server,
-    /// A command of its own.
+    /// A separate command.
     Command,
 }
 
-/// What an actor does.
+/// The work of an actor.
 pub type Part<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
 struct Actor {
@@ -33,14 +33,14 @@ struct Actor {
 
 struct State {
     actors: Vec<Actor>,
-    /// Who runs.
+    /// The running actor.
     current: usize,
     draws: Uniform,
-    /// Of 1,000 turns, how many go to somebody else.
+    /// Of 1,000 turns, how many switch to another actor.
     restlessness: u64,
-    /// Turns until all come to their end.
+    /// Turns left until all actors must end.
     left: u64,
-    /// Turns so far.
+    /// Number of turns so far.
     taken: u64,
     is_server_killed: bool,
     is_machine_down: bool,
@@ -48,18 +48,18 @@ struct State {
     failures: Vec<String>,
 }
 
-/// The order of the actors of one life of a machine.
+/// The order of the actors in one life of a machine.
 ///
-/// Actors are threads of which one runs. At each change of a file, and wherever it could wait, an
-/// actor calls [`Turns::take`], which may let another one run first. So the seed decides every
-/// interleaving.
+/// Actors are threads, of which only one runs at a time. At each change of a file, and wherever it
+/// could wait, an actor calls [`Turns::take`], which may let another one run first. The seed
+/// therefore decides every interleaving.
 pub struct Turns {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Turns {
-    /// At most `turns` turns; `seed` decides their order.
+    /// Allows at most `turns` turns; `seed` decides their order.
     pub fn new(seed: u64, turns: u64) -> Self {
         let mut draws = Stream::new(seed, 1).uniform(0, 0, 0);
         let restlessness = [20, 100, 300, 700][draws.below(4) as usize];
@@ -82,7 +82,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plays `actors`, each on a thread of its own, until all have ended.
+    /// Runs `actors`, each on a separate thread, until all have ended.
     pub fn play<'a>(&self, actors: Vec<(&'static str, Process, Part<'a>)>) {
         let named =
             actors.iter().map(|&(name, process, _)| Actor { name, process, is_running: true });
@@ -118,7 +118,7 @@ impl Turns {
         );
     }
 
-    /// Lets another actor run, or not.
+    /// May let another actor run.
     ///
     /// # Errors
     /// The actor's process was killed, or the machine stopped.
@@ -148,7 +148,7 @@ impl Turns {
         }
     }
 
-    /// Lets others run until `is_there` finds something.
+    /// Lets other actors run until `is_there` returns a value.
     ///
     /// # Errors
     /// As [`Turns::take`].
@@ -173,14 +173,14 @@ impl Turns {
         self.lock().draws.below(bound)
     }
 
-    /// Notes what happened, for the report of a failure.
+    /// Records an event for the report of a failure.
     pub fn note(&self, event: String) {
         let mut state = self.lock();
         let name = ACTOR.get().map_or("", |place| state.actors[place].name);
         state.events.push(format!("{name}: {event}"));
     }
 
-    /// Whether everybody is to come to an end.
+    /// Whether all actors must end.
     pub fn is_late(&self) -> bool {
         self.lock().left == 0
     }
@@ -192,7 +192,7 @@ impl Turns {
         actors.any(|actor| actor.is_running && actor.process == Process::Command)
     }
 
-    /// Whether the actor that runs belongs to the server.
+    /// Whether the running actor belongs to the server.
     pub fn is_server(&self) -> bool {
         let state = self.lock();
         ACTOR.get().is_some_and(|place| state.actors[place].process == Process::Server)
@@ -213,7 +213,7 @@ impl Turns {
         }
     }
 
-    /// What happened, and what went wrong.
+    /// The recorded events and failures.
     pub fn ended(self) -> (Vec<String>, Vec<String>) {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (state.events, state.failures)
@@ -228,11 +228,11 @@ impl State {
     fn fail(&mut self, name: &str, what: &str) {
         self.failures.push(format!("{name}: {what}"));
         self.events.push(format!("{name} fails: {what}"));
-        // The others end without a failure of their own.
+        // The other actors end without reporting failures.
         self.is_machine_down = true;
     }
 
-    /// Draws who runs next.
+    /// Draws the actor that runs next.
     fn pass_on(&mut self) {
         let running: Vec<usize> =
             (0..self.actors.len()).filter(|&place| self.actors[place].is_running).collect();
@@ -241,7 +241,7 @@ impl State {
         }
     }
 
-    /// Draws who runs next, anybody but `place` if there is somebody else.
+    /// Draws the actor that runs next, and avoids `place` if another actor is available.
     fn pass_on_from(&mut self, place: usize) {
         let others = self.actors.iter().enumerate();
         let others: Vec<usize> = others

@@ -1,4 +1,4 @@
-//! What outlives a machine: the data set on its disk, and what it must hold.
+//! State that outlives a machine: the data set on its disk, and its expected content.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use outercore_store::dataset::DataSet;
 use outercore_store::editor::ManifestEditor;
 use outercore_testkit::LiveModel;
 
-/// A data set and the graphs that it may hold.
+/// A data set and its possible graphs.
 pub struct World {
     pub root: PathBuf,
     _directory: tempfile::TempDir,
@@ -24,20 +24,20 @@ pub struct World {
     pub failures: Vec<String>,
 }
 
-/// What is known of the data set.
+/// Knowledge about the data set.
 pub struct Truth {
-    /// The graph after each record; those after `acknowledged` may be on disk or not.
+    /// The graph after each record; records after `acknowledged` may or may not be on disk.
     pub graphs: Vec<LiveModel>,
     /// The last record that must not be lost.
     pub acknowledged: u64,
-    /// The array of which a bit was flipped.
+    /// The array with a flipped bit.
     pub damaged: Option<String>,
-    /// Whether the flipped bit has made the server refuse a write: `graphs` are others then.
+    /// Whether the flipped bit has made the server reject a write: `graphs` then no longer match.
     pub is_blurred: bool,
 }
 
 impl Truth {
-    /// A reader has found all records up to `lsn` in the arrays.
+    /// Records that a reader has found all records up to `lsn` in the arrays.
     pub fn found(&mut self, lsn: u64) -> &LiveModel {
         assert!(lsn >= self.acknowledged, "{} acknowledged, {lsn} found", self.acknowledged);
         assert!((lsn as usize) < self.graphs.len(), "{lsn} found, never written");
@@ -67,7 +67,7 @@ impl World {
         Self { root, _directory: directory, draws, truth: Mutex::new(truth), events, failures }
     }
 
-    /// How often the machine starts.
+    /// Number of starts of the machine.
     pub fn lives(&mut self) -> u64 {
         1 + self.draws.below(3)
     }
@@ -76,7 +76,7 @@ impl World {
         self.truth.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Looks at what is left once everybody has gone.
+    /// Checks the data set after all processes have ended.
     pub fn close(&mut self) {
         let looked = catch_unwind(AssertUnwindSafe(|| self.assert_closed()));
         if let Err(panic) = looked {
@@ -97,20 +97,21 @@ impl World {
             return;
         }
         assert!(report.is_sound(), "{:#?}", report.problems);
-        // Also of a data set with a flipped bit: what passes the check must be right.
+        // This also holds for a data set with a flipped bit: content that passes the check must be
+        // right.
         let mut truth = self.truth();
         truth.found(data_set.manifest().lsn()).assert_arrays(&data_set);
         drop(truth);
-        // It would keep what the next writer clears away.
+        // An open data set would keep files that the next writer removes.
         drop(data_set);
         if is_damaged.is_none() {
             self.assert_no_leftovers();
         }
     }
 
-    /// Whatever is in the directory is named by the manifest, or is the log.
+    /// Checks that every file in the directory is named by the manifest or belongs to the log.
     fn assert_no_leftovers(&self) {
-        // The next writer clears away what the last one could not.
+        // The next writer removes files that the last one could not remove.
         drop(ManifestEditor::open(&RealDisk, &self.root));
         let lock = FileLock::try_directory(&self.root).unwrap().unwrap();
         drop(Committer::open(&RealDisk, &self.root, &lock).unwrap());

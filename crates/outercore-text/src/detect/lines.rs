@@ -1,4 +1,4 @@
-//! Properties of a text, found in the lines of a sample.
+//! Properties of a text, computed from the lines of a sample.
 
 use crate::dialect::{Dialect, Position, bare};
 use crate::fields::{Fields, without_quotes};
@@ -7,7 +7,8 @@ use crate::kind::Kind;
 use crate::notation::Separator;
 use crate::sample::{Line, Sample};
 
-/// Whether there are several lines, and each one's first two numbers sort behind those above.
+/// Whether there are at least three lines, and the first two numbers of each line sort after the
+/// previous line's.
 pub(super) fn ascends(data: &[Line<'_>], dialect: &Dialect) -> bool {
     let mut fields = Fields::default();
     let mut before = None;
@@ -25,8 +26,8 @@ pub(super) fn ascends(data: &[Line<'_>], dialect: &Dialect) -> bool {
     goes_on && data.len() > 2
 }
 
-/// The text of a header, where a line with the same text further down cannot be data: it names
-/// several columns, or one of numbers or of keys that look alike.
+/// The text of a header, if a later line with the same text cannot be data. That holds if the
+/// header names several columns, or one column of numbers or of similar keys.
 pub(super) fn repeated(header: Line<'_>, below: &[Line<'_>], dialect: &Dialect) -> Option<String> {
     let mut fields = Fields::default();
     let found = fields.cut(header.text, dialect).ok()?;
@@ -36,8 +37,8 @@ pub(super) fn repeated(header: Line<'_>, below: &[Line<'_>], dialect: &Dialect) 
     has_names.then(|| String::from_utf8(bare(header.text).to_vec()).ok()).flatten()
 }
 
-/// Whether all lines `below` a line of one field hold numbers, or keys that look alike and unlike
-/// it, but for those that repeat it.
+/// Whether the lines `below` a header of one field hold numbers, or keys that are similar to each
+/// other but not to the header. Lines that repeat the header are ignored.
 pub(super) fn is_above_keys(header: Line<'_>, below: &[Line<'_>]) -> bool {
     let field = |line: &Line<'_>| without_quotes(bare(line.text)).to_vec();
     let word = field(&header);
@@ -51,7 +52,7 @@ pub(super) fn is_above_keys(header: Line<'_>, below: &[Line<'_>]) -> bool {
     !others.is_empty() && is_unlike && (are_numbers() || others.len() > 1 && are_alike())
 }
 
-/// Where blank lines directly above the `first` row begin, if they may be rows without values.
+/// The start of the blank lines directly above the `first` row, if they may be rows without values.
 pub(super) fn empty_rows_above(
     first: Line<'_>,
     sample: &Sample,
@@ -69,7 +70,7 @@ pub(super) fn empty_rows_above(
     start
 }
 
-/// Whether a line starts with what spreadsheets show for a cell without a value.
+/// Whether a line starts with an error value of spreadsheets, which stands for a missing value.
 pub(super) fn is_spreadsheet_error(line: &[u8]) -> bool {
     const ERRORS: [&[u8]; 7] =
         [b"#N/A", b"#NULL!", b"#DIV/0!", b"#VALUE!", b"#REF!", b"#NAME?", b"#NUM!"];
@@ -77,8 +78,8 @@ pub(super) fn is_spreadsheet_error(line: &[u8]) -> bool {
     ERRORS.iter().any(|error| line.starts_with(error))
 }
 
-/// Whether a line that starts like a comment may be a row whose first field starts so: its sign
-/// stands directly before a word, it has as many fields as the rows, and they name no columns.
+/// Whether a line that starts like a comment may be a row. It may be if the sign is directly before
+/// a word, the line has as many fields as the rows, and the fields are not names of columns.
 pub(super) fn may_be_row(line: &[u8], dialect: &Dialect, words: Words) -> bool {
     let mut fields = Fields::default();
     let Ok(count) = fields.cut(line, dialect) else { return false };

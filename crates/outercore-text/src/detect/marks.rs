@@ -1,4 +1,4 @@
-//! Lines that start like comments and may be rows, whose first field is a name or a key.
+//! Lines that start like comments but may be rows, because their first field is a name or a key.
 
 use outercore_core::{Error, Result};
 
@@ -13,7 +13,8 @@ use crate::separator::Fit;
 use crate::shown::shown;
 
 impl Detection<'_> {
-    /// Refuses comments above the data that may be rows, whose first field is a name or a key.
+    /// Refuses comments above the data that may be rows, because their first field is a name or a
+    /// key.
     pub(super) fn refuse_rows(
         &self,
         comments: &[Line<'_>],
@@ -27,13 +28,14 @@ impl Detection<'_> {
         let is_row = |line: &&Line<'_>| may_be_row(line.text, dialect, self.purpose.words());
         let Some(line) = comments.iter().find(is_row) else { return Ok(()) };
         let is_prose = |line: &Line<'_>| line.text.trim_ascii_start().starts_with(b"# ");
-        // Other lines are comments, and reading all of them would be refused.
+        // Other lines are clearly comments, and an option that reads all such lines would fail on
+        // them.
         let others = if comments.iter().any(is_prose) { "# " } else { "" };
         let error = dialect.unclear_comment(line.text.trim_ascii_start(), others);
         Err(error.context(format!("line {}", line.end.lines)))
     }
 
-    /// [`Detection::refuse_rows`] where all lines start like comments.
+    /// As [`Detection::refuse_rows`], if all lines start like comments.
     pub(super) fn refuse_only_rows(&self, lines: &[Line<'_>], dialect: &Dialect) -> Result<()> {
         for fit in Separator::ALL.iter().map(|&separator| Fit::of(separator, lines)) {
             if !self.may_hold_marks()
@@ -55,7 +57,7 @@ impl Detection<'_> {
         Ok(())
     }
 
-    /// Whether a row may start like a comment, and the caller has not said what such lines are.
+    /// Whether rows may start like comments, and no option says what such lines are.
     fn may_hold_marks(&self) -> bool {
         self.options.comment.is_none() && self.purpose != Purpose::Edges
     }

@@ -1,15 +1,15 @@
-//! What is known of a text beforehand.
+//! Properties of a text that are known before detection.
 
 use serde::{Deserialize, Serialize};
 
 use crate::header::Words;
 use crate::notation::Separator;
 
-/// What a text is read for; it decides how an unclear one is understood.
+/// Purpose of reading a text, which decides how an unclear text is interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Edges between nodes with numbers.
+    /// Edges between nodes with numeric ids.
     Edges,
     /// Edges between nodes with names.
     NamedEdges,
@@ -22,7 +22,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// What messages call such a file.
+    /// The name for such a file in messages.
     pub fn file_kind(self) -> &'static str {
         match self {
             Self::Edges | Self::NamedEdges => "edge list",
@@ -35,7 +35,7 @@ impl Purpose {
         matches!(self, Self::NamedEdges | Self::Triples | Self::NamedTable)
     }
 
-    /// Whether each row is a node by its place or its key.
+    /// Whether each row is a node, identified by its position or by its key.
     pub(super) fn is_table(self) -> bool {
         matches!(self, Self::Table | Self::NamedTable)
     }
@@ -49,28 +49,28 @@ impl Purpose {
     }
 }
 
-/// What the caller says about a text; everything else is detected.
+/// Properties of a text that the caller gives; all others are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextOptions {
-    /// What separates fields.
+    /// Separator of fields.
     pub separator: Option<Separator>,
     /// Whether the first line names the columns.
     pub header: Option<bool>,
-    /// Whether the caller chooses columns by name: then there is a header, unless `header` says that
-    /// there is none.
+    /// Whether the caller chooses columns by name. Then a header is assumed, unless `header` is
+    /// false.
     pub by_name: bool,
-    /// How comment lines begin; empty where there are none.
+    /// Prefix of comment lines; empty if there are no comments.
     pub comment: Option<String>,
     /// Whether ids count from 1.
     pub one_based: bool,
-    /// Fields of a line, where the caller knows.
+    /// Number of fields in a line, if known.
     pub columns: Option<usize>,
-    /// The convention of the file, where its name or the caller says so.
+    /// Convention of the file, if its name or the caller tells it.
     pub convention: Option<Convention>,
 }
 
-/// A convention that a suffix such as `.mtx` promises.
+/// A convention that a file suffix such as `.mtx` announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Convention {
@@ -78,6 +78,6 @@ pub enum Convention {
     MatrixMarket,
     /// DIMACS: a file without its `p` line is refused.
     Dimacs,
-    /// N-Triples: a line that is no statement is refused.
+    /// N-Triples: a line that is not a statement is refused.
     NTriples,
 }

@@ -190,7 +190,8 @@ fn a_header_that_comes_again_is_none_of_the_rows() {
     assert_eq!((ages.header_line.as_deref(), &ages.kinds[..]), (Some("age"), &[Kind::Integer][..]));
     let users = plainly("user\nuser_1\nuser\nuser_27\n", Purpose::Table).unwrap();
     assert_eq!(users.header_line.as_deref(), Some("user"));
-    // A row of one column of words may hold the word that names it, and numbers may be data.
+    // In a single column of words, a row may hold the same word as the header; and numbers may be
+    // data.
     for (text, purpose) in [("name\nann\nbob\n", Purpose::Table), ("1,2\n1,2\n", Purpose::Edges)] {
         assert_eq!(plainly(text, purpose).unwrap().header_line, None, "{text:?}");
     }

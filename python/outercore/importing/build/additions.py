@@ -14,8 +14,7 @@ from outercore.base.native import Addition, Progress, Role, verify_arrays
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.data.file_ids import first_id_of, names_of_nodes
-from outercore.data.graph import Graph
-from outercore.data.graph_arrays import require_one_name
+from outercore.data.graph import Graph, require_one_name
 from outercore.data.many_graphs import has_graphs
 from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError
@@ -28,7 +27,14 @@ from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.columns import node_columns
 from outercore.importing.table.file_state import require_unchanged
 from outercore.importing.table.keys import NodeIds, key_texts
-from outercore.importing.table.rows import NodeArray, Reading, as_times, is_array, open_node_table
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    as_times,
+    is_array,
+    open_node_table,
+    require_row_of_each_node,
+)
 from outercore.importing.table.table import Table
 from outercore.importing.table.text import TextOptions, names_of
 from outercore.importing.texts import require_text_name
@@ -198,7 +204,11 @@ class _Opening:
     def _open(self, role: Role, name: str, file: str, node_type: str | None) -> list[NodeArray]:
         """The arrays of a file, with a row for each node."""
         self._require_ids(file)
-        return NodeFile(role, name, file, node_type).open(self._reading_of(node_type), self._task)
+        reading = self._reading_of(node_type)
+        arrays = NodeFile(role, name, file, node_type).open(reading, self._task)
+        if node_type is None and role != "names":
+            require_row_of_each_node(file, arrays[0].rows, reading)
+        return arrays
 
     def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""

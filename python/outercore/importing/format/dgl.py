@@ -12,7 +12,8 @@ import numpy as np
 
 from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
-from outercore.data.graph import EdgeType, Graph
+from outercore.data.edge_types import EdgeType
+from outercore.data.graph import Graph
 from outercore.importing.build.graph import write_typed
 from outercore.importing.format.frames import MemoryGraph, write
 from outercore.importing.format.pyg import MASKS, TOPOLOGY, numpy_of, open_hetero

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.base.listing import listed
 from outercore.base.shell import quoted
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES

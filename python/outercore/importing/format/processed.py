@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file

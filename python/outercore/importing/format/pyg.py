@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
-from outercore.data.edge_types import edge_type_key
-from outercore.data.graph import EdgeType
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed

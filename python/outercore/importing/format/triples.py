@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from outercore.base.native import MANIFEST, verify_arrays
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph
-from outercore.data.graph_arrays import TRIPLES
+from outercore.data.schema import TRIPLES
 from outercore.errors import InvalidError
 from outercore.files.input_file import is_there
 from outercore.files.large_arrays import blocks, forget, mapped

@@ -47,6 +47,12 @@ def plain(name: str) -> str:
     return short or letters
 
 
+def has_ends(names: list[str]) -> bool:
+    """Whether columns are called like the source and the target of edges."""
+    short = {plain(name) for name in names}
+    return not (SOURCES.isdisjoint(short) or TARGETS.isdisjoint(short))
+
+
 def is_counting(name: str) -> bool:
     """Whether a column is called as programs call the one in which they number the rows."""
     return _COUNTING.fullmatch(_letters(name)) is not None
@@ -298,6 +304,13 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
     return _Numbers(first, unique, is_dense)
 
 
+def ways_to_join(spec: FileSpec, name: str) -> list[str]:
+    """Hints on joining the rows by a column, each with its option."""
+    # An import takes the one, `outercore add` the other.
+    options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
+    return [f"to join the rows by it: `{option}`" for option in options]
+
+
 def _other_order(
     spec: FileSpec,
     table: Table,
@@ -310,9 +323,7 @@ def _other_order(
     ways = []
     if columns.key is None:
         if rows_of == "nodes" and name:
-            # An import takes the one, `outercore add` the other.
-            options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
-            ways = [f"to join the rows by it: `{option}`" for option in options]
+            ways = ways_to_join(spec, name)
         ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:

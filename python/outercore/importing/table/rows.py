@@ -20,7 +20,12 @@ from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.files.npy import open_npy, require_numbers
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import NodeColumns, node_columns, without_counting
+from outercore.importing.table.columns import (
+    NodeColumns,
+    node_columns,
+    ways_to_join,
+    without_counting,
+)
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
@@ -286,6 +291,24 @@ def open_node_table(
     if not (may_be_empty and table.is_named):
         require_rows(table, of_names=reading.purpose == "named_table")
     return table
+
+
+def require_row_of_each_node(text: str, rows: RowSource, reading: Reading) -> None:
+    """Errors: `InvalidError` for rows in the order of the file, of another number than the nodes,
+    where a column of the table may say which nodes they are for.
+    """
+    spec = FileSpec.parse(text, may_leave_out=True)
+    if rows.key is not None or rows.count in (None, reading.nodes) or is_array(spec):
+        return
+    table = open_node_table(spec, reading)
+    others = [name for name in table.names if name not in spec.columns]
+    if reading.nodes is None or not table.is_named or len(table.names) < 2 or not others:
+        return
+    raise InvalidError(
+        f"`{spec}`: {rows.count:,} rows, but the graph has {reading.nodes:,} nodes; column "
+        f"`{others[0]}` may say which\nhint: {'; '.join(ways_to_join(spec, others[0]))}; else "
+        "write a row for each node, in their order"
+    )
 
 
 def table_rows(

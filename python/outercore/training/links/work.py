@@ -11,22 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.data.many_graphs import Labelled
 from outercore.files.atomic import Storage
-from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
-from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
+from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.degrees import degrees_for
-from outercore.training.inference import Inference
+from outercore.training.inference import Context, Inference
+from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
-from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
 from outercore.training.links.scoring import TABLE, LinkScoring
-from outercore.training.loaders import LoaderFactory
+from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
+from outercore.training.work import Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -42,7 +41,7 @@ class LinkPlace:
     storage: Storage | None = None
 
 
-class LinkWork:
+class LinkWork(Work):
     """Edges, against pairs without one; messages pass along the training edges.
 
     Prepares the edges of the run where they are not there yet; `saved` is a model to score.
@@ -51,6 +50,7 @@ class LinkWork:
     """
 
     rows = "edges"
+    loaders: Loaders
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class LinkWork:
         self._config = config
         stop, storage = place.stop.check, place.storage
         self.links = open_links(place.directory, graph, config, stop, storage)
+        self.labelled = graph
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
             self.model = build_link_model(self.links, config)
@@ -82,11 +83,6 @@ class LinkWork:
             open_loader=open_loader,
             note=note,
         )
-
-    @property
-    def labelled(self) -> Labelled:
-        """The data set that the run was started with."""
-        return self.links.original
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Reads the in-degrees where the network weighs by them."""
@@ -107,23 +103,19 @@ class LinkWork:
         count = len(positive)
         return link_loss(self._config.link.loss, positive, negative.view(count, -1)), count
 
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> LinkScoring:
+    def scoring(self, context: Context) -> LinkScoring:
         """Scores on the held-out edges of the run."""
+        links, table = self.links, str((context.scratch / TABLE).resolve())
         inference = Inference(
-            self.links.graph,
+            links.graph,
             self.model.encoder,
-            inference_sampling(self.links, self._config, scratch),
+            replace(self._config.sampling, features=links.features or table),
             self.loaders,
+            context,
             degrees=self._degrees,
-            scratch=scratch,
-            device=device,
-            observer=observer,
-            stop=stop,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(self.links, self._config, self.model, metric, inference, scratch, device)
+        return LinkScoring(links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""
@@ -143,8 +135,3 @@ def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
         return LinkModel(config, config.model.hidden, links.graph.num_nodes)
     shape = np.load(links.features, mmap_mode="r").shape
     return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
-
-
-def inference_sampling(links: LinkData, config: TrainConfig, scratch: Path) -> SamplingConfig:
-    """Which features inference reads: those of the nodes, or the file of the learned table."""
-    return replace(config.sampling, features=links.features or str((scratch / TABLE).resolve()))

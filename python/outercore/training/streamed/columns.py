@@ -16,7 +16,8 @@ from outercore.files.large_arrays import forget
 from outercore.training.streamed.files import Moved
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType, Graph
+    from outercore.data.edge_types import EdgeType
+    from outercore.data.graph import Graph
 
 _NODES_AT_ONCE = 1 << 18
 _ARCS_AT_ONCE = 1 << 18

@@ -17,7 +17,7 @@ from outercore.base.common import Precision
 from outercore.errors import InternalError
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 
 class Relation(ABC):

@@ -186,11 +186,18 @@ def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
 
 
 def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
-    """The array with the times of each edge type that has one."""
+    """The key of the times of each edge type that has some."""
     assert config.sampling.time is not None
-    name = edge_name(graph, config.sampling.time) or config.sampling.time
-    keys = {one: edge_array_key(graph, one, name) for one in graph.edge_types}
-    return {one: key for one, key in keys.items() if key in graph.arrays}
+    times = edge_times(graph, config.sampling.time)
+    return {one: edge_array_key(graph, one, name) for one, name in times.items()}
+
+
+def edge_times(graph: Graph, attribute: str) -> dict[EdgeType, str]:
+    """The name of the array of times of each edge type that has one."""
+    name = edge_name(graph, attribute) or attribute
+    return {
+        one: name for one in graph.edge_types if edge_array_key(graph, one, name) in graph.arrays
+    }
 
 
 def _time_at(times: NDArray[np.int64], share: float) -> int:

@@ -17,9 +17,8 @@ from torch.nn import functional
 
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
-from outercore.training.typed.convolutions import by_type
-from outercore.training.typed.models import Encoder, as_features, norm_of_type
-from outercore.training.typed.schema import Schema
+from outercore.training.typed.inputs import Schema
+from outercore.training.typed.models import Encoder, as_features, by_type, norm_of_type
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType

@@ -16,11 +16,10 @@ from torch.nn import functional
 from outercore.base.common import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
-from outercore.training.typed.convolutions import of_head
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.models import TypedNetwork, of_head
 
 if TYPE_CHECKING:
-    from outercore.data.graph import EdgeType
+    from outercore.data.edge_types import EdgeType
 
 
 def of_typed_network(

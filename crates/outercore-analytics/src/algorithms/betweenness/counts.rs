@@ -1,10 +1,10 @@
-//! Numbers of paths, which soon are larger than a double.
+//! Numbers of paths, which can exceed the range of a double.
 
-/// The unit of exponents: 2 to this power.
+/// Binary logarithm of the unit of exponents.
 const STEP: i32 = 512;
 
-/// For each node a number of paths, `mantissa * 2^(512 * exponent)`: the mantissa is below 2^512 and
-/// at least 1, or 0. A grid of 525 by 525 nodes has 2^1044 paths from corner to corner.
+/// For each node, a number of paths `mantissa * 2^(512 * exponent)`. The mantissa is 0, or at least
+/// 1 and below 2^512. A grid of 525 by 525 nodes has 2^1044 paths from corner to corner.
 #[derive(Default)]
 pub(super) struct Counts {
     mantissa: Vec<f64>,
@@ -31,12 +31,12 @@ impl Count {
         Self { mantissa: mantissa * 2f64.powi(-STEP), exponent: high.exponent + 1 }
     }
 
-    /// `part` of whole paths each: a mantissa that is divided by this number.
+    /// `part` divided by this number of paths: only the mantissa is divided, the exponent stays.
     pub(super) fn divides(self, part: f64) -> Self {
         Self { mantissa: part / self.mantissa, exponent: self.exponent }
     }
 
-    /// This number times what was divided by a number that is not less: see [`Count::divides`].
+    /// This number times a quotient by a number that is at least as large: see [`Count::divides`].
     pub(super) fn times(self, divided: Self) -> f64 {
         let product = self.mantissa * divided.mantissa;
         times_power(product, divided.exponent - self.exponent)
@@ -47,7 +47,7 @@ impl Count {
 fn times_power(value: f64, steps: u32) -> f64 {
     match steps {
         0 => value,
-        // In two factors: the power alone would be too small for a double.
+        // In several factors, because the whole power would be too small for a double.
         1..=3 => (0..steps).fold(value, |value, _| value * 2f64.powi(-STEP)),
         _ => 0.0,
     }
@@ -100,7 +100,7 @@ mod tests {
         }
         let found = counts.get(0);
         assert_eq!(found, Count { mantissa: 2f64.powi(5000 % 512), exponent: 5000 / 512 });
-        // A share of the half is a half of the share.
+        // `half` has half as many paths as `found`, so it gets half of the share of 3.
         let mut half = Count::ONE;
         for _ in 0..4999 {
             half = half.sum(half);

@@ -1,4 +1,4 @@
-//! Shortest paths by weights: distances first, then the arcs that shortest paths use.
+//! Weighted shortest paths: first the distances, then the arcs on shortest paths.
 
 use outercore_core::{Error, ErrorKind, Result};
 use outercore_grid::Arcs;
@@ -10,12 +10,12 @@ use crate::partitions::{all, each_partition};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::Bits;
 
-/// Distances from the source at hand.
+/// Distances from the current source.
 #[derive(Default)]
 pub(super) struct Distances {
-    /// As the pass before left them.
+    /// Results of the previous pass.
     shown: Vec<Reach>,
-    /// As they become.
+    /// Results of the current pass.
     next: Vec<Reach>,
 }
 
@@ -31,7 +31,7 @@ impl Distances {
         Self { shown: reaches(), next: reaches() }
     }
 
-    /// Bellman-Ford on changed nodes.
+    /// Bellman-Ford over changed nodes.
     fn find<R: Passes>(
         &mut self,
         run: &mut R,
@@ -69,7 +69,7 @@ impl Distances {
         Ok(())
     }
 
-    /// Whether an arc of this weight is on a shortest path.
+    /// Whether an arc with this weight is on a shortest path.
     fn is_tight(&self, from: (usize, usize), weight: f64, to: (usize, usize)) -> bool {
         let distance = |(part, local): (usize, usize)| self.shown[part].distance[local];
         distance(from).is_finite() && distance(from) + weight == distance(to)
@@ -77,8 +77,8 @@ impl Distances {
 }
 
 impl Search {
-    /// Counts shortest paths from `source` by weights. Nodes go in waves: each when all that come
-    /// before it on a shortest path have gone. Returns the number of waves after the source.
+    /// Counts weighted shortest paths from `source`. Nodes are processed in waves: a node follows
+    /// after all its predecessors on shortest paths. Returns the number of waves after the source.
     pub(super) fn forward_weighted<R: Passes>(
         &mut self,
         run: &mut R,
@@ -146,7 +146,7 @@ impl Search {
         Ok(self.levels.len() as u32 - 1)
     }
 
-    /// Hands back over the arcs of shortest paths from the nodes of `level`.
+    /// Passes values back over the arcs of shortest paths, from the nodes of `level`.
     pub(super) fn back_weighted<R: Passes>(&mut self, run: &mut R, level: usize) -> Result<()> {
         let everywhere = all(self.targets.len());
         let select = Selection {
@@ -160,7 +160,7 @@ impl Search {
     }
 }
 
-/// Counts the arcs by which shortest paths reach each node.
+/// Counts the arcs through which shortest paths reach each node.
 struct Await<'a> {
     distances: &'a Distances,
 }
@@ -179,7 +179,7 @@ impl EdgeProgram for Await<'_> {
     }
 }
 
-/// Adds up paths over the arcs of shortest paths.
+/// Sums numbers of paths over the arcs of shortest paths.
 struct Forward<'a> {
     distances: &'a Distances,
 }
@@ -201,7 +201,7 @@ impl EdgeProgram for Forward<'_> {
     }
 }
 
-/// Adds up what the nodes behind hand back.
+/// Sums the values that later nodes pass back.
 struct Backward<'a> {
     distances: &'a Distances,
 }

@@ -1,15 +1,15 @@
-//! A level: nodes with weighted edges in memory, and how they find communities.
+//! A level: nodes with weighted edges in memory, and the search for their communities.
 
 use std::ops::Range;
 
-/// Nodes with their edges, each at both ends; a loop at its one end has twice its weight.
+/// Nodes with their edges, each stored at both ends; a loop is stored once with twice its weight.
 pub(super) struct Level {
     rows: Vec<Range<usize>>,
     neighbours: Vec<u32>,
     weights: Vec<f64>,
     /// Sum of the weights at each node.
     strengths: Vec<f64>,
-    /// Sum over all nodes: twice the weight of all edges.
+    /// Sum over all nodes, which is twice the weight of all edges.
     strength: f64,
 }
 
@@ -35,13 +35,13 @@ impl Level {
         neighbours.zip(self.weights[row].iter().copied())
     }
 
-    /// Modularity where every node is a community.
+    /// Modularity if every node is a community.
     pub(super) fn modularity_of_singles(&self, resolution: f64) -> f64 {
         let own: Vec<u32> = (0..self.nodes() as u32).collect();
         self.modularity(&own, &self.strengths, resolution)
     }
 
-    /// Modularity of communities, whose strengths are `totals`.
+    /// Modularity of communities; `totals` are their strengths.
     fn modularity(&self, community: &[u32], totals: &[f64], resolution: f64) -> f64 {
         if self.strength == 0.0 {
             return 0.0;
@@ -58,8 +58,8 @@ impl Level {
         within / self.strength - resolution * spread
     }
 
-    /// Moves nodes until a round brings less than `least_gain`; the community of each, named by a
-    /// node, and their modularity.
+    /// Moves nodes until a round gains less than `least_gain`. Returns the community of each node,
+    /// named by a node, and the modularity.
     pub(super) fn settle(&self, resolution: f64, least_gain: f64) -> (Vec<u32>, f64) {
         let mut community: Vec<u32> = (0..self.nodes() as u32).collect();
         let mut totals = self.strengths.clone();
@@ -82,7 +82,7 @@ impl Level {
         }
     }
 
-    /// Puts a node where it raises modularity most; whether it has moved.
+    /// Moves a node to the community that raises modularity most; returns whether it moved.
     fn place(
         &self,
         node: usize,
@@ -98,7 +98,7 @@ impl Level {
         }
         let share = resolution * strength / self.strength;
         let gain = |of: u32, links: &Links| links.weight[of as usize] - share * totals[of as usize];
-        // Staying wins ties, and so does the smallest number among the others.
+        // Staying wins ties; among other communities, the smallest number wins.
         let mut best = (own, gain(own, links));
         links.met.sort_unstable();
         for &of in &links.met {
@@ -113,8 +113,8 @@ impl Level {
         best.0 != own
     }
 
-    /// The communities as the nodes of a level, numbered by their first nodes; and the number of each
-    /// node's community.
+    /// Turns the communities into the nodes of a new level, numbered by their first nodes. Also
+    /// returns the number of each node's community.
     pub(super) fn joined(self, community: &[u32]) -> (Self, Vec<u32>) {
         let mut number = vec![u32::MAX; self.nodes()];
         let mut renamed = vec![0; self.nodes()];
@@ -133,7 +133,7 @@ impl Level {
         members.sort_unstable();
         let mut links = Links { weight: vec![0.0; count as usize], met: Vec::new() };
         let mut rows = Vec::with_capacity(count as usize);
-        // No more than there are now; what is not used is given back.
+        // The new level has at most as many edges; unused memory is freed.
         let mut neighbours = Vec::with_capacity(self.neighbours.len());
         let mut weights = Vec::with_capacity(self.neighbours.len());
         for members in members.chunk_by(|a, b| a.0 == b.0) {
@@ -159,9 +159,9 @@ impl Level {
 
 /// The weights of the edges between a node and communities.
 struct Links {
-    /// By community; 0 where there is none.
+    /// By community; 0 without edges.
     weight: Vec<f64>,
-    /// The communities that were met, each once.
+    /// The communities found, each once.
     met: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Components by smallest node ids, for state that memory has no room for.
+//! Components by smallest node ids, for state that does not fit into memory.
 
 use outercore_core::Result;
 use outercore_grid::Arcs;
@@ -9,7 +9,7 @@ use crate::partitions::{all, is_everywhere};
 use crate::program::{EdgeProgram, Flow, Passes, Selection};
 use crate::state::{Closed, PerNode, Step, Stored, Table, Tables, Traffic};
 
-/// What this way takes.
+/// Memory of this variant.
 pub(super) const NEED: SpillNeed = SpillNeed {
     shown: PerNode::new(4, 0),
     fixed: PerNode::NONE,
@@ -47,7 +47,7 @@ impl Stored for Labels {
     }
 }
 
-/// A partition: labels, and trees over its nodes, whose roots are their smallest local ids.
+/// A partition: labels, and trees over its nodes; each root is the smallest local id of its tree.
 #[derive(Default)]
 struct Joined {
     labels: Labels,
@@ -96,7 +96,7 @@ impl Step for Spread {
     /// The trees.
     type Own = Vec<u16>;
     type Target = Joined;
-    /// Whether a label is another one now.
+    /// Whether a label has changed.
     type Report = bool;
     const TRAFFIC: Traffic = TRAFFIC;
     const ANY_ORDER: bool = true;
@@ -118,8 +118,8 @@ impl Step for Spread {
         (): &(),
         own: &mut Vec<u16>,
     ) -> Closed<bool> {
-        // Roots come before their trees, so that one round takes the smallest to them and a second
-        // one brings it to all.
+        // Roots come before the other nodes of their trees. The first loop moves the smallest label
+        // to the roots, and the second spreads it to all nodes.
         for local in (0..target.parents.len()).rev() {
             let root = usize::from(target.root(local as u16));
             let labels = &mut target.labels.of;
@@ -146,7 +146,7 @@ const TRAFFIC: Traffic = Traffic {
     close_fixed: false,
 };
 
-/// Where the loop is, between two passes.
+/// State of the loop between two passes.
 #[derive(Serialize, Deserialize)]
 struct At {
     passes: u64,
@@ -191,8 +191,8 @@ pub(super) fn wcc<R: Passes>(run: &mut R) -> Result<Raw<i64>> {
     Ok(Raw { by_partition, isolated: Isolated::Itself, facts })
 }
 
-/// How many components there are, and the nodes of the largest: counted for as many node ids at a
-/// time as there is room for.
+/// The number of components, and the number of nodes of the largest one. Counts as many node ids at
+/// a time as there is room for.
 fn sizes<R: Passes>(run: &mut R, labels: &mut Table<Labels>) -> Result<(u64, u32)> {
     let room = run.spill().map_or(u64::MAX, |spill| spill.slots().room.0);
     let nodes = run.shape().nodes;

@@ -1,4 +1,4 @@
-//! The kernel's memory for a region.
+//! Kernel memory for a region.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{
 
 use crate::protocol::ALLOCATION_STEP;
 
-/// Memory of the kernel, all of it found, of a length that stays.
+/// Allocates kernel memory of fixed length, with all pages present.
 pub(super) fn new_memory(len: u64, alive: &mut dyn FnMut() -> Result<()>) -> Result<File> {
     let named = |error: rustix::io::Errno| {
         let error = io::Error::from(error);

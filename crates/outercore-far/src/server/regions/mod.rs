@@ -1,4 +1,4 @@
-//! The memory that a server lends: regions, who may do what with them, and how much is left.
+//! The lent memory of a server: its regions, access to them, and the remaining amount.
 
 mod memory;
 mod region;
@@ -27,26 +27,26 @@ const PAGE: u64 = 4096;
 
 /// All regions of a server.
 ///
-/// A session allocates and ends on one thread: nothing is allocated for a session that has ended.
+/// A session allocates and ends on one thread, so no region is allocated for an ended session.
 #[derive(Debug)]
 pub(super) struct Regions {
     size: u64,
     regions_per_session: usize,
-    /// Regions at a time, kept ones too: each takes a file descriptor.
+    /// Most regions at a time, including kept ones: each takes a file descriptor.
     most: u64,
     used: Arc<AtomicU64>,
     open: Arc<AtomicU64>,
     table: RwLock<Table>,
-    /// Regions that nobody can use, and whose memory does not come back.
+    /// Regions that are unusable and whose memory cannot be freed.
     written_off: Mutex<Vec<Arc<Region>>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     by_key: BTreeMap<u64, Arc<Region>>,
-    /// Names that are taken, also those of regions that are not sealed yet.
+    /// Names in use, including names of regions that are not yet sealed.
     names: HashMap<String, u64>,
-    /// Regions of each session.
+    /// Number of regions of each session.
     owned: HashMap<u64, usize>,
 }
 
@@ -63,7 +63,7 @@ impl Regions {
         }
     }
 
-    /// Counts the memory of a region as used for ever: a data plane could not let go of it.
+    /// Counts the memory of a region as used for ever, because a data plane could not unmap it.
     pub(super) fn write_off(&self, region: Arc<Region>) {
         self.written_off.lock().unwrap_or_else(PoisonError::into_inner).push(region);
     }
@@ -80,8 +80,8 @@ impl Regions {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new region of a session. `alive` is called from time to time while the kernel finds the
-    /// memory; its error ends the search.
+    /// Allocates a region for a session. `alive` is called from time to time while the kernel
+    /// provides the memory; its error stops the allocation.
     pub(super) fn allocate(
         &self,
         session: u64,
@@ -111,7 +111,7 @@ impl Regions {
         }
     }
 
-    /// Takes a name and a place in the table, before memory is looked for.
+    /// Reserves a name and a table entry, before the memory is allocated.
     fn reserve_key(&self, session: u64, name: Option<&str>) -> Result<u64> {
         let key = random_number()?;
         let mut table = self.change_table();
@@ -181,14 +181,14 @@ impl Regions {
         Room::take(&self.used, bytes, self.size).map_err(full)
     }
 
-    /// A region that a session may read.
+    /// The region, if the session may read it.
     pub(super) fn readable(&self, session: u64, key: RegionKey) -> Result<Arc<Region>> {
         let region = self.get(key)?;
         let state = *region.state();
         if state.sealed || state.owner == Some(session) { Ok(region) } else { Err(not_there()) }
     }
 
-    /// A region that a session may write.
+    /// The region, if the session may write it.
     pub(super) fn writable(&self, session: u64, key: RegionKey) -> Result<Arc<Region>> {
         let region = self.get(key)?;
         let state = *region.state();
@@ -202,14 +202,14 @@ impl Regions {
         self.table().by_key.get(&key.0).cloned().ok_or_else(not_there)
     }
 
-    /// The sealed region of a name.
+    /// The sealed region with this name.
     pub(super) fn find(&self, name: &str) -> Option<Arc<Region>> {
         let table = self.table();
         let region = table.by_key.get(table.names.get(name)?)?;
         region.state().sealed.then(|| Arc::clone(region))
     }
 
-    /// Whether a session could seal this region; to be asked before its data plane lets go of it.
+    /// Checks that a session may seal this region, before its data plane unmaps it.
     pub(super) fn check_seal(&self, session: u64, key: RegionKey, keep: bool) -> Result<()> {
         let region = self.get(key)?;
         let state = *region.state();
@@ -236,7 +236,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Takes a region back from whoever may give it back; its memory goes when it is dropped.
+    /// Removes a region, if the session may free it. Its memory is freed when the region is
+    /// dropped.
     pub(super) fn free(&self, session: u64, key: RegionKey) -> Result<Arc<Region>> {
         let mut table = self.change_table();
         let region = table.by_key.get(&key.0).cloned().ok_or_else(not_there)?;
@@ -253,7 +254,7 @@ impl Regions {
         Ok(region)
     }
 
-    /// Takes back what a session leaves behind.
+    /// Removes the regions of an ended session.
     pub(super) fn session_ended(&self, session: u64) -> Vec<Arc<Region>> {
         let mut table = self.change_table();
         let mut left = Vec::new();
@@ -273,15 +274,15 @@ impl Regions {
         left
     }
 
-    /// Regions that a session may see, in the order of their keys, those after `after`, as many as
-    /// `room` bytes can name; and the last key where there are more.
+    /// Regions that a session may see, in the order of their keys, starting after `after`; as many
+    /// as fit in `room` bytes. Also returns the last key if there are more.
     pub(super) fn list(
         &self,
         session: u64,
         after: Option<u64>,
         room: usize,
     ) -> (Vec<RegionInfo>, Option<u64>) {
-        /// What the other fields of a region take as JSON.
+        /// Bytes of a region's other fields in JSON.
         const FIELDS: usize = 100;
         let table = self.table();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -293,7 +294,7 @@ impl Regions {
             if !public && state.owner != Some(session) {
                 continue;
             }
-            // Each byte of a name may need one more to escape it.
+            // Escaping may double each byte of a name.
             taken += FIELDS + 2 * region.name.as_ref().map_or(0, String::len);
             if taken > room.max(FIELDS + 2 * MAX_NAME) {
                 return (listed, last);

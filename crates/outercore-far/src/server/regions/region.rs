@@ -1,4 +1,4 @@
-//! One region: its memory, and whether it may still be written.
+//! A region: its memory, and whether it can still be written.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub(in crate::server) struct Region {
     pub(super) name: Option<String>,
     memory: File,
     state: RwLock<State>,
-    /// One of the file descriptors that regions may take.
+    /// One of the file descriptors that are available for regions.
     _place: Room,
     room: Arc<Room>,
 }
@@ -29,12 +29,12 @@ pub(in crate::server) struct Region {
 pub(super) struct State {
     pub(super) sealed: bool,
     pub(super) kept: bool,
-    /// The session that allocated it, until it is kept.
+    /// The session that allocated it; `None` once it is kept.
     pub(super) owner: Option<u64>,
 }
 
 impl Region {
-    /// A region of `session` in `memory`, not sealed.
+    /// An unsealed region of `session` in `memory`.
     pub(super) fn new(
         session: u64,
         key: RegionKey,
@@ -64,12 +64,13 @@ impl Region {
         self.state().sealed
     }
 
-    /// The bytes that it takes, to be held by whoever is given the memory itself.
+    /// The share of memory that it takes. A session that receives the memory itself must hold it,
+    /// too.
     pub(in crate::server) fn room(&self) -> Arc<Room> {
         Arc::clone(&self.room)
     }
 
-    /// Checks that a range lies within the region.
+    /// Checks that a range is within the region.
     pub(in crate::server) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.len => Ok(()),
@@ -80,9 +81,9 @@ impl Region {
         }
     }
 
-    /// Writes into a region that is not sealed; `check_range` first.
+    /// Writes to an unsealed region; call `check_range` first.
     pub(in crate::server) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        // Sealing waits until the write is done, so that nothing changes afterwards.
+        // Sealing waits for this lock, so that nothing changes afterwards.
         let state = self.state();
         if state.sealed {
             return Err(sealed());
@@ -90,14 +91,14 @@ impl Region {
         self.memory.write_all_at(bytes, offset).context("memory of the region")
     }
 
-    /// Reads from a region; `check_range` first.
+    /// Reads from a region; call `check_range` first.
     pub(in crate::server) fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.memory.read_exact_at(bytes, offset)
     }
 
     /// Makes the content final.
     pub(super) fn seal(&self, keep: bool) -> Result<()> {
-        // Waits for writes that have begun; from then on there are no others.
+        // Waits for writes in progress; later writes are refused.
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if state.sealed {
             return Err(sealed());
@@ -108,13 +109,14 @@ impl Region {
             state.owner = None;
         }
         drop(state);
-        // The kernel may take its time, for which nobody else has to wait. Where a writable mapping
-        // is left it refuses; as long as it does, nobody but us gets the memory itself.
+        // After the lock, because the kernel may take time and other threads need not wait. The
+        // kernel refuses while a writable mapping exists. Until it succeeds, no client receives the
+        // memory itself.
         let _ = self.forbid_writing();
         Ok(())
     }
 
-    /// The memory itself, where nobody can change it any more.
+    /// The memory itself, if it can no longer be changed.
     pub(in crate::server) fn unchangeable(&self) -> Result<BorrowedFd<'_>> {
         if self.is_sealed() && self.forbid_writing().is_ok() {
             return Ok(self.memory.as_fd());
@@ -123,7 +125,7 @@ impl Region {
     }
 
     fn forbid_writing(&self) -> rustix::io::Result<()> {
-        // A client with the memory may have forbidden further seals.
+        // A client with the memory may have forbidden further seals, so check first.
         if fcntl_get_seals(&self.memory)?.contains(SealFlags::WRITE) {
             return Ok(());
         }
@@ -137,7 +139,7 @@ impl AsFd for Region {
     }
 }
 
-/// Why a region takes no more writes.
+/// The error for a write to a sealed region.
 pub(super) fn sealed() -> Error {
     Error::invalid("the region is sealed")
 }

@@ -1,12 +1,12 @@
-//! Shares of what the server has, bytes or file descriptors.
+//! Shares of the server's resources: bytes or file descriptors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A share of what the server has, bytes or file descriptors; it goes back when dropped.
+/// A share of the server's bytes or file descriptors, returned when dropped.
 ///
-/// The bytes of a region are shared by the region and the sessions that have its memory itself:
-/// what a client can still read, the kernel cannot give to anybody else.
+/// The bytes of a region are shared by the region and by the sessions that have received its
+/// memory. As long as a client can read the memory, the kernel cannot reuse it.
 #[derive(Debug)]
 pub(in crate::server) struct Room {
     share: u64,
@@ -17,7 +17,7 @@ impl Room {
     /// Takes `share` of `size`.
     ///
     /// # Errors
-    /// What is used already, where too little is left.
+    /// The used amount, if too little is left.
     pub(super) fn take(
         used: &Arc<AtomicU64>,
         share: u64,

@@ -1,4 +1,4 @@
-//! Who may do what with which region, and what is left.
+//! Access to regions by session, and the remaining memory.
 
 use super::*;
 use crate::protocol::ALLOCATION_STEP;

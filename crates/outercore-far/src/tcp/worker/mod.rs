@@ -1,6 +1,6 @@
-//! The thread of a queue: it owns the socket, and waits where there is nothing to send or receive.
+//! The thread of a queue: it owns the socket, and sleeps if there is nothing to send or receive.
 //!
-//! [`send`] makes requests of what was started, [`receive`] takes the answers.
+//! [`send`] sends requests for started transfers; [`receive`] receives the answers.
 
 mod receive;
 mod send;
@@ -21,47 +21,47 @@ use crate::protocol::Operation;
 use crate::queue::{Arrivals, Transfer, Transferred, refuse};
 use crate::socket::{Socket, wait_for};
 
-/// After how long the server counts as gone.
+/// Time limits after which the server counts as gone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Without a byte in either direction.
+    /// Time without a byte in either direction.
     pub(super) silence: Duration,
-    /// In the first transfer in line.
+    /// Time of the first transfer in line.
     pub(super) transfer: Duration,
 }
 
-/// The thread's side of a queue.
+/// The side of the thread.
 pub(super) struct Worker {
     socket: Socket,
     inbox: Arc<Inbox>,
     arrivals: Arrivals,
     chunk: usize,
     limits: Limits,
-    /// Transfers in flight in the order of their requests; the first one's number is `first`.
+    /// Transfers in flight, in the order of their requests; the first has the number `first`.
     flight: VecDeque<InFlight>,
     first: u64,
-    /// When it became the first.
+    /// When the first transfer became the first.
     first_since: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// Requests that the server has in whole and has not answered.
+    /// Number of requests that were sent completely and are not answered.
     answerable: u64,
-    /// When bytes last went either way.
+    /// Time of the last progress in either direction.
     progress: Instant,
 }
 
 struct InFlight {
     operation: Operation,
     transfer: Transfer,
-    /// Bytes for which a request has been made.
+    /// Number of bytes with a request.
     requested: usize,
-    /// Bytes that have been answered.
+    /// Number of bytes with an answer.
     answered: usize,
     /// The first error among its chunks.
     error: Option<Error>,
 }
 
-/// What a thread takes for a queue of `length` transfers.
+/// Memory of the thread for a queue of `length` transfers.
 pub(super) fn worker_bytes(length: usize) -> u64 {
     let entries = length * size_of::<InFlight>();
     (GATHERED + entries) as u64
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// Serves the queue until it is closed or fails.
+    /// Serves the queue until it closes or fails.
     pub(super) fn run(mut self) {
         let error = match self.serve() {
             Ok(()) => Error::new(ErrorKind::Io, "the queue was closed"),
@@ -100,7 +100,7 @@ impl Worker {
         self.fail(error);
     }
 
-    /// Moves bytes until the queue is closed.
+    /// Sends and receives until the queue closes.
     fn serve(&mut self) -> Result<()> {
         loop {
             if self.take_started() {
@@ -116,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// Takes what was started; returns whether the queue is closing.
+    /// Takes the started transfers; returns whether the queue is closing.
     fn take_started(&mut self) -> bool {
         let mut state = self.inbox.state();
         if self.flight.is_empty() && !state.started.is_empty() {
@@ -171,7 +171,7 @@ impl Worker {
             .hint("the network may be too slow for far memory: `outercore far probe` measures it")
     }
 
-    /// Why there is something to receive though nothing is in flight.
+    /// The error for received bytes without a transfer in flight.
     fn unasked(&mut self) -> Error {
         match (&mut &self.socket).read(&mut [0]) {
             Ok(0) => closed(),
@@ -180,7 +180,7 @@ impl Worker {
         }
     }
 
-    /// The first transfer has been answered up to `to`.
+    /// Records an answer to the first transfer, up to byte `to`.
     fn answer(&mut self, to: usize, error: Option<Error>) {
         let one = &mut self.flight[0];
         one.answered = to;
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// Ends everything in flight, and whatever else is started.
+    /// Ends all transfers in flight and all later ones with an error.
     fn fail(mut self, error: Error) {
         self.socket.shutdown();
         let server = &self.inbox.server;

@@ -1,4 +1,4 @@
-//! Receiving: answers in the order of the requests, their bytes straight into the leases.
+//! Receives answers in the order of the requests, directly into the leases.
 
 use std::io::{self, IoSliceMut, Read};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::{Worker, out_of_step};
 use crate::client::greet::closed;
 use crate::protocol::{self, DataReply, MAX_TEXT, Operation, REPLY_HEADER, decode_error};
 
-/// The answer that is being received.
+/// The answer in progress.
 #[derive(Default)]
 pub(super) struct Incoming {
     header: [u8; REPLY_HEADER],
@@ -22,13 +22,13 @@ enum Body {
     /// The header first.
     #[default]
     Header,
-    /// Into the first lease in flight, from `at` until `to`.
+    /// Data for the first lease in flight, from `at` to `to`.
     Lease { at: usize, to: usize },
-    /// The text of an error for `len` bytes of the first transfer.
+    /// An error text that answers `len` bytes of the first transfer.
     Text { status: u16, text: Vec<u8>, filled: usize, len: usize },
 }
 
-/// What became of an attempt to receive.
+/// Result of an attempt to receive.
 #[derive(PartialEq, Eq)]
 pub(super) enum Received {
     Something,
@@ -36,14 +36,14 @@ pub(super) enum Received {
 }
 
 impl Worker {
-    /// Receives once.
+    /// Makes one attempt to receive.
     pub(super) fn receive(&mut self) -> Result<Received> {
         let incoming = &mut self.incoming;
         let rest_of_header = &mut incoming.header[incoming.header_bytes..];
         let mut socket = &self.socket;
         let result = match &mut incoming.body {
             Body::Header => socket.read(rest_of_header),
-            // What follows the bytes of one answer is the header of the next.
+            // The header of the next answer may follow in the same read.
             Body::Lease { at, to } => {
                 let lease = &mut self.flight[0].transfer.lease[*at..*to];
                 socket.read_vectored(&mut [IoSliceMut::new(lease), IoSliceMut::new(rest_of_header)])
@@ -95,7 +95,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks at the header of an answer, which must be that to the oldest request.
+    /// Processes the header of an answer, which must belong to the oldest request.
     fn begin_answer(&mut self, reply: DataReply) -> Result<()> {
         let Some(one) = self.flight.front() else { return Err(out_of_step()) };
         if self.answerable == 0 || reply.tag != self.first {

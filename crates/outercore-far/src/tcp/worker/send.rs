@@ -1,4 +1,4 @@
-//! Sending: requests for what is in flight, and the bytes of writes.
+//! Sends requests for transfers in flight, and the bytes of writes.
 
 use std::io::{self, IoSlice, Write};
 use std::time::Instant;
@@ -9,20 +9,20 @@ use super::Worker;
 use crate::client::greet::closed;
 use crate::protocol::{DataRequest, Operation, REQUEST_HEADER};
 
-/// Requests are gathered up to so many bytes before they are sent.
+/// Requests are gathered up to this many bytes before they are sent.
 pub(super) const GATHERED: usize = 4096;
 
-/// What is being sent: headers, then the payload of the last of them where it is a write.
+/// Bytes to send: headers, followed by the payload of the last one if it is a write.
 #[derive(Default)]
 pub(super) struct Outgoing {
     headers: Vec<u8>,
     headers_sent: usize,
     payload: Option<Payload>,
-    /// The socket takes no more at the moment.
+    /// Whether the socket's buffer is full.
     pub(super) blocked: bool,
 }
 
-/// A piece of a lease that is being sent.
+/// The part of a lease to send.
 struct Payload {
     number: u64,
     from: usize,
@@ -30,7 +30,7 @@ struct Payload {
 }
 
 impl Worker {
-    /// Sends requests until there are none left or the socket takes no more.
+    /// Sends requests until none are left or the socket's buffer is full.
     pub(super) fn send(&mut self) -> Result<()> {
         while !self.outgoing.blocked {
             if self.outgoing.is_empty() {
@@ -58,11 +58,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes the next requests: those for reads up to some length, or to the end of one for a write.
+    /// Prepares the next requests: reads up to a total length of headers, or up to and including
+    /// one write.
     fn prepare(&mut self) {
         self.outgoing.headers.clear();
         self.outgoing.headers_sent = 0;
-        // All transfers before the first incomplete one are wholly requested.
+        // All transfers before this one are requested completely.
         let from = self.flight.partition_point(|one| one.requested == one.transfer.len);
         for (index, one) in self.flight.iter_mut().enumerate().skip(from) {
             let number = self.first + index as u64;

@@ -1,4 +1,4 @@
-//! Files of several parts, of which some are there already.
+//! Files with several parts, some of which are already on the server.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn parts_that_an_earlier_attempt_has_left_are_not_sent_again() {
             .map_err(|failure| failure.error)
     };
 
-    // What a client leaves that dies between two seals.
+    // The parts that a client leaves if it dies between two seals.
     let whole = parts();
     let second = whole[1].1.clone();
     let of_second = Checksum::of(&content[second.start as usize..second.end as usize]);

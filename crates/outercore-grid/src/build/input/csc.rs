@@ -1,4 +1,4 @@
-//! The CSC in pieces of a megabyte.
+//! Reads the CSC in pieces of one megabyte.
 
 use std::ops::Range;
 
@@ -10,7 +10,8 @@ use outercore_store::verified::VerifiedReader;
 use super::{Buffers, Chunk, Ids, Pass, READ, too_many};
 use crate::source::{Columns, EdgePart};
 
-/// Reads node or edge ids, of 32 bits or 64, that are `within` a range; gives them less `shift`.
+/// Reads node or edge ids of 32 or 64 bits, checks that they are `within` a range, and subtracts
+/// `shift`.
 fn read_ids(
     stored: &ArrayFile,
     first: u64,
@@ -41,7 +42,7 @@ fn read_ids(
         return Ok(());
     }
     stored.read(first, bytemuck::cast_slice_mut(ids))?;
-    // One scan for one bound: no id is below 0.
+    // If the range starts at 0, one bound is enough, because no id is below 0.
     let largest = ids.iter().copied().max().filter(|id| u64::from(*id) >= within.end);
     let least = match within.start {
         0 => None,
@@ -56,18 +57,18 @@ fn read_ids(
     Ok(())
 }
 
-/// The columns of the CSC that a grid is made of.
+/// The columns of the CSC for the grid.
 pub(super) struct Csc {
     source: Columns,
     nodes: u64,
     offsets: ArrayRef,
     sources: ArrayFile,
-    /// Absent where not needed, or where the id of an arc is its position.
+    /// `None` if not needed, or if the id of each arc equals its position.
     ids: Option<ArrayFile>,
 }
 
 impl Csc {
-    /// Opens the arrays of a graph of so many nodes; edge ids only `with_ids`.
+    /// Opens the arrays of a graph with this number of nodes; edge ids only if `with_ids`.
     pub(super) fn open(
         data_set: &DataSet,
         source: Columns,
@@ -87,49 +88,50 @@ impl Csc {
         self.source.arcs().end - self.source.arcs().start
     }
 
-    /// Columns: one for each node, or for each pair of edge type and target.
+    /// Number of columns: one per node, or one per pair of edge type and target.
     pub(super) fn columns(&self) -> u64 {
         let columns = self.source.columns();
         columns.end - columns.start
     }
 
-    /// Columns that are not nodes at the same time.
+    /// Number of columns, if columns are not nodes; otherwise 0.
     pub(super) fn extra_columns(&self) -> u64 {
         if self.source.are_nodes() { 0 } else { self.columns() }
     }
 
-    /// Rows that an edge array must have, where that is known.
+    /// The number of rows that an edge array must have, if known.
     pub(super) fn edge_rows(&self) -> Option<u64> {
         let rows = self.source.rows();
         match &self.ids {
             None => Some(self.arcs()),
-            // Ids are opened for weights alone, which belong to one edge type.
+            // Ids are opened only for weights, which belong to one edge type.
             Some(_) => self.source.first().rows_are_known.then_some(rows.end - rows.start),
         }
     }
 
-    /// Bytes of the arrays that are read.
+    /// Bytes of the arrays to read.
     pub(super) fn bytes(&self) -> u64 {
         self.offsets.data_len() + self.read_in_parallel().map(ArrayRef::data_len).sum::<u64>()
     }
 
-    /// The arrays of which threads read chunks, in no order that a checksum could follow.
+    /// The arrays that threads read in chunks, in an order that does not allow computing a
+    /// checksum.
     pub(super) fn read_in_parallel(&self) -> impl Iterator<Item = &ArrayRef> {
         [Some(&self.sources), self.ids.as_ref()].into_iter().flatten().map(ArrayFile::array)
     }
 
-    /// Bytes a [`Buffers`] holds for each arc of a chunk.
+    /// Bytes of a [`Buffers`] per arc of a chunk.
     pub(super) fn buffer_per_arc(&self) -> u64 {
         let wide = |stored: &ArrayFile| stored.array().dtype == DType::U64;
         let any_wide = wide(&self.sources) || self.ids.as_ref().is_some_and(wide);
         4 + if any_wide { 8 } else { 0 } + if self.ids.is_some() { 4 } else { 0 }
     }
 
-    /// Arcs in each column.
+    /// Number of arcs in each column.
     ///
     /// # Errors
-    /// `Corrupt`: offsets that fall, contradict the number of arcs, or are not as they were written.
-    /// `Unsupported`: 2^32 arcs into one node.
+    /// `Corrupt`: offsets that decrease, contradict the number of arcs, or differ from the written
+    /// ones. `Unsupported`: 2^32 arcs into one node.
     pub(super) fn column_degrees(
         &self,
         on_columns: &mut dyn FnMut(u64) -> Result<()>,
@@ -146,7 +148,7 @@ impl Csc {
         let mut before = self.source.arcs().start;
         let last = self.source.arcs().end;
         let mut row = columns.start;
-        // Where the next edge type ends, and after how many arcs.
+        // The end of the next edge type, and the number of arcs up to it.
         let mut ends = self.source.parts().iter().map(|part| (part.columns.end, part.arcs.end));
         let mut next = ends.next();
         while row <= columns.end {
@@ -154,7 +156,7 @@ impl Csc {
             offsets.read(bytemuck::cast_slice_mut(&mut buffer[..part]))?;
             for &offset in &buffer[..part] {
                 if offset > last {
-                    // Damage, which must not be taken for a node with too many arcs.
+                    // This is damage; it must not be reported as a node with too many arcs.
                     let text = match row == columns.end {
                         true => format!("the last is {offset}, expected {last}"),
                         false => format!("row {row}: {offset}, expected at most {last}"),
@@ -190,7 +192,7 @@ impl Csc {
         Ok(degrees)
     }
 
-    /// Arcs into each node, where columns are not nodes.
+    /// Number of arcs into each node, if columns are not nodes.
     ///
     /// # Errors
     /// `Unsupported`: 2^32 arcs into one node.
@@ -208,7 +210,7 @@ impl Csc {
         Ok(into)
     }
 
-    /// The edge type of a column, which is counted from the first one.
+    /// The edge type of a column, counted from the first column of the input.
     fn part_of(&self, column: u64) -> &EdgePart {
         let (parts, column) = (self.source.parts(), self.source.columns().start + column);
         &parts[parts.partition_point(|part| part.columns.end <= column)]
@@ -219,7 +221,7 @@ impl Csc {
         part.first_target + (self.source.columns().start + column - part.columns.start)
     }
 
-    /// All arcs in chunks of at most `arcs`, by the arcs in each column.
+    /// All arcs in chunks of at most `arcs`, given the number of arcs in each column.
     pub(super) fn chunks(&self, degrees: &[u32], arcs: usize) -> impl Iterator<Item = Chunk> {
         let total = self.arcs();
         let (mut first, mut column, mut behind) = (0u64, 0usize, 0u32);
@@ -247,7 +249,7 @@ impl Csc {
         })
     }
 
-    /// Reads the sources of a chunk as numbers of nodes, edge type by edge type.
+    /// Reads the sources of a chunk as node numbers, edge type by edge type.
     fn read_sources(&self, chunk: Chunk, wide: &mut Vec<u64>, sources: &mut [u32]) -> Result<()> {
         let first = self.source.arcs().start + chunk.first;
         let end = first + chunk.arcs as u64;
@@ -276,7 +278,7 @@ impl Csc {
         sources.resize(chunk.arcs, 0);
         self.read_sources(chunk, wide, sources)?;
         if let Some(places) = pass.places {
-            // All at once and with nothing to decide, so that many misses of the cache overlap.
+            // All at once and without branches, so that many cache misses overlap.
             sources.iter_mut().for_each(|source| *source = places[*source as usize]);
         }
         let listed = self.ids.as_ref().zip(pass.rows);
@@ -286,7 +288,7 @@ impl Csc {
             read_ids(stored, at, &(row..row + rows), row, wide, ids)?;
         }
         let (mut start, mut column, mut behind) = (0, chunk.column as usize, chunk.behind);
-        // Columns below `until` are targets, less `shift`.
+        // Columns below `until` have the target `column - shift`.
         let (mut until, mut shift) = (0, 0);
         while start < chunk.arcs {
             let end = chunk.arcs.min(start + (degrees[column] - behind) as usize);

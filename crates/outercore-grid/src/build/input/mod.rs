@@ -1,4 +1,4 @@
-//! What a grid is made of, and passes over it: the CSC, or the triples of a knowledge graph.
+//! The input of a grid, and passes over it: the CSC, or the triples of a knowledge graph.
 
 mod csc;
 mod triples;
@@ -14,14 +14,14 @@ use self::csc::Csc;
 use self::triples::Triples;
 use crate::source::{GridSource, Origin};
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 pub(super) const READ: usize = 1 << 20;
 
-/// The arcs that a grid is made of.
+/// The arcs of the grid.
 pub(super) struct Input {
     pub(super) source: GridSource,
     pub(super) nodes: u64,
-    /// What a pass goes through: arcs of the CSC, or triples.
+    /// Number of items in a pass: arcs of the CSC, or triples.
     pub(super) rows: u64,
     pub(super) symmetric: bool,
     arrays: Arrays,
@@ -32,19 +32,19 @@ enum Arrays {
     Triples(Triples),
 }
 
-/// Consecutive arcs, or triples.
+/// Consecutive arcs or triples.
 #[derive(Clone, Copy)]
 pub(super) struct Chunk {
-    /// Arcs or triples before it.
+    /// Number of arcs or triples before it.
     first: u64,
     arcs: usize,
-    /// The column of the first arc, counted from the first column of the input; of triples 0.
+    /// The column of the first arc, counted from the first column of the input; 0 for triples.
     column: u32,
-    /// Arcs of that column before it.
+    /// Number of arcs of that column before the chunk.
     behind: u32,
 }
 
-/// What a thread reads into.
+/// The read buffers of a thread.
 #[derive(Default)]
 pub(super) struct Buffers {
     wide: Vec<u64>,
@@ -55,7 +55,7 @@ pub(super) struct Buffers {
 }
 
 impl Input {
-    /// Opens the arrays; edge ids only `with_ids`.
+    /// Opens the arrays; edge ids only if `with_ids`.
     ///
     /// # Errors
     /// `Unsupported`: 2^32 nodes or columns.
@@ -84,7 +84,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Columns of the CSC; 0 of triples.
+    /// Number of columns of the CSC; 0 for triples.
     pub(super) fn columns(&self) -> u64 {
         match &self.arrays {
             Arrays::Csc(csc) => csc.columns(),
@@ -92,7 +92,7 @@ impl Input {
         }
     }
 
-    /// Columns that are not nodes at the same time.
+    /// Number of columns, if columns are not nodes; otherwise 0.
     pub(super) fn extra_columns(&self) -> u64 {
         match &self.arrays {
             Arrays::Csc(csc) => csc.extra_columns(),
@@ -100,7 +100,7 @@ impl Input {
         }
     }
 
-    /// Rows that an edge array must have, where that is known.
+    /// The number of rows that an edge array must have, if known.
     pub(super) fn edge_rows(&self) -> Option<u64> {
         match &self.arrays {
             Arrays::Csc(csc) => csc.edge_rows(),
@@ -108,7 +108,7 @@ impl Input {
         }
     }
 
-    /// Bytes of the arrays that are read.
+    /// Bytes of the arrays to read.
     pub(super) fn bytes(&self) -> u64 {
         match &self.arrays {
             Arrays::Csc(csc) => csc.bytes(),
@@ -116,13 +116,14 @@ impl Input {
         }
     }
 
-    /// Compares the checksums of the arrays that passes read in parallel. A grid keeps them as what
-    /// it was made of, so it must not be made of anything else.
+    /// Verifies the checksums of the arrays that passes read in parallel. The grid stores these
+    /// checksums as its sources, so its content must match them.
     ///
-    /// **Cost** one sequential read of them: a pass of its own, since a checksum needs their order.
+    /// **Cost** one sequential read of the arrays. This is a separate pass, because a checksum
+    /// needs the bytes in order.
     ///
     /// # Errors
-    /// `Corrupt`: other bytes than were written. Failed reads; those of `on_bytes`.
+    /// `Corrupt`: the bytes differ from the written ones. Failed reads; errors of `on_bytes`.
     pub(super) fn verify(&self, on_bytes: OnBytes<'_>) -> Result<()> {
         let arrays: Vec<&ArrayRef> = match &self.arrays {
             Arrays::Csc(csc) => csc.read_in_parallel().collect(),
@@ -137,7 +138,7 @@ impl Input {
         Ok(())
     }
 
-    /// Bytes a [`Buffers`] holds for each arc of a chunk.
+    /// Bytes of a [`Buffers`] per arc of a chunk.
     pub(super) fn buffer_per_arc(&self) -> u64 {
         match &self.arrays {
             Arrays::Csc(csc) => csc.buffer_per_arc(),
@@ -145,11 +146,11 @@ impl Input {
         }
     }
 
-    /// Arcs in each column of the CSC; nothing of triples.
+    /// Number of arcs in each column of the CSC; empty for triples.
     ///
     /// # Errors
-    /// `Corrupt`: offsets that fall, or contradict the number of arcs. `Unsupported`: 2^32 arcs into
-    /// one node.
+    /// `Corrupt`: offsets that decrease, or contradict the number of arcs. `Unsupported`: 2^32 arcs
+    /// into one node.
     pub(super) fn column_degrees(
         &self,
         on_columns: &mut dyn FnMut(u64) -> Result<()>,
@@ -160,8 +161,8 @@ impl Input {
         }
     }
 
-    /// Arcs into each node, by those in each column, which are given back where they are something
-    /// else; those of triples have been counted node by node.
+    /// Number of arcs into each node, computed from `columns`. Returns `columns` too if columns are
+    /// not nodes. For triples, `columns` already counts by node.
     ///
     /// # Errors
     /// `Unsupported`: 2^32 arcs into one node.
@@ -174,7 +175,7 @@ impl Input {
         }
     }
 
-    /// Everything in chunks of at most `rows`, by the arcs in each column.
+    /// All arcs or triples in chunks of at most `rows`, given the number of arcs in each column.
     fn chunks<'a>(
         &'a self,
         degrees: &'a [u32],
@@ -205,7 +206,7 @@ impl Input {
 #[derive(Clone, Copy)]
 pub(super) enum Ids<'a> {
     Listed(&'a [u32]),
-    /// Counted up from here.
+    /// Consecutive ids, starting with this one.
     From(u64),
 }
 
@@ -218,24 +219,25 @@ impl Ids<'_> {
     }
 }
 
-/// Passes over the arcs in parallel: one state a thread.
+/// Passes over the arcs in parallel, with one state per thread.
 pub(super) struct Pass<'a> {
     pub(super) input: &'a Input,
-    /// Arcs in each column.
+    /// Number of arcs in each column.
     pub(super) degrees: &'a [u32],
     pub(super) pool: &'a ThreadPool,
-    /// Arcs of a chunk.
+    /// Number of arcs per chunk.
     pub(super) chunk: usize,
-    /// Number of rows of edges; `None`: they are not read, and positions stand in for them.
+    /// Number of edge rows; `None`: edge ids are not read, and positions are used instead.
     pub(super) rows: Option<u64>,
-    /// What stands for a source where it is given to a state; `None`: itself.
+    /// Replacement for each source in calls of `each`; `None`: the source itself.
     pub(super) places: Option<&'a [u32]>,
 }
 
 impl Pass<'_> {
-    /// Every `stride`-th chunk is given to a state, in turns: `each(state, target, sources, edge
-    /// ids)` for its targets, then `finish`, in parallel. After each turn `after` is called with the
-    /// states, in the order of their chunks, and the arcs or triples passed so far.
+    /// Distributes every `stride`-th chunk to the states, in turns. In parallel, calls `each(state,
+    /// target, sources, edge ids)` for the targets of a chunk, then `finish`. After each turn,
+    /// calls `after` with the states, in the order of their chunks, and the number of arcs or
+    /// triples passed so far.
     pub(super) fn run<S: Send>(
         &self,
         states: &mut [S],

@@ -22,10 +22,10 @@ pub(super) fn chunks(rows: u64, most: usize) -> impl Iterator<Item = Chunk> {
 }
 
 impl Triples {
-    /// Bytes that [`Buffers`] hold for a triple: itself, its head, its tail and its place.
+    /// Bytes of [`Buffers`] per triple: the triple, its head, its tail and its place.
     pub(super) const BUFFER_PER_ROW: u64 = 24 + 4 + 4 + 4;
 
-    /// Opens the triples of a graph of so many nodes.
+    /// Opens the triples of a graph with this number of nodes.
     ///
     /// # Errors
     /// `Corrupt`: an array that cannot hold triples.
@@ -45,7 +45,7 @@ impl Triples {
         self.rows.array()
     }
 
-    /// Reads a chunk and calls `each(tail, [head], row)` for each of its triples that count.
+    /// Reads a chunk and calls `each(tail, [head], row)` for each triple of the chosen relation.
     pub(super) fn walk(
         &self,
         pass: &Pass<'_>,
@@ -69,7 +69,7 @@ impl Triples {
             ids.push(at as u32);
         }
         if let Some(places) = pass.places {
-            // All at once and with nothing to decide, so that many misses of the cache overlap.
+            // All at once and without branches, so that many cache misses overlap.
             sources.iter_mut().for_each(|source| *source = places[*source as usize]);
         }
         for ((source, target), at) in sources.iter().zip(targets.iter()).zip(ids.iter()) {
@@ -79,7 +79,7 @@ impl Triples {
         Ok(())
     }
 
-    /// An end of a triple, as the number of a node.
+    /// An end of a triple, as a node number.
     fn node(&self, row: u64, entity: i64) -> Result<u32> {
         match u64::try_from(entity) {
             Ok(id) if id < self.nodes => Ok(id as u32),

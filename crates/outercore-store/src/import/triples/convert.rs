@@ -1,4 +1,5 @@
-//! The last phases: numbers of chunks become ids, triples are compared with each other and written.
+//! Phases 3 and 4: convert the numbers of chunks to ids, compare the triples with each other, and
+//! write them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,14 +21,14 @@ use crate::import::Duplicates;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::npy::ArrayWriter;
 
-/// A triple by its ids.
+/// A triple of ids.
 #[derive(Clone, Copy, Debug)]
 struct Triple {
     part: Part,
-    /// Head, relation and tail; `NO_ID` for a name that has none.
+    /// Head, relation and tail; `NO_ID` for a name without an id.
     ids: [u64; 3],
     weight: f32,
-    /// Whether it has a name that `train` does not have.
+    /// Whether it has a name that does not occur in `train`.
     is_strange: bool,
 }
 
@@ -47,7 +48,7 @@ impl Convert<'_> {
         self.root.join(IMPORT_DIRECTORY).join("dropped")
     }
 
-    /// Counts the triples with names that `train` does not have.
+    /// Counts the triples with names that do not occur in `train`.
     pub fn count_strange(&self, parts: &mut BTreeMap<Part, PartSummary>) -> Result<()> {
         self.for_each(|chunk| chunk.part != Part::Train, &mut |_, triple| {
             parts.entry(triple.part).or_default().unknown_triples += u64::from(triple.is_strange);
@@ -55,9 +56,9 @@ impl Convert<'_> {
         })
     }
 
-    /// Counts what comes twice; where those are to be dropped, notes their places in a file.
+    /// Counts repeated triples. If they are to be dropped, writes their places to a file.
     ///
-    /// **Cost** Reads all triples once and sorts them, 16 bytes each.
+    /// **Cost** Reads all triples once and sorts them, at 16 bytes each.
     ///
     /// # Errors
     /// `Unsupported`: so many entities, relations and triples that three ids and a place need more
@@ -161,7 +162,8 @@ impl Convert<'_> {
         Ok(arrays)
     }
 
-    /// Hands on the triples of the `wanted` chunks with their places among all, in order.
+    /// Calls `take` with the triples of the `wanted` chunks and their places among all triples, in
+    /// order.
     fn for_each(
         &self,
         wanted: impl Fn(&Chunk) -> bool,
@@ -206,7 +208,7 @@ impl Convert<'_> {
     }
 }
 
-/// Reports now and then.
+/// Reports progress from time to time.
 struct Beat<'a> {
     phase: Phase,
     total: u64,
@@ -224,12 +226,12 @@ impl Beat<'_> {
     }
 }
 
-/// What the numbers of a chunk mean.
+/// The ids for the numbers of a chunk.
 struct Meanings {
     file: File,
     path: PathBuf,
     starts: Vec<u64>,
-    /// The ids by number.
+    /// The ids, by number.
     ids: Vec<u64>,
 }
 
@@ -273,7 +275,8 @@ fn damaged(path: &Path) -> Error {
         .hint("start the import again with `--overwrite`")
 }
 
-/// Three ids, a part and a place in 128 bits, so that sorting numbers sorts triples.
+/// Packs three ids, a part and a place into 128 bits, so that sorting the numbers sorts the
+/// triples.
 #[derive(Clone, Copy, Debug)]
 struct Packing {
     entity: u32,
@@ -308,7 +311,7 @@ impl Packing {
         packed << self.place | u128::from(place)
     }
 
-    /// The triple as one number, the part and the place.
+    /// The triple as one number, its part and its place.
     fn unpack(self, packed: u128) -> (u128, Part, u64) {
         let place = packed & ((1 << self.place) - 1);
         let rest = packed >> self.place;
@@ -361,7 +364,7 @@ impl Dropped {
         Ok(dropped)
     }
 
-    /// Whether the triple at `place` is one; places come in ascending order.
+    /// Whether the triple at `place` is dropped; places must ascend between calls.
     fn has(&mut self, place: u64) -> Result<bool> {
         if self.next != Some(place) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The names of a chunk of triples, and the sorted runs that they become on disk.
+//! The names of a chunk of triples, and their sorted runs on disk.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -7,18 +7,18 @@ use outercore_core::Result;
 use outercore_io::WriteFile;
 use serde::{Deserialize, Serialize};
 
-/// The order of names: shorter ones first, then by their bytes. Numbers without leading zeros are
-/// in the order of their values.
+/// The order of names: shorter names first, then by bytes. Numbers without leading zeros are
+/// ordered by value.
 pub(crate) fn compare(left: &[u8], right: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| left.cmp(right))
 }
 
-/// The distinct names of a chunk, numbered as they come. Its memory is fixed.
+/// The distinct names of a chunk, numbered in order of appearance, in a fixed amount of memory.
 pub(crate) struct Dictionary {
     bytes: Vec<u8>,
-    /// Where each name ends in `bytes`.
+    /// The end of each name in `bytes`.
     ends: Vec<u32>,
-    /// Open addressing: the upper half of a name's hash, and its number plus 1.
+    /// Hash table with open addressing: the upper half of a name's hash, and its number plus 1.
     slots: Vec<u64>,
     hasher: RandomState,
     byte_limit: usize,
@@ -29,16 +29,17 @@ pub(crate) struct Dictionary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Run {
-    /// Where it begins.
+    /// Offset of its first byte.
     pub offset: u64,
     pub bytes: u64,
     pub names: u64,
 }
 
 impl Dictionary {
-    /// A dictionary in about `memory` bytes, half of them for the names themselves.
+    /// A dictionary of about `memory` bytes, half of them for the text of the names.
     pub fn new(memory: usize) -> Self {
-        // A slot, and half an end and half a place in the order: at most every second slot is used.
+        // Bytes per slot: 8 for the slot, and 4 for half of an end and half of a place in the
+        // order, because at most every second slot is used.
         const SLOT: usize = 8 + 4;
         let slots = (memory / 2 / SLOT).max(8);
         let slots = (1usize << slots.ilog2()).min(1 << 31);
@@ -56,14 +57,14 @@ impl Dictionary {
         new
     }
 
-    /// Whether `count` more names of `bytes` in all surely fit. An empty one takes anything.
+    /// Whether `count` more names of `bytes` in total fit. An empty dictionary accepts any.
     pub fn has_room(&self, count: usize, bytes: usize) -> bool {
         self.ends.is_empty()
             || self.ends.len() + count <= self.name_limit
                 && self.bytes.len() + bytes <= self.byte_limit
     }
 
-    /// The number of `name`, a new one if it is new.
+    /// The number of `name`; a new name gets a new number.
     pub fn number(&mut self, name: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(name);
         let tag = hash >> 32 << 32;
@@ -94,7 +95,7 @@ impl Dictionary {
         &self.bytes[start as usize..self.ends[number] as usize]
     }
 
-    /// Appends the names to `file` at `offset`, sorted: length, bytes and number of each.
+    /// Appends the sorted names to `file` at `offset`: length, bytes and number of each.
     pub fn write(&self, file: &mut dyn WriteFile, offset: u64) -> Result<Run> {
         const BUFFER: usize = 256 << 10;
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
@@ -118,11 +119,12 @@ impl Dictionary {
         Ok(Run { offset, bytes, names: self.ends.len() as u64 })
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     pub fn clear(&mut self) {
         self.bytes = Vec::with_capacity(self.byte_limit);
         self.ends = Vec::with_capacity(self.name_limit);
-        // New zeros cost nothing until they are touched; the old table may be larger than the input.
+        // A new zeroed table costs nothing until it is used. Clearing the old table could take
+        // longer than reading the input.
         self.slots = vec![0; 2 * self.name_limit];
     }
 }

@@ -1,5 +1,5 @@
-//! The first phase: triples are read and checked, and written with numbers in place of names, in
-//! chunks that have dictionaries of their own.
+//! Phase 1: reads and checks triples, and writes them with numbers in place of names, in chunks
+//! that each have a dictionary.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
@@ -14,39 +14,33 @@ use outercore_text::{
 };
 
 use super::dictionary::Dictionary;
-use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, other_source};
+use super::journal::{Chunk, Journal, Source, SourceRecord, Stage};
 use super::line::{Named, triple};
 use super::options::{Part, TripleImportOptions, TripleTuning};
 use crate::destination::Destination;
 use crate::import::input_file::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
+use crate::import::sources::{Cursor, any_complete};
 
-/// Head, relation and tail by their numbers in the chunk, and the bits of the weight.
+/// The numbers of head, relation and tail in the chunk, and the bits of the weight.
 pub(crate) type Local = [u32; 4];
 
-/// Takes the sources of triples one after the other.
+/// Reads the sources of triples one after the other.
 pub(crate) struct Intake {
     disk: Shared<dyn Disk>,
     root: PathBuf,
     options: TripleImportOptions,
     tuning: TripleTuning,
-    /// As it is on disk, but for the source that is being taken.
+    /// The journal, equal to the one on disk except for the current source.
     pub journal: Journal,
     pub destination: Destination,
-    /// The place of the next source among the sources.
-    next: usize,
+    cursor: Cursor,
     open: Option<Open>,
-    /// Triples of the current source, durable or not.
-    taken: u64,
-    /// Triples of the current source that an earlier run left behind.
-    durable: u64,
-    /// The end of what is taken of the current source.
+    /// Position after the last triple of the current source.
     position: Position,
-    /// Triples that the caller has pushed, while the current source is pushed.
-    pushed: Option<u64>,
 }
 
-/// The chunk that is being filled, and the files it goes to.
+/// The current chunk and its files.
 struct Open {
     triples: Box<dyn WriteFile>,
     runs: Box<dyn WriteFile>,
@@ -66,12 +60,12 @@ impl Open {
     }
 }
 
-/// The file of the triples with numbers of their chunk.
+/// File of the triples, with the numbers of their chunk.
 pub(crate) fn triples_path(root: &Path) -> PathBuf {
     root.join(IMPORT_DIRECTORY).join("triples")
 }
 
-/// The file of the sorted runs of names.
+/// File of the sorted runs of names.
 pub(crate) fn runs_path(root: &Path) -> PathBuf {
     root.join(IMPORT_DIRECTORY).join("runs")
 }
@@ -92,12 +86,9 @@ impl Intake {
             tuning,
             journal,
             destination,
-            next: 0,
+            cursor: Cursor::default(),
             open: None,
-            taken: 0,
-            durable: 0,
             position: Position::default(),
-            pushed: None,
         }
     }
 
@@ -105,7 +96,7 @@ impl Intake {
         !self.journal.sources.is_empty()
     }
 
-    /// Takes a text file.
+    /// Reads a text file.
     pub fn text(
         &mut self,
         part: Part,
@@ -119,7 +110,7 @@ impl Intake {
         if self.begin(part, Source::Text(file, Box::new(dialect.clone())))? {
             return Ok(());
         }
-        if self.taken == 0 {
+        if self.cursor.taken == 0 {
             self.position = dialect.start;
         }
         let stream = ByteStream::open("triples", &path, self.position.offset, self.options.memory)?;
@@ -149,10 +140,11 @@ impl Intake {
                 let end = self.position.offset + length;
                 for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                     self.line(&path, line, &mut fields, &dialect)?;
-                    // The last line of a text may have been given its end.
+                    // The reader may have added a line break to the last line, which is not in the
+                    // file.
                     self.position.offset = (self.position.offset + line.len() as u64).min(end);
                 }
-                // The reader may be done already.
+                // The reader may already have ended.
                 let _ = used.send(bytes);
                 let done = consumed.load(Ordering::Relaxed);
                 let total = total.max(done);
@@ -174,7 +166,7 @@ impl Intake {
         self.position.lines += 1;
         let number = self.position.lines;
         if dialect.repeats_header(line) {
-            self.journal.sources[self.next - 1].repeated_headers += 1;
+            self.journal.sources[self.cursor.current()].repeated_headers += 1;
             return Ok(());
         }
         if dialect.is_comment_or_blank(line.trim_ascii_start()) {
@@ -185,7 +177,7 @@ impl Intake {
         let place = || format!("triples `{}`: line {number}", path.display());
         let columns = self.options.columns.clone();
         let named = triple(line, fields, dialect, &columns).with_context(place)?;
-        // A chunk that ends here ends before this line.
+        // If this triple starts a new chunk, the previous chunk ends before this line.
         self.position.lines -= 1;
         self.take(&named)?;
         self.position.lines += 1;
@@ -198,18 +190,18 @@ impl Intake {
         detect(path, Purpose::Triples, &options, self.options.memory)
     }
 
-    /// Takes a triple of the caller; how many those before it in its source are decides whether it
-    /// is durable already.
+    /// Adds a triple of the caller. It is skipped if an earlier run made that many triples of the
+    /// source durable.
     pub fn push(&mut self, part: Part, named: &Named<'_>) -> Result<()> {
         self.begin_push(part)?;
-        let pushed = self.pushed.unwrap_or(0) + 1;
-        self.pushed = Some(pushed);
-        if pushed <= self.durable {
+        let pushed = self.cursor.pushed.unwrap_or(0) + 1;
+        self.cursor.pushed = Some(pushed);
+        if pushed <= self.cursor.durable {
             return Ok(());
         }
-        let record = &self.journal.sources[self.next - 1];
+        let record = &self.journal.sources[self.cursor.current()];
         if record.complete {
-            let error = other_count(self.next - 1, record.triples, pushed);
+            let error = self.cursor.other_count::<SourceRecord>(record.triples, pushed);
             return Err(self.destination.mismatch(error));
         }
         named
@@ -219,38 +211,29 @@ impl Intake {
         self.settle(Ok(()))
     }
 
-    /// Begins to take batches for `part`, unless that is what is done already.
+    /// Starts a pushed source for `part`, unless it is already the current source.
     pub fn begin_push(&mut self, part: Part) -> Result<()> {
-        let current = self.next.checked_sub(1).map(|index| self.journal.sources[index].part);
-        if self.pushed.is_some() && current == Some(part) {
+        let current = self.cursor.started().map(|index| self.journal.sources[index].part);
+        if self.cursor.pushed.is_some() && current == Some(part) {
             return Ok(());
         }
         self.close_pushed()?;
         self.begin(part, Source::Push)?;
-        self.pushed = Some(0);
+        self.cursor.pushed = Some(0);
         Ok(())
     }
 
-    /// Makes all sources durable and complete; no more may follow.
+    /// Makes all sources durable and complete. No more sources may follow.
     pub fn close(&mut self) -> Result<()> {
         self.close_pushed()?;
-        // The files are complete: what they hold in memory is not needed any more.
+        // The files are complete, so free their memory.
         self.open = None;
-        if let Some(left) = self.journal.sources.get(self.next) {
-            let error = Error::invalid(format!(
-                "the unfinished import has {} sources of triples, found {}: {} is missing",
-                self.journal.sources.len(),
-                self.next,
-                left.source
-            ));
-            return Err(self.destination.mismatch(error));
-        }
-        Ok(())
+        let given = self.cursor.require_end(&self.journal.sources);
+        given.map_err(|error| self.destination.mismatch(error))
     }
 
-    /// Goes on to the next source; says whether an earlier run has all of it.
+    /// Starts the next source; returns whether an earlier run read all of it.
     fn begin(&mut self, part: Part, source: Source) -> Result<bool> {
-        let index = self.next;
         let fresh = SourceRecord {
             part,
             source,
@@ -259,33 +242,22 @@ impl Intake {
             complete: false,
             repeated_headers: 0,
         };
-        let is_last = index + 1 == self.journal.sources.len();
         let is_reading = self.journal.stage == Stage::Read;
-        match self.journal.sources.get(index) {
-            Some(known) if known.part == part && known.source == fresh.source => {}
-            // It was not taken whole, so that nothing builds upon it.
-            Some(known) if is_reading && is_last && !known.complete => {
-                self.journal.forget_last(fresh);
-            }
-            Some(known) => {
-                let error = other_source(index, known, &fresh);
-                return Err(self.destination.mismatch(error));
-            }
-            None => self.journal.sources.push(fresh),
+        let begun = self.cursor.begin(&mut self.journal.sources, fresh, is_reading);
+        let begun = begun.map_err(|error| self.destination.mismatch(error))?;
+        if begun.is_replaced {
+            self.journal.trim_chunks();
         }
-        self.next += 1;
-        let record = &self.journal.sources[index];
-        (self.taken, self.durable, self.position) =
-            (record.triples, record.triples, record.position);
-        Ok(record.complete)
+        self.position = self.journal.sources[self.cursor.current()].position;
+        Ok(begun.is_complete)
     }
 
-    /// Whether a source was taken whole, so that what was taken is kept if the next one is refused.
+    /// Whether a source is complete, so that it is kept if the next source is refused.
     pub fn has_whole_source(&self) -> bool {
-        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
+        self.journal.stage != Stage::Read || any_complete(&self.journal.sources)
     }
 
-    /// Takes a triple that was checked.
+    /// Adds a checked triple.
     fn take(&mut self, named: &Named<'_>) -> Result<()> {
         let ends = named.head.len() + named.tail.len();
         let open = self.opened()?;
@@ -304,11 +276,11 @@ impl Intake {
         if open.buffer.len() >= Open::BUFFER {
             open.flush()?;
         }
-        self.taken += 1;
+        self.cursor.taken += 1;
         Ok(())
     }
 
-    /// The files, cut to what is durable when they are opened.
+    /// Opens the files and truncates them to their durable parts.
     fn opened(&mut self) -> Result<&mut Open> {
         if self.open.is_none() {
             let directory = self.root.join(IMPORT_DIRECTORY);
@@ -335,21 +307,21 @@ impl Intake {
         Ok(file)
     }
 
-    /// Makes a durable point if it is time to, or if the task is not to go on.
+    /// Makes a durable point if enough bytes were written, or if the task stops.
     fn settle(&mut self, going: Result<()>) -> Result<()> {
         let count = self.open.as_ref().map_or(0, |open| open.count);
         if going.is_ok() && count * (size_of::<Local>() as u64) < self.tuning.checkpoint {
             return Ok(());
         }
         let saved = self.end_chunk();
-        // Whoever stopped the task is told that, rather than what came of the durable point.
+        // Return the error that stopped the task, not an error of the durable point.
         going.and(saved)
     }
 
-    /// Writes the dictionaries of the chunk, makes all durable and notes how far the current source
-    /// is taken.
+    /// Writes the dictionaries of the chunk, makes everything durable and records the progress of
+    /// the current source.
     fn end_chunk(&mut self) -> Result<()> {
-        let part = self.journal.sources[self.next - 1].part;
+        let part = self.journal.sources[self.cursor.current()].part;
         let offset = self.journal.run_bytes();
         if let Some(open) = self.open.as_mut().filter(|open| open.count > 0) {
             open.flush()?;
@@ -362,32 +334,29 @@ impl Intake {
             open.entities.clear();
             open.relations.clear();
         }
-        let record = &mut self.journal.sources[self.next - 1];
-        record.triples = self.taken;
+        let record = &mut self.journal.sources[self.cursor.current()];
+        record.triples = self.cursor.taken;
         record.position = self.position;
         self.journal.save(&*self.disk, &self.root)
     }
 
-    /// All of the current source is taken.
+    /// Marks the current source as complete.
     fn end(&mut self) -> Result<()> {
-        self.journal.sources[self.next - 1].complete = true;
-        // A journal needs its directory, also if there was nothing to take.
+        self.journal.sources[self.cursor.current()].complete = true;
+        // The journal needs its directory, even if the source has no triples.
         self.opened()?;
         self.end_chunk()
     }
 
-    /// Ends the batches, if the current source is pushed.
+    /// Ends the pushed source, if the current source is pushed.
     fn close_pushed(&mut self) -> Result<()> {
-        let Some(pushed) = self.pushed.take() else { return Ok(()) };
-        if pushed < self.durable {
-            let error = other_count(self.next - 1, self.durable, pushed);
-            return Err(self.destination.mismatch(error));
-        }
-        if self.journal.sources[self.next - 1].complete { Ok(()) } else { self.end() }
+        let ended = self.cursor.end_pushed(&self.journal.sources);
+        let is_new = ended.map_err(|error| self.destination.mismatch(error))?;
+        if is_new { self.end() } else { Ok(()) }
     }
 }
 
-/// The error for batches that do not fit together.
+/// The error for columns of a batch that do not fit together.
 pub(crate) fn uneven(what: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("a batch of triples: {what}"))
 }

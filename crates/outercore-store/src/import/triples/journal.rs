@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Error, Result};
 use outercore_format::ArrayEntry;
 use outercore_io::Disk;
 use outercore_text::{Dialect, Position};
@@ -10,21 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::Run;
 use super::options::{Part, TripleImportOptions, Unknown};
 use super::{PartSummary, TripleArtifacts};
-use crate::destination::DROP;
-use crate::hold::journal_path;
-use crate::import::Duplicates;
 use crate::import::input_file::InputFile;
-use crate::import::journal::other_import;
+use crate::import::journal_file::{self, other_import};
+use crate::import::{Duplicates, sources};
 
-const VERSION: u32 = 2;
 const KIND: &str = "triples";
 
-/// Everything an import of triples needs to go on after it was stopped; `.import/journal.json`.
+/// All state that a resumed import of triples needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
-    kind: String,
-    version: u32,
     identity: Identity,
     rules: Rules,
     pub sources: Vec<SourceRecord>,
@@ -32,7 +27,7 @@ pub(crate) struct Journal {
     pub stage: Stage,
 }
 
-/// What must be the same for the reading to be the same.
+/// Options that must be equal for a resumed reading phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
@@ -46,7 +41,7 @@ impl Identity {
     }
 }
 
-/// What decides about the triples once they are read.
+/// Options that matter only after the triples are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rules {
@@ -54,29 +49,28 @@ pub(crate) struct Rules {
     pub duplicates: Duplicates,
 }
 
-/// What is durable of one source of triples.
+/// The durable part of one source of triples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceRecord {
     pub part: Part,
     pub source: Source,
-    /// Triples taken.
+    /// Number of durable triples.
     pub triples: u64,
-    /// Where they end in a text.
+    /// Position after them in a text.
     pub position: Position,
-    /// Whether these are all.
+    /// Whether this is the whole source.
     pub complete: bool,
-    /// Lines passed in a text that repeat its header.
-    #[serde(default)]
+    /// Lines so far in a text that repeat its header.
     pub repeated_headers: u64,
 }
 
-/// Where triples come from.
+/// A source of triples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     Text(InputFile, Box<Dialect>),
-    /// Handed over by the caller.
+    /// Pushed by the caller.
     Push,
 }
 
@@ -89,22 +83,62 @@ impl std::fmt::Display for Source {
     }
 }
 
+impl sources::SourceRecord for SourceRecord {
+    const ROWS: &'static str = "triples";
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.part == other.part && self.source == other.source
+    }
+
+    fn rows(&self) -> u64 {
+        self.triples
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn name(&self) -> String {
+        self.source.to_string()
+    }
+
+    fn mismatch(&self, index: usize, found: &Self) -> Error {
+        let same_path = match (&self.source, &found.source) {
+            (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
+            _ => false,
+        };
+        Error::invalid(if same_path && self.part == found.part {
+            format!("{} has changed since the import was begun", found.source)
+        } else {
+            format!(
+                "source {} of the triples is {} for `{}`, but the unfinished import has {} for \
+                 `{}` there",
+                index + 1,
+                found.source,
+                found.part,
+                self.source,
+                self.part
+            )
+        })
+    }
+}
+
 /// Consecutive triples of one part that share a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chunk {
     pub part: Part,
-    /// How many there are in the file of triples, one chunk after the other.
+    /// Number of its triples. The file of triples holds one chunk after the other.
     pub triples: u64,
     pub entities: Run,
     pub relations: Run,
 }
 
-/// Which phase is next, and what those before it found.
+/// The current phase, and the results of earlier phases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stage {
-    /// Sources are taken.
+    /// Sources are read.
     Read,
     /// Dictionaries are merged.
     Names,
@@ -115,7 +149,7 @@ pub(crate) enum Stage {
     Done(TripleArtifacts),
 }
 
-/// What is known when the dictionaries are merged.
+/// Results of merging the dictionaries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Named {
@@ -128,8 +162,6 @@ pub(crate) struct Named {
 impl Journal {
     pub fn new(options: &TripleImportOptions, identity: Identity) -> Self {
         Self {
-            kind: KIND.to_owned(),
-            version: VERSION,
             identity,
             rules: rules(options),
             sources: Vec::new(),
@@ -138,39 +170,17 @@ impl Journal {
         }
     }
 
-    /// The journal of the import that was stopped in `root`, if there is one and it is this one.
-    /// With other rules it goes on from where rules matter.
+    /// The journal of the interrupted import in `root`, if there is one and it matches `identity`.
+    /// With other rules, the import resumes at the first phase that depends on the rules.
     ///
     /// # Errors
-    /// `Invalid`: another import was begun there. `Version`, `Corrupt`: it cannot be read.
+    /// As [`journal_file::load`].
     pub fn load(
         root: &Path,
         options: &TripleImportOptions,
         identity: &Identity,
     ) -> Result<Option<Self>> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            #[serde(default)]
-            kind: String,
-            version: u32,
-        }
-        let path = journal_path(root);
-        let describe = || format!("import journal `{}`", path.display());
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(describe),
-        };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
-        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if found.kind != KIND {
-            return Err(other_import(root));
-        }
-        if found.version != VERSION {
-            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
-        }
-        let mut journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
+        let Some(mut journal) = journal_file::load::<Self>(root, KIND)? else { return Ok(None) };
         if journal.identity != *identity {
             return Err(other_import(root));
         }
@@ -184,7 +194,7 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// Whether its files are as they were when it took them.
+    /// Whether its input files are unchanged.
     pub fn is_current(&self) -> bool {
         self.sources.iter().all(|record| match &record.source {
             Source::Text(file, _) => file.is_current(),
@@ -192,24 +202,20 @@ impl Journal {
         })
     }
 
-    /// Forgets what was taken of the last source, which must not be whole.
-    pub fn forget_last(&mut self, fresh: SourceRecord) {
-        let Some(last) = self.sources.last_mut() else { return };
-        *last = fresh;
-        let kept: u64 = self.sources.iter().map(|source| source.triples).sum();
-        while self.triples() > kept {
+    /// Removes the chunks of sources that are no longer recorded.
+    pub fn trim_chunks(&mut self) {
+        let recorded: u64 = self.sources.iter().map(|source| source.triples).sum();
+        while self.triples() > recorded {
             self.chunks.pop();
         }
     }
 
     /// Replaces the journal on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
-        let text = serde_json::to_vec(self)
-            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&journal_path(root), &text)
+        journal_file::save(self, KIND, disk, root)
     }
 
-    /// Triples of all chunks.
+    /// Number of triples in all chunks.
     pub fn triples(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.triples).sum()
     }
@@ -222,35 +228,4 @@ impl Journal {
 
 fn rules(options: &TripleImportOptions) -> Rules {
     Rules { unknown: options.unknown, duplicates: options.duplicates }
-}
-
-/// The error for a source that differs from the one that the unfinished import took in its place.
-pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &SourceRecord) -> Error {
-    let same_path = match (&expected.source, &found.source) {
-        (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
-        _ => false,
-    };
-    let what = if same_path && expected.part == found.part {
-        format!("{} has changed since the import was begun", found.source)
-    } else {
-        format!(
-            "source {} of the triples is {} for `{}`, but the unfinished import has {} for `{}` \
-             there",
-            index + 1,
-            found.source,
-            found.part,
-            expected.source,
-            expected.part
-        )
-    };
-    Error::invalid(what)
-}
-
-/// The error for fewer or more triples than the unfinished import took from the caller.
-pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
-    Error::invalid(format!(
-        "source {} of the triples has {found} triples, but the unfinished import took {expected} \
-         from it",
-        index + 1
-    ))
 }

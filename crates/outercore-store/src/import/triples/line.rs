@@ -1,11 +1,11 @@
-//! One line of text becomes the fields of a triple.
+//! Splits a line of text into the fields of a triple.
 
 use outercore_core::{Error, Result};
 use outercore_text::{Dialect, Fields, Format, is_changed, shown};
 
 use super::options::{Column, Columns};
 
-/// A triple as the input has it.
+/// A triple with names, as in the input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Named<'a> {
     pub head: &'a [u8],
@@ -14,11 +14,11 @@ pub(crate) struct Named<'a> {
     pub weight: f32,
 }
 
-/// Longer names than this are no names.
+/// Longest name. A longer text is not a name.
 pub(crate) const LONGEST_NAME: usize = 32 << 10;
 
 impl Named<'_> {
-    /// Refuses what is no name of an entity or relation, and weights that cannot be.
+    /// Refuses invalid names of entities and relations, and invalid weights.
     pub fn check(&self) -> Result<()> {
         for (what, name) in [("head", self.head), ("relation", self.relation), ("tail", self.tail)]
         {
@@ -47,10 +47,10 @@ impl Named<'_> {
     }
 }
 
-/// The triple in `line`, which is not blank.
+/// Parses the triple in `line`, which is not blank.
 ///
 /// # Errors
-/// `Invalid`: what is wrong with it, without its place.
+/// `Invalid`: a description of the fault, without its place.
 pub(crate) fn triple<'a>(
     line: &'a [u8],
     fields: &'a mut Fields,

@@ -1,11 +1,11 @@
-//! Import of knowledge graphs: triples of names become triples of ids and two dictionaries, within
-//! a memory budget.
+//! Import of knowledge graphs: converts triples of names to triples of ids and two dictionaries,
+//! within a memory budget.
 //!
-//! Four phases. *Read*: triples are checked and written with numbers in place of names, in chunks
-//! whose dictionaries fit in memory; each dictionary becomes a sorted run. *Names*: the runs are
-//! merged; a name's id is its place among all, so that it depends on nothing else. *Compare*:
-//! triples are sorted to find those that come twice. *Write*: chunk by chunk, numbers become ids.
-//! All reading and writing is sequential.
+//! There are four phases. *Read*: check the triples and write them with numbers in place of names,
+//! in chunks whose dictionaries fit in memory. Each dictionary becomes a sorted run. *Names*: merge
+//! the runs. The id of a name is its place among all names, so it depends on nothing else.
+//! *Compare*: sort the triples to find repeated ones. *Write*: convert numbers to ids, chunk by
+//! chunk. All reads and writes are sequential.
 
 mod convert;
 mod dictionary;
@@ -38,7 +38,7 @@ use names::{Merge, Merged};
 pub use names::Names;
 pub use options::{Column, Columns, Part, TripleImportOptions, TripleTuning, Unknown};
 
-/// What became of a part of the triples.
+/// Counts of one part of the triples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartSummary {
@@ -49,38 +49,38 @@ pub struct PartSummary {
     pub repeated_headers: u64,
     /// Triples in the data set.
     pub triples: u64,
-    /// Triples that came before in the same part.
+    /// Triples that occurred earlier in the same part.
     pub duplicates: u64,
-    /// Triples of `valid` or `test` that `train` has too, each counted once.
+    /// Triples of `valid` or `test` that also occur in `train`; each counts once.
     pub in_train: u64,
-    /// Entities that `train` does not have.
+    /// Entities that do not occur in `train`.
     pub unknown_entities: u64,
-    /// Relations that `train` does not have.
+    /// Relations that do not occur in `train`.
     pub unknown_relations: u64,
-    /// Triples with one of those.
+    /// Triples with such an entity or relation.
     pub unknown_triples: u64,
-    /// The first of those entities, then of those relations, ten at most of either.
+    /// The first such entities and then relations, at most ten each.
     pub unknown: Vec<String>,
 }
 
-/// A knowledge graph whose arrays are complete on disk, and what became of the input.
+/// A knowledge graph whose arrays are complete on disk, and counts of the input.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TripleArtifacts {
-    /// Entities with an id.
+    /// Number of entities with an id.
     pub entities: u64,
-    /// Relations with an id.
+    /// Number of relations with an id.
     pub relations: u64,
-    /// The parts that were given.
+    /// The parts of the input.
     pub parts: BTreeMap<Part, PartSummary>,
     /// The manifest's entries by key.
     pub arrays: BTreeMap<String, ArrayEntry>,
 }
 
-/// Names as one buffer: name `i` is `bytes[offsets[i]..offsets[i + 1]]`.
+/// Names in one buffer: name `i` is `bytes[offsets[i]..offsets[i + 1]]`.
 #[derive(Clone, Copy, Debug)]
 pub struct NameColumn<'a> {
-    /// Ascending; one more than there are names.
+    /// Ascending offsets, one more than there are names.
     pub offsets: &'a [i64],
     /// The names in UTF-8, one after the other.
     pub bytes: &'a [u8],
@@ -107,32 +107,32 @@ impl<'a> NameColumn<'a> {
     }
 }
 
-/// Triples handed over at once.
+/// A batch of triples.
 #[derive(Clone, Copy, Debug)]
 pub struct TripleBatch<'a> {
-    /// Where the relations start from.
+    /// The heads.
     pub heads: NameColumn<'a>,
     /// The relations.
     pub relations: NameColumn<'a>,
-    /// Where the relations lead to.
+    /// The tails.
     pub tails: NameColumn<'a>,
-    /// The weights, if the columns of the import have one.
+    /// The weights, if the columns of the import include a weight.
     pub weights: Option<&'a [f32]>,
 }
 
-/// Turns triples of names into a data set.
+/// Imports triples of names as a data set.
 ///
-/// Sources are given one after the other, each for a part. Ids are given by the order of names:
-/// shorter ones first, then by bytes. So numbers that are used as names keep their order, and if they
-/// are `0..n` they are their own ids.
+/// Give the sources one after the other, each for a part. Ids follow the order of names: shorter
+/// names first, then by bytes. So numeric names keep their order, and the names `0..n` are equal to
+/// their ids.
 ///
-/// **Restart** What is durable is noted in `.import/journal.json`. The same import begun again (same
-/// columns and fingerprint, same sources in the same order) goes on from there; what happens to
-/// unknown names and duplicates may be decided anew. Until [`TripleImport::commit`] there is no
-/// data set, or the one that is to be replaced, whole.
+/// **Restart** Durable progress is recorded in `.import/journal.json`. To resume an interrupted
+/// import, start it again with the same columns, the same fingerprint, and the same sources in the
+/// same order. The treatment of unknown names and duplicates may change. Until
+/// [`TripleImport::commit`] there is no data set, or the previous data set stays complete.
 ///
-/// **Cost** On disk, until it is done: 16 bytes a triple, the names of every chunk, and 16 bytes a
-/// triple for comparing where they do not fit in memory.
+/// **Cost** Temporary disk space: 16 bytes per triple, the names of every chunk, and 16 bytes per
+/// triple for the comparison if the triples do not fit in memory.
 ///
 /// # Example
 /// ```
@@ -161,19 +161,18 @@ pub struct TripleImport {
     tuning: TripleTuning,
     intake: Intake,
     artifacts: Option<TripleArtifacts>,
-    /// Whether this object is of no use any more.
+    /// Whether a step failed, so that this object can no longer be used.
     failed: bool,
 }
 
 impl TripleImport {
-    /// Begins an import into the directory `root`, or goes on with the one that was stopped there.
+    /// Starts an import into the directory `root`, or resumes the interrupted import there.
     ///
-    /// `fingerprint` stands for everything about the input that the import cannot see: the origin
-    /// of batches.
+    /// `fingerprint` identifies input that the import cannot check itself: the origin of batches.
     ///
     /// # Errors
-    /// `Invalid`: `root` holds a data set, or another unfinished import, or something else, or
-    /// somebody writes to it. `Budget`: too little memory, with the least that would do.
+    /// `Invalid`: `root` holds a data set, another unfinished import or other files, or another
+    /// process writes to it. `Budget`: too little memory, with the smallest sufficient amount.
     pub fn begin(
         disk: Shared<dyn Disk>,
         root: &Path,
@@ -197,17 +196,17 @@ impl TripleImport {
         Ok(Self { disk, root, options, tuning, intake, artifacts: None, failed: false })
     }
 
-    /// Whether there is something to go on from.
+    /// Whether the import was resumed.
     pub fn is_resumed(&self) -> bool {
         self.intake.is_resumed()
     }
 
-    /// Takes the triples of a text file, written as `dialect` says, or as
+    /// Reads the triples of a text file in the format `dialect`, or in the format that
     /// [`outercore_text::detect`] finds.
     ///
     /// # Errors
-    /// `Invalid`: a line that is no triple, named with its number, or a file that can be read in two
-    /// ways. `Corrupt`: a damaged packed file.
+    /// `Invalid`: a line that is not a triple, with its number, or a file with an ambiguous format.
+    /// `Corrupt`: a damaged compressed file.
     pub fn text(
         &mut self,
         part: Part,
@@ -221,12 +220,12 @@ impl TripleImport {
         })
     }
 
-    /// Takes a batch of triples. All batches until another source or part is given are one source;
-    /// how they are cut does not matter.
+    /// Adds a batch of triples. All batches until another source or part count as one source; their
+    /// sizes do not matter.
     ///
     /// # Errors
-    /// `Invalid`: lengths that differ, empty names, names that are no UTF-8, weights where there
-    /// should be none or the other way round.
+    /// `Invalid`: lengths that differ, empty names, names that are not UTF-8, unexpected weights or
+    /// missing weights.
     pub fn push(&mut self, part: Part, batch: &TripleBatch<'_>) -> Result<()> {
         self.guarded(|import| {
             let rows = batch.heads.offsets.len().saturating_sub(1);
@@ -253,12 +252,12 @@ impl TripleImport {
         })
     }
 
-    /// Writes the arrays of all triples taken.
+    /// Writes the arrays of all triples.
     ///
     /// # Errors
-    /// `Invalid`: no triples in `train`, or names in `valid` and `test` that it does not have and
-    /// that are not to be kept or dropped. `Budget`: too little memory. `NoSpace`, `Io`; whatever
-    /// `on_progress` returns.
+    /// `Invalid`: no triples in `train`, or names in `valid` and `test` that do not occur in
+    /// `train` and are neither kept nor dropped. `Budget`: too little memory. `NoSpace`, `Io`;
+    /// errors of `on_progress`.
     pub fn finish(&mut self, on_progress: OnProgress<'_>) -> Result<&TripleArtifacts> {
         self.guarded(|import| {
             import.intake.close()?;
@@ -278,7 +277,7 @@ impl TripleImport {
         self.artifacts.as_ref().ok_or_else(|| Error::internal("triples finished without a result"))
     }
 
-    /// Writes the manifest: from here on there is a data set.
+    /// Writes the manifest, which commits the data set.
     ///
     /// # Errors
     /// `Invalid`: the import is not finished. As [`crate::editor::commit`].
@@ -309,7 +308,7 @@ impl TripleImport {
         journal.save(&*self.disk, &self.root)
     }
 
-    /// Merges the dictionaries and judges what `train` does not know.
+    /// Merges the dictionaries and checks for names that do not occur in `train`.
     fn name(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         let keys = [Names::Entity, Names::Relation]
             .map(|names| [names.offsets_key(), names.bytes_key()])
@@ -327,7 +326,8 @@ impl TripleImport {
         let merged = merge.run(Names::Entity, &mut *on_progress).and_then(|entities| {
             merge.run(Names::Relation, on_progress).map(|relations| (entities, relations))
         });
-        // Other runs than these come of reading with another budget only.
+        // There were too many runs to merge. Only reading again with a larger budget gives fewer
+        // runs, so the triples read so far are useless.
         if merged.as_ref().is_err_and(|error| error.kind() == ErrorKind::Budget) {
             self.intake.destination.give_up();
         }
@@ -387,14 +387,14 @@ impl TripleImport {
         self.intake.journal.save(&*self.disk, &self.root)
     }
 
-    /// Ends the import for a fault of the input that its caller has found and reports by itself.
+    /// Ends the import because the caller found a fault in the input and reports it.
     pub fn end_refused(mut self) {
         let is_worth_keeping = self.intake.has_whole_source();
         self.intake.destination.failed(&Error::invalid("refused"), is_worth_keeping);
     }
 
-    /// Runs a step, unless one failed before: what is in memory may then be ahead of or behind what
-    /// is on disk.
+    /// Runs a step, unless an earlier step failed: after a failure, the state in memory may differ
+    /// from the state on disk.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.failed {
             return Err(Error::invalid("the import was stopped by an error before")
@@ -410,7 +410,7 @@ impl TripleImport {
     }
 }
 
-/// Every part that was given, with the names that `train` does not have.
+/// A summary of every part of the input, with the names that do not occur in `train`.
 fn summaries(
     journal: &Journal,
     entities: &Merged,

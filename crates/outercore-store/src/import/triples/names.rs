@@ -1,5 +1,5 @@
-//! The second phase: the sorted runs of all chunks become one dictionary, and every chunk learns
-//! what its numbers mean.
+//! Phase 2: merges the sorted runs of all chunks into one dictionary, and maps the numbers of every
+//! chunk to ids.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::import::progress::{OnProgress, Phase, Progress, Unit};
 use crate::npy::ArrayWriter;
 use outercore_text::shown;
 
-/// What has names.
+/// The kinds of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
@@ -30,12 +30,12 @@ pub enum Names {
 }
 
 impl Names {
-    /// The key of the array of where each name ends: `uint64 [n + 1]`, the first of them 0.
+    /// The key of the array with the end of each name: `uint64 [n + 1]`, starting with 0.
     pub fn offsets_key(self) -> String {
         format!("names/{self}.offsets")
     }
 
-    /// The key of the array of the names' bytes: `uint8`.
+    /// The key of the array with the bytes of the names: `uint8`.
     pub fn bytes_key(self) -> String {
         format!("names/{self}.bytes")
     }
@@ -47,7 +47,7 @@ impl Names {
         }
     }
 
-    /// The file that says what the numbers of the chunks mean.
+    /// The file that maps the numbers of the chunks to ids.
     pub(crate) fn map_path(self, root: &Path) -> PathBuf {
         root.join(IMPORT_DIRECTORY).join(format!("{self}.map"))
     }
@@ -62,24 +62,24 @@ impl std::fmt::Display for Names {
     }
 }
 
-/// A number of a chunk, and the lower and upper half of the id it stands for.
+/// A number of a chunk, and the lower and upper half of its id.
 pub(crate) type Meaning = [u32; 3];
 
-/// Set in ids of names that `train` does not have.
+/// Bit in ids of names that do not occur in `train`.
 pub(crate) const STRANGER: u64 = 1 << 63;
 
-/// The id of a name that has none.
+/// The id of a name without an id.
 pub(crate) const NO_ID: u64 = u64::MAX;
 
-/// Names of a part that `train` does not have.
+/// Names of a part that do not occur in `train`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strangers {
     pub count: u64,
-    /// The first of them in the order of names, shortened.
+    /// The first of these names in the order of names, shortened.
     pub first: Vec<String>,
 }
 
-/// What merging the runs of one kind gave.
+/// Result of merging the runs of one kind.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub names: u64,
@@ -95,17 +95,17 @@ pub(crate) struct Merge<'a> {
     pub chunks: &'a [Chunk],
     pub tuning: &'a TripleTuning,
     pub memory: Bytes,
-    /// Whether names that `train` does not have get ids too.
+    /// Whether names that do not occur in `train` get ids, too.
     pub keep: bool,
 }
 
 impl Merge<'_> {
-    /// Writes the arrays of names and the map of every chunk.
+    /// Writes the arrays of names, and the map of every chunk.
     ///
-    /// **Cost** Reads the runs once, sequentially each, and writes 12 bytes for each of their names.
+    /// **Cost** Reads each run once, sequentially, and writes 12 bytes for each name in it.
     ///
     /// # Errors
-    /// `Budget`: so many runs that each could have but a tiny buffer.
+    /// `Budget`: so many runs that the buffer of each would be too small.
     pub fn run(&self, kind: Names, on_progress: OnProgress<'_>) -> Result<Merged> {
         let mut runs = Runs::open(self, kind)?;
         let mut maps = Maps::create(self, kind)?;
@@ -175,13 +175,13 @@ fn note_stranger(
     }
 }
 
-/// A chunk that has the name at hand, and its number for it.
+/// A chunk that contains the current name, and its number for the name.
 struct Member {
     run: usize,
     number: u32,
 }
 
-/// All runs of a kind, the one with the least name first.
+/// All runs of a kind, ordered by their next names, the smallest first.
 struct Runs {
     file: File,
     path: PathBuf,
@@ -191,10 +191,10 @@ struct Runs {
     taken: u64,
 }
 
-/// Where a run has been read to.
+/// The read position in a run.
 struct Cursor {
     start: u64,
-    /// The next byte of the file, and the first that is not the run's.
+    /// The next byte in the file, and the end of the run.
     at: u64,
     end: u64,
     block: usize,
@@ -211,7 +211,8 @@ impl Runs {
         let count = merge.chunks.len();
         let block = merge.tuning.merging / count.max(1);
         if block < merge.tuning.smallest_buffer {
-            // Chunks grow with the memory, so that their number shrinks: the root is enough.
+            // More memory gives larger and thus fewer chunks, so the buffer size grows with the
+            // square of the memory. Hence the square root.
             let factor = (merge.tuning.smallest_buffer as f64 / block.max(1) as f64).sqrt() * 1.1;
             let least = Bytes((merge.memory.0 as f64 * factor) as u64);
             return Err(Error::new(
@@ -246,7 +247,7 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Replaces `name` by the least name left and `members` by all that have it.
+    /// Replaces `name` by the smallest remaining name, and `members` by all chunks that contain it.
     fn next(&mut self, name: &mut Vec<u8>, members: &mut Vec<Member>) -> Result<bool> {
         members.clear();
         let Some(&first) = self.heap.first() else { return Ok(false) };
@@ -270,7 +271,7 @@ impl Runs {
         Ok(true)
     }
 
-    /// Bytes of the runs that were read.
+    /// Bytes read from the runs.
     fn done(&self) -> u64 {
         self.cursors.iter().map(|cursor| cursor.at - cursor.start).sum()
     }
@@ -295,7 +296,7 @@ impl Runs {
         }
     }
 
-    /// Restores the order after the first cursor has changed.
+    /// Restores the heap order after the first cursor has changed.
     fn sink(&mut self) {
         let mut at = 0;
         loop {
@@ -319,7 +320,7 @@ impl Cursor {
         &self.buffer[self.name.0..self.name.1]
     }
 
-    /// Goes on to the next name; says whether there is one.
+    /// Moves to the next name; returns whether there is one.
     fn advance(&mut self, file: &File, path: &Path) -> Result<bool> {
         if self.next == self.buffer.len() && self.at == self.end {
             return Ok(false);
@@ -340,7 +341,7 @@ impl Cursor {
         u32::from_le_bytes(word)
     }
 
-    /// Reads until the buffer has `bytes` more.
+    /// Reads until the buffer holds `bytes` more.
     fn need(&mut self, bytes: usize, file: &File, path: &Path) -> Result<()> {
         let rest = self.buffer.len() - self.next;
         if rest >= bytes {
@@ -363,10 +364,10 @@ impl Cursor {
     }
 }
 
-/// The maps of all chunks, in one file: 12 bytes for each name of a chunk, in the order of names.
+/// The maps of all chunks in one file: 12 bytes for each name of a chunk, in the order of names.
 struct Maps {
     file: Box<dyn WriteFile>,
-    /// For each run: where to write next, and what is to be written.
+    /// For each run: the next place to write, and the bytes to write there.
     buffers: Vec<(u64, Vec<u8>)>,
     block: usize,
 }
@@ -405,7 +406,7 @@ impl Maps {
     }
 }
 
-/// Where the map of each chunk begins, and where the last one ends.
+/// The offset of each chunk's map, and the end of the last map.
 pub(crate) fn map_starts(chunks: &[Chunk], kind: Names) -> Vec<u64> {
     let mut starts = vec![0];
     for chunk in chunks {

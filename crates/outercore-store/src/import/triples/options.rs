@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::import::Duplicates;
 
-/// Which part of a knowledge graph a triple belongs to.
+/// A part of the triples of a knowledge graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// What embeddings are learned from.
+    /// Triples for training.
     Train,
-    /// What decides when to stop.
+    /// Triples that decide when to stop the training.
     Valid,
-    /// What the result is judged by.
+    /// Triples for the final evaluation.
     Test,
 }
 
 impl Part {
-    /// All parts, in their order.
+    /// All parts, in order.
     pub const ALL: [Self; 3] = [Self::Train, Self::Valid, Self::Test];
 
     /// The key of the array of its triples.
@@ -54,35 +54,35 @@ impl FromStr for Part {
     }
 }
 
-/// What to do with entities and relations of `valid` and `test` that `train` does not have.
+/// Treatment of entities and relations in `valid` and `test` that do not occur in `train`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     /// Refuse the import and list them.
     #[default]
     Error,
-    /// Leave out the triples that have one.
+    /// Drop the triples with such an entity or relation.
     Drop,
-    /// Give them ids like all others; nothing will be learned about them.
+    /// Give them ids like all others, although nothing is learned about them.
     Keep,
 }
 
-/// What a column of the input is.
+/// Meaning of an input column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Column {
-    /// The entity that the relation starts from.
+    /// The head of the triple.
     Head,
     /// The relation.
     Relation,
-    /// The entity that the relation leads to.
+    /// The tail of the triple.
     Tail,
-    /// How much the triple counts.
+    /// The weight of the triple.
     Weight,
-    /// Something else, which is passed over.
+    /// Another value, which is skipped.
     Skip,
 }
 
-/// The columns of the input, in their order: `hrt`, `htr`, `hrtw`, `h_rt`.
+/// The columns of the input, in order: `hrt`, `htr`, `hrtw`, `h_rt`.
 ///
 /// # Example
 /// ```
@@ -99,12 +99,12 @@ pub enum Column {
 pub struct Columns(Vec<Column>);
 
 impl Columns {
-    /// How many there are.
+    /// Number of columns.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The place of a column, counted from 0.
+    /// Index of a column, from 0.
     pub fn place(&self, column: Column) -> Option<usize> {
         self.0.iter().position(|found| *found == column)
     }
@@ -114,7 +114,7 @@ impl Columns {
         self.place(Column::Weight).is_some()
     }
 
-    /// The columns in words, for messages.
+    /// The columns as text for messages.
     pub(crate) fn in_words(&self) -> String {
         let words = self.0.iter().map(|column| match column {
             Column::Head => "head",
@@ -186,22 +186,22 @@ impl FromStr for Columns {
     }
 }
 
-/// How triples become a data set.
+/// Options of an import of triples.
 #[derive(Clone, Debug)]
 pub struct TripleImportOptions {
-    /// Everything the import keeps in memory; at least [`TripleImportOptions::LEAST_MEMORY`].
+    /// All memory of the import; at least [`TripleImportOptions::LEAST_MEMORY`].
     pub memory: Bytes,
-    /// Columns of the texts; with a weight or without also for batches.
+    /// Columns of the texts. Whether they include a weight also applies to batches.
     pub columns: Columns,
-    /// Entities and relations that `train` does not have.
+    /// Treatment of entities and relations that do not occur in `train`.
     pub unknown: Unknown,
-    /// Triples that come twice in a part: whether the first alone is kept.
+    /// Whether only the first of repeated triples in a part is kept.
     pub duplicates: Duplicates,
-    /// Whether to drop what is in the directory, a data set or an unfinished import.
+    /// Whether to replace an existing data set or unfinished import in the directory.
     pub overwrite: bool,
-    /// What to note in the manifest.
+    /// Provenance to record in the manifest.
     pub provenance: Provenance,
-    /// Sizes derived from `memory` unless a test sets them.
+    /// Buffer sizes; derived from `memory` unless a test sets them.
     #[doc(hidden)]
     pub tuning: Option<TripleTuning>,
 }
@@ -221,7 +221,7 @@ impl Default for TripleImportOptions {
 }
 
 impl TripleImportOptions {
-    /// The least memory an import runs in.
+    /// The least memory of an import.
     pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
 
     pub(crate) fn tuning(&self) -> Result<TripleTuning> {
@@ -243,28 +243,28 @@ impl TripleImportOptions {
     }
 }
 
-/// The sizes of every buffer of an import of triples. The phases follow one another; what one of
-/// them takes is at most three quarters of the memory.
+/// Sizes of all buffers of an import of triples. The phases run one after the other; each takes at
+/// most three quarters of the memory.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TripleTuning {
-    /// Bytes of text read at a time; at most six blocks are about.
+    /// Bytes of text that are read at once; at most six blocks exist at a time.
     pub text_block: usize,
-    /// Bytes for the entities' names of a chunk.
+    /// Bytes for the entity names of a chunk.
     pub entities: usize,
-    /// Bytes for the relations' names of a chunk.
+    /// Bytes for the relation names of a chunk.
     pub relations: usize,
-    /// Bytes for reading, and as many for writing, while dictionaries are merged; bytes for
+    /// Bytes for reading while dictionaries are merged, and as many for writing. Also bytes for
     /// sorting.
     pub merging: usize,
-    /// Bytes below which a buffer is not worth having.
+    /// Smallest useful size of a buffer, in bytes.
     pub smallest_buffer: usize,
     /// Bytes of triples written between two durable points.
     pub checkpoint: u64,
 }
 
 impl TripleTuning {
-    /// Shares of `memory`.
+    /// Divides `memory` between the buffers.
     pub fn of(memory: Bytes) -> Self {
         let memory = memory.as_usize();
         Self {

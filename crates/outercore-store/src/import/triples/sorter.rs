@@ -1,4 +1,4 @@
-//! Sorting more than fits in memory.
+//! External sort: sorts more items than fit in memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,16 +10,16 @@ use bytemuck::Pod;
 use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
 use outercore_io::{Disk, WriteFile};
 
-/// Sorts items in `memory` bytes; what does not fit goes to a file in sorted runs.
+/// Sorts items within `memory` bytes. Items beyond that go to a file in sorted runs.
 ///
-/// **Cost** Every item is written and read once, or never.
+/// **Cost** Every item is written and read once; not at all if everything fits.
 pub(crate) struct Sorter<'a, T> {
     disk: &'a dyn Disk,
     path: PathBuf,
     items: Vec<T>,
-    /// Items of a run.
+    /// Number of items in a run.
     limit: usize,
-    /// Bytes below which a buffer is not worth having.
+    /// Smallest useful size of a buffer, in bytes.
     smallest_buffer: usize,
     file: Option<Box<dyn WriteFile>>,
     runs: u64,
@@ -33,13 +33,13 @@ impl<'a, T: Pod + Ord> Sorter<'a, T> {
         Self { disk, path, items: Vec::new(), limit, smallest_buffer, file: None, runs: 0 }
     }
 
-    /// Takes an item.
+    /// Adds an item.
     pub fn push(&mut self, item: T) -> Result<()> {
         if self.items.len() == self.limit {
             self.spill()?;
         }
         if self.items.len() == self.items.capacity() {
-            // Not a vector that doubles beyond the limit.
+            // Reserve no more than the limit: a vector that doubles would exceed it.
             let room = self.limit - self.items.len();
             self.items.reserve_exact(self.items.len().max(1 << 10).min(room));
         }
@@ -59,10 +59,10 @@ impl<'a, T: Pod + Ord> Sorter<'a, T> {
         Ok(())
     }
 
-    /// Hands all items on to `take`, in order, and removes the file.
+    /// Calls `take` with all items in order, and removes the file.
     ///
     /// # Errors
-    /// `Budget`: so many runs that each could have but a tiny buffer. Whatever `take` returns.
+    /// `Budget`: so many runs that the buffer of each would be too small. Errors of `take`.
     pub fn finish(mut self, take: &mut dyn FnMut(T) -> Result<()>) -> Result<()> {
         if self.file.is_none() {
             self.items.sort_unstable();
@@ -110,7 +110,7 @@ impl<'a, T: Pod + Ord> Sorter<'a, T> {
     }
 }
 
-/// Where a run has been read to, in items.
+/// The read position in a run, in items.
 struct Run<T> {
     at: u64,
     end: u64,

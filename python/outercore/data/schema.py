@@ -1,0 +1,162 @@
+"""The manifest of a data set with types: its arrays, node types, edge types and roles.
+
+Only this module knows how ``graph.json`` names things. A graph of one type is a schema with the
+node type ``node`` and the edge type ``edge``. `docs/format.md` describes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from outercore.data.edge_types import EdgeType, edge_type_described
+
+NODE, EDGE = "node", "edge"
+"""The types of a graph that has one of each."""
+TRIPLES = "triples/train"
+"""The triples that a knowledge graph is trained on, and that algorithms run on."""
+
+
+class NodeTypes(dict[str, int]):
+    """Number of nodes by type. PyG has a list of types, so an index gives the name of a type."""
+
+    def __getitem__(self, one: Any) -> Any:
+        return list(self)[one] if isinstance(one, int | slice) else super().__getitem__(one)
+
+
+@dataclass(frozen=True)
+class EdgesOfType:
+    """The edges of one type."""
+
+    key: str
+    """Its name in the keys of arrays."""
+    count: int
+    """Arcs in the CSC: an undirected edge counts twice."""
+    rows: int | None
+    """Rows of the imported edge list; `None` where the data set does not say."""
+    undirected: bool
+
+
+class Schema:
+    """A manifest, read by the names of its parts."""
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self.arrays: dict[str, dict[str, Any]] = manifest["arrays"]
+        """Every array by key: type, shape, checksum."""
+        self._manifest = manifest
+        self._roles: Mapping[str, Any] = manifest.get("roles", {})
+
+    @cached_property
+    def node_types(self) -> NodeTypes:
+        """Number of nodes of each type, in the order of their names."""
+        types = self._manifest["node_types"]
+        return NodeTypes({name: int(types[name]["count"]) for name in sorted(types)})
+
+    @cached_property
+    def edges(self) -> dict[EdgeType, EdgesOfType]:
+        """The edges of each type, in the order of their keys."""
+        types = self._manifest["edge_types"]
+        return {
+            edge_type_described(key, entry): EdgesOfType(
+                key, int(entry["count"]), entry.get("rows"), bool(entry.get("undirected"))
+            )
+            for key, entry in sorted(types.items())
+        }
+
+    @property
+    def plain_edges(self) -> EdgesOfType | None:
+        """The edges of a graph of one type; `None` in a graph of several, and without edges."""
+        return next((edges for edges in self.edges.values() if edges.key == EDGE), None)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether there are types besides ``node`` and ``edge`` (a heterogeneous graph)."""
+        nodes, edges = set(self._manifest["node_types"]), set(self._manifest["edge_types"])
+        return bool(nodes - {NODE} or edges - {EDGE})
+
+    @property
+    def holds_triples(self) -> bool:
+        """Whether it is a knowledge graph: triples without edges."""
+        return TRIPLES in self.arrays and not self._manifest["edge_types"]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a server has taken updates, so that a log belongs to the arrays."""
+        return "live" in self._manifest
+
+    @property
+    def first_id(self) -> int:
+        """The id of node 0 in the imported files, in a graph of one node type."""
+        return int(self._manifest["node_types"].get(NODE, {}).get("first_id", 0))
+
+    @property
+    def features(self) -> str | None:
+        """The key of the features of a graph of one type, or of the labelled type."""
+        key: str | None = self._roles.get("features")
+        return key
+
+    def features_of(self, node_type: str) -> str | None:
+        """The key of the features of a node type; `None` where it has none."""
+        key: str | None = self._roles.get("typed_features", {}).get(node_type)
+        if key is None and self.features is not None and type_of(self.features) == node_type:
+            return self.features
+        return key
+
+    @cached_property
+    def all_features(self) -> frozenset[str]:
+        """The keys of the features of all node types."""
+        keys = {self.features, *self._roles.get("typed_features", {}).values()}
+        return frozenset(key for key in keys if key is not None)
+
+    @property
+    def labels(self) -> str | None:
+        """The key of the labels."""
+        key: str | None = self._roles.get("labels")
+        return key
+
+    @property
+    def labelled_type(self) -> str | None:
+        """The node type of labels and splits; `None` without labels."""
+        return None if self.labels is None else type_of(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the labels (columns of multi-label ones), 0 without labels or for numbers."""
+        if self.labels is None or self.arrays[self.labels]["dtype"] == "float64":
+            return 0
+        _, *columns = self.arrays[self.labels]["shape"]
+        return int(columns[0] if columns else self._roles.get("classes") or 0)
+
+    @property
+    def splits(self) -> Mapping[str, str]:
+        """The key of each split by its name."""
+        splits: Mapping[str, str] = self._roles.get("splits", {})
+        return splits
+
+    @property
+    def times(self) -> frozenset[str]:
+        """The keys of the arrays that the import has read as points in time, in microseconds."""
+        return frozenset(self._roles.get("times", ()))
+
+    @property
+    def forms(self) -> Mapping[str, Any]:
+        """Type and shape of rows by key, where an array was given in another form than stored."""
+        forms: Mapping[str, Any] = self._roles.get("given", {})
+        return forms
+
+    @property
+    def import_options(self) -> Mapping[str, Any]:
+        """The options of the import, and the origin of arrays that were added later by key."""
+        options: Mapping[str, Any] = self._manifest.get("provenance", {}).get("options", {})
+        return options
+
+    def width(self, key: str) -> int:
+        """Columns of an array; 1 of a list of numbers."""
+        return int([*self.arrays[key]["shape"], 1][1])
+
+
+def type_of(key: str) -> str:
+    """The node type, or the edge type, of an array's key."""
+    return key.split("/")[1]
