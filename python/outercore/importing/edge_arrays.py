@@ -91,7 +91,7 @@ def edge_arrays(
         columns = text.split(",")
         if name == FEATURES and text.startswith("!") and not is_there(Path(text)):
             columns = _all_but(sources, columns, taken)
-        if _in_all(sources, columns):
+        if all(set(columns) <= set(source.others) for source in sources):
             taken.update(columns)
             rows = _columns(sources, columns, name, reading)
         else:
@@ -128,10 +128,6 @@ def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> li
     if not columns:
         raise InvalidError(f"--edge-features: no column is left; the edges have {columns_there}")
     return columns
-
-
-def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
-    return all(set(columns) <= set(source.others) for source in sources)
 
 
 def _columns(

@@ -130,9 +130,11 @@ def open_edges(
     if kind == "npy":
         return replace(_npy_edges(spec, shape, first), is_open=True)
     if kind == "npz":
-        if not spec.columns and is_sparse_matrix(member_names(path)):
+        names = member_names(path)
+        if not spec.columns and is_sparse_matrix(names):
             return _sparse(path)
-        member = open_member(path, spec.columns or _edge_member(path))
+        usual = next(((name,) for name in ("edge_index", "edges") if name in names), ())
+        member = open_member(path, spec.columns or usual)
         found = npz_edges(member, shape, first)
         return replace(found, notes=other_members(member), is_open=True)
     return _parquet_edges(spec, first, values, parts or Parts())
@@ -430,11 +432,6 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
 
     more = mirrored if sign else None
     return RowSource(str(table.path), dtype, chunks, width=len(names), mirrored=more)
-
-
-def _edge_member(path: Path) -> tuple[str, ...]:
-    names = member_names(path)
-    return next(((name,) for name in ("edge_index", "edges") if name in names), ())
 
 
 _FORMATS: dict[str, EdgeFormat] = {

@@ -263,11 +263,6 @@ def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list
     return sorted(found, key=lambda one: one.key)
 
 
-def _count_missing(rows: NDArray[np.int64]) -> int:
-    """How many keys no node has."""
-    return int(np.count_nonzero(rows == NO_NODE))
-
-
 def _other_ends(table: EdgeTable, keys: Keys) -> str | None:
     """A hint with the first two columns that hold keys of the nodes, if these are other ones."""
     first: dict[str, Any] = {}
@@ -306,7 +301,8 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
         for texts in column_of(node_type, table.table, columns, may_be_empty=True).texts():
             if row < first + len(texts):
                 key = readable(str(texts[row - first]))
-                others = sum(_count_missing(part) for _, part in blocks(keys.rows(use), _ROWS)) - 1
+                parts = (part for _, part in blocks(keys.rows(use), _ROWS))
+                others = sum(np.count_nonzero(part == NO_NODE) for part in parts) - 1
                 more = f", and {others:,} more rows have such keys" if others else ""
                 hint = "`--dangling drop` leaves such edges out and counts them"
                 if 2 * (others + 1) > len(keys.rows(use)):

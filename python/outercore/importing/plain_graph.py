@@ -77,7 +77,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
 
 
 def _replaced(arrays: list[NodeArray], given: list[NodeArray]) -> list[NodeArray]:
-    """All arrays; those of `given` replace others of their name."""
+    """All arrays; the arrays `given` replace others of their name."""
     names = {(array.role, array.name) for array in given}
     return [*(one for one in arrays if (one.role, one.name) not in names), *given]
 

@@ -121,7 +121,10 @@ def open_split(name: str, file: str, reading: Reading) -> RowSource:
     taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
-    rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
+    if columns.mask is None:
+        rows = as_ids(rows, reading)
+    else:
+        rows = rows.changed(lambda chunk, _: chunk.astype(np.bool_), dtype=np.dtype(np.bool_))
     padded = 0 if columns.ids is None else table.padded(columns.ids)
     return replace(rows, files=files, notes=notes, padded=padded)
 
@@ -232,11 +235,6 @@ def _is_zero_or_one(table: Table, column: str) -> bool:
     if dtype is None or dtype.kind not in "iu" or table.missing(column):
         return False
     return all(bool(np.isin(rows, (0, 1)).all()) for rows in table.numbers([column], dtype, "nan"))
-
-
-def _as_mask(source: RowSource) -> RowSource:
-    """0 and 1 as Booleans."""
-    return source.changed(lambda chunk, _: chunk.astype(np.bool_), dtype=np.dtype(np.bool_))
 
 
 def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSource]]:

@@ -124,7 +124,7 @@ def _graph_arrays(path: Path, level: GraphLevel, task: str | None) -> list[str]:
                 _require_rows(member, level.count, "graphs")
             others.append(name)
             continue
-        values = _whole(member)
+        values = read_member(path, name).reshape(member.rows_in_order().shape)
         if name == "y":
             level.arrays["y"] = labels_of(values, str(member), task)
         elif name == "scaffold_split":
@@ -142,12 +142,6 @@ def _splits(values: NDArray[Any], where: str) -> dict[str, NDArray[np.int64]]:
         )
     found = {name: np.flatnonzero(values == number) for number, name in enumerate(KNOWN)}
     return {name: ids for name, ids in found.items() if len(ids)}
-
-
-def _whole(member: NpzMember) -> NDArray[Any]:
-    return read_member(member.archive, member.member.removesuffix(".npy")).reshape(
-        member.rows_in_order().shape
-    )
 
 
 def _require_rows(member: NpzMember, count: int, what: str) -> None:

@@ -560,10 +560,6 @@ def _strided() -> Any:
     return torch.strided
 
 
-def _is_named(path: Path) -> bool:
-    return str(path).startswith("pyg:")
-
-
 def _open_named(path: Path, _: Inputs) -> GraphSource:
     """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
 
@@ -599,4 +595,4 @@ def _pyg_class(name: str) -> tuple[str, str | None]:
     return name, None
 
 
-FORMAT = Format("a data set of PyG", _is_named, _open_named)
+FORMAT = Format("a data set of PyG", lambda path: str(path).startswith("pyg:"), _open_named)

@@ -28,10 +28,6 @@ _CHUNK = 1 << 20
 _PARTS = ("offsets", "bytes", "order")
 
 
-def _has_manifest(root: Path) -> bool:
-    return is_there(root / MANIFEST)
-
-
 def open_triples(root: Path, inputs: Inputs) -> GraphSource:
     """Heads and tails of the training triples as edges, with the names of the entities.
 
@@ -110,4 +106,9 @@ def _name_array(graph: Graph, key: str) -> NodeArray:
     return NodeArray("names", key.removeprefix("names/"), rows)
 
 
-FORMAT = Format("a data set of triples", _has_manifest, open_triples, ("relation",))
+FORMAT = Format(
+    "a data set of triples",
+    lambda root: is_there(root / MANIFEST),
+    open_triples,
+    ("relation",),
+)

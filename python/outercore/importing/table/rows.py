@@ -323,7 +323,10 @@ def table_rows(
 
     Errors: `InvalidError` for a column that may say another order.
     """
-    columns, left_out = _without_counting(spec, table, columns, reading)
+    left_out: list[str] = []
+    if not reading.is_in_order:
+        first_id = int(reading.text.one_based)
+        columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
@@ -391,16 +394,6 @@ def table_rows(
         times=times,
         padded=0 if reading.ids or columns.key is None else table.padded(columns.key),
     )
-
-
-def _without_counting(
-    spec: FileSpec, table: Table, columns: NodeColumns, reading: Reading
-) -> tuple[NodeColumns, list[str]]:
-    """As `without_counting`, unless the rows are known to be in order."""
-    if reading.is_in_order:
-        return columns, []
-    first_id = int(reading.text.one_based)
-    return without_counting(spec, table, columns, first_id, reading.rows_of)
 
 
 def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
