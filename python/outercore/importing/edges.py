@@ -20,20 +20,14 @@ from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import EdgeColumns, edge_columns
+from outercore.importing.table.columns import EdgeColumns
 from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import RowSource, common_type, time_rows
 from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
-from outercore.importing.table.table import (
-    ParquetTable,
-    Table,
-    TextTable,
-    is_parquet,
-    require_column,
-)
+from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
 from outercore.importing.table.text import Convention, TextFile, TextOptions, suffix_of
 from outercore.importing.table.times import is_date_column, is_time, times_of
 
@@ -159,14 +153,10 @@ def text_edges(
         convention=conventions.get(kind),
     )
     table = TextTable(file)
-    for name in spec.columns:
-        require_column(table, name)
-    spec, by_name = parts.by_name(spec, table)
     try:
-        ends = edge_columns(spec, table, values)
+        spec, ends, by_name = parts.edges(spec, table, values)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
-    parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
@@ -349,11 +339,7 @@ def _parquet_edges(
 ) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
-    for name in spec.columns:
-        require_column(table, name)
-    spec, by_name = parts.by_name(spec, table)
-    ends = edge_columns(spec, table, values)
-    parts.remember(table, (ends.source, ends.target))
+    spec, ends, by_name = parts.edges(spec, table, values)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu" or is_time(table, name):

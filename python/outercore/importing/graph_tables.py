@@ -17,18 +17,12 @@ from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.format.description import count_of
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import edge_columns, id_column
+from outercore.importing.table.columns import id_column
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parts import Parts, joined
 from outercore.importing.table.rows import Reading, open_node_table
-from outercore.importing.table.table import (
-    ParquetTable,
-    Table,
-    TextTable,
-    is_parquet,
-    require_column,
-)
+from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
 from outercore.importing.table.text import PLAIN, TextFile, TextOptions, suffix_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
@@ -208,9 +202,7 @@ def _edge_table(
     is_table = is_parquet(spec.path)
     ends = nodes[edge_type[0]], nodes[edge_type[2]]
     table = ParquetTable(spec.path) if is_table else _text_edges(spec, ends, reading.text, parts)
-    spec, _ = parts.by_name(spec, table)
-    columns = edge_columns(spec, table)
-    parts.remember(table, (columns.source, columns.target))
+    spec, columns, _ = parts.edges(spec, table)
     others = tuple(columns.others)
     ends_of = (columns.source,), (columns.target,)
     return EdgeTable(edge_type, spec, table, *ends_of, others, files)
@@ -229,7 +221,7 @@ def _text_edges(
         return TextTable(parts.text(spec.path, "named_edges", said, chosen=spec.columns))
 
     try:
-        found = opened(options)
+        return opened(options)
     except InvalidError as error:
         if options.header is not None or "`--header`" not in str(error):
             raise
@@ -245,9 +237,6 @@ def _text_edges(
         if all(one == [True, True] for one in known):
             return as_data
         raise
-    for name in spec.columns:
-        require_column(found, name)
-    return found
 
 
 def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:

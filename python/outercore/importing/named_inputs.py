@@ -29,13 +29,7 @@ from outercore.importing.options import require_once
 from outercore.importing.plain_graph import node_files, reading_of
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
-from outercore.importing.table.columns import (
-    EdgeColumns,
-    NodeColumns,
-    edge_columns,
-    id_column,
-    node_columns,
-)
+from outercore.importing.table.columns import EdgeColumns, NodeColumns, id_column, node_columns
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import NodeIds, key_texts
@@ -412,9 +406,7 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     table = parts.open(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.file.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
-    spec, by_name = parts.by_name(spec, table)
-    columns = edge_columns(spec, table, inputs.edge_values.names)
-    parts.remember(table, (columns.source, columns.target))
+    spec, columns, by_name = parts.edges(spec, table, inputs.edge_values.names)
     return _Edges(spec, table, columns, files, by_name)
 
 

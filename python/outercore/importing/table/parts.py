@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec, are_named
-from outercore.importing.table.columns import has_ends
+from outercore.importing.table.columns import EdgeColumns, edge_columns, has_ends
 from outercore.importing.table.table import (
     Missing,
     Table,
@@ -128,6 +128,19 @@ class Parts:
         return replace(
             spec, columns=self._ends
         ), f"; by name, as in {self._first.path}: {listed(self._ends)}"
+
+    def edges(
+        self, spec: FileSpec, table: Table, values: Container[str] = ()
+    ) -> tuple[FileSpec, EdgeColumns, str]:
+        """The file and its ends of edges, as in the first file; and a note on that.
+
+        Errors: `NotFoundError` for a column of `spec` that is not there; as `edge_columns`.
+        """
+        require_columns(table, spec)
+        spec, by_name = self.by_name(spec, table)
+        ends = edge_columns(spec, table, values)
+        self.remember(table, (ends.source, ends.target))
+        return spec, ends, by_name
 
     def remember(self, table: Table, ends: tuple[str, ...]) -> None:
         """`table` is the first file, if it has names for its columns; `ends` are those taken."""
