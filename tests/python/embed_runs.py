@@ -15,7 +15,7 @@ import pytest
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Pool
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)

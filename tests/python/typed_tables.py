@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 import outercore as oc
 import reference
-from outercore.importing.graph import ImportOptions
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 from reference import Csc, EdgeType
 
 COUNTS = {"author": 2_000, "paper": 3_000, "topic": 40, "venue": 9}
