@@ -1,4 +1,4 @@
-"""Sampled edges a second of DGL 2.1 and Outercore from a graph of several types, in memory."""
+"""Sampled edges per second of DGL 2.1 and Outercore, from a graph of several types in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Result, Series, Settings, Trial, by_turns, python, say
 
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.typed_graph import import_typed
 
 WHAT = (
     "Sampled edges a second from four node types and eight edge types (four and their reverses, "
@@ -52,7 +53,7 @@ def run(settings: Settings) -> Result:
 
 
 def _graph(settings: Settings) -> Path:
-    """The graph as a data set, and its edges for DGL."""
+    """The data set of the graph, with its edges in a file for DGL."""
     shrink = 20 if settings.quick else 1
     folder = settings.work / f"typed-{shrink}"
     if (folder / "graph" / "graph.json").exists():
@@ -78,4 +79,4 @@ def _graph(settings: Settings) -> Path:
 
 
 def _edges(printed: dict) -> float:
-    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["edges"] / epoch["seconds"] for epoch in printed["epochs"])

@@ -1,7 +1,7 @@
 """Outercore: graph learning for graphs that do not fit in memory, on one machine.
 
-``import outercore`` reads the core alone. The rest is imported when it is first used: NumPy with
-``oc.open``, PyTorch with a training.
+``import outercore`` loads only the core. Other packages are imported on first use: NumPy by
+``oc.open``, PyTorch by training.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
+    from outercore.importing.build.triples import TripleOptions, import_triples
     from outercore.importing.format.dgl import from_dgl
     from outercore.importing.format.frames import from_networkx, from_pandas, from_scipy
     from outercore.importing.format.pyg import from_pyg
-    from outercore.importing.graph import ImportOptions
-    from outercore.importing.triples import TripleOptions, import_triples
+    from outercore.importing.options import ImportOptions
     from outercore.loading.hgt_loader import HGTLoader
     from outercore.loading.link_loader import LinkNeighborLoader
     from outercore.loading.loader import NeighborLoader
@@ -128,7 +128,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    # What no other module has is in `analytics`.
+    # The default is `analytics`; other modules follow.
     **dict.fromkeys(__all__, "outercore.analytics"),
     "Client": "outercore.serving.client",
     **dict.fromkeys(("Graph", "open"), "outercore.data.graph"),
@@ -137,18 +137,18 @@ _LAZY = {
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
     "HGTLoader": "outercore.loading.hgt_loader",
-    "ImportOptions": "outercore.importing.graph",
+    "ImportOptions": "outercore.importing.build.graph",
     "LinkNeighborLoader": "outercore.loading.link_loader",
     "NeighborLoader": "outercore.loading.loader",
     "NeighborSampler": "outercore.loading.sampler",
     "SampledSubgraph": "outercore.loading.sampler",
-    "TripleOptions": "outercore.importing.triples",
+    "TripleOptions": "outercore.importing.build.triples",
     **dict.fromkeys(
         ("from_networkx", "from_pandas", "from_scipy"), "outercore.importing.format.frames"
     ),
     "from_dgl": "outercore.importing.format.dgl",
     "from_pyg": "outercore.importing.format.pyg",
-    "import_triples": "outercore.importing.triples",
+    "import_triples": "outercore.importing.build.triples",
     "partition_order": "outercore.embedding.tables.order",
     "plan": "outercore.runs.jobs",
     "predict": "outercore.training",

@@ -1,8 +1,9 @@
-"""Concepts that have one owner: a second copy fails here."""
+"""Each concept has one owner: a second copy of its code elsewhere in the package fails here."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "python" / "outercore"
@@ -12,6 +13,17 @@ def owners(pattern: str) -> set[str]:
     """The files of the package with a match of the pattern."""
     files = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
     return {name for name, text in files.items() if re.search(pattern, text, re.MULTILINE)}
+
+
+def lines_of(pattern: str, *owners: str) -> Iterator[str]:
+    """Lines of the package that match, outside the files and directories of the owners."""
+    wanted = re.compile(pattern)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(owners):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if wanted.search(line):
+                    yield f"{name}:{number}: {line.strip()}"
 
 
 def test_links_have_one_batch_one_draw_and_one_search() -> None:
@@ -27,3 +39,46 @@ def test_one_type_and_several_share_the_work_of_nodes_and_their_inference() -> N
     assert owners(r"^class \w*NodeWork\b") == {"training/work.py"}
     assert owners(r"^class \w*Inference\b") == {"training/inference.py"}
     assert owners(r"^class \w*Loaders\(Loaders\)") == {"training/links/batches.py"}
+
+
+def test_only_the_console_prints_and_only_the_report_draws() -> None:
+    assert list(lines_of(r"^\s*(import|from) rich\b|^\s*print\(", "cli/console.py")) == []
+    assert list(lines_of(r"^\s*(import|from) typer\b", "cli/")) == []
+    assert list(lines_of(r"^\s*(import|from) plotly\b", "runs/report/")) == []
+
+
+def test_plans_have_one_view_and_flags_one_reader() -> None:
+    assert list(lines_of(r"class \w*Plan\(.*dict|return \"Plan\"", "base/plan_display.py")) == []
+    assert list(lines_of(r"def \w+_rows\(planned", "base/plan_display.py")) == []
+    readers = r"get_parameter_source|parse_settings\(|typer\.Option\(\s*f?\"--(set|config)\""
+    assert list(lines_of(readers, "cli/options.py", "base/options.py")) == []
+
+
+def test_the_parts_of_an_import_have_one_owner_for_one_type_and_several() -> None:
+    for pattern, files in {
+        r"\bImporter\(|\badd_array\(": {"build/graph.py"},
+        r"\bTripleImporter\(": {"build/triples.py", "build/dictionary.py"},
+        r"\bAddition\(": {"build/additions.py"},
+        r"^def (open|split)_(split|splits|choice|columns)\b": {"splits.py"},
+        r"^def (label|class)_(arrays|columns|names)\b": {"labels.py"},
+        r"^def (open_texts|text_arrays)\b": {"texts.py"},
+        r"^def edge_(arrays|rows)\b": {"edge_arrays.py", "format/graphbolt.py"},
+        r"^def (times_of|times_in_memory|time_values)\b": {"table/times.py"},
+        r"^class \w*EdgeArray\w*\b": {"table/edge_array.py"},
+        r"^class Format\b": {"source.py"},
+    }.items():
+        found = {name for name in owners(pattern) if name.startswith("importing/")}
+        assert found == {f"importing/{file}" for file in files}
+
+
+def test_every_format_of_a_file_is_in_the_registry() -> None:
+    registry = (PACKAGE / "importing/format/registry.py").read_text()
+    formats = [
+        f"{Path(name).stem}.{constant}"
+        for name in owners(r"^[A-Z0-9]+ = Format\(")
+        for constant in re.findall(
+            r"^([A-Z0-9]+) = Format\(", (PACKAGE / name).read_text(), re.MULTILINE
+        )
+    ]
+    assert len(formats) == 13
+    assert all(f"{name}," in registry for name in formats)

@@ -126,7 +126,7 @@ def plan(
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
-) -> dict[str, Any]:
+) -> TrainPlan:
     """The memory plan of a training, and the reads and seconds expected for an epoch.
 
     Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
