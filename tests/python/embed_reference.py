@@ -1,7 +1,7 @@
-"""Scores, losses and gradients straight from their definitions, by autograd: slow, and what counts.
+"""Scores, losses and gradients from their definitions, by autograd: the slow reference.
 
-Whatever computes a chunk's gradients gives what `chunk_gradients` gives. Nothing but tests and
-benchmarks should call it.
+Every implementation of a chunk's gradients must agree with `chunk_gradients`. Only tests and
+benchmarks call it.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def chunk_gradients(
     if chunk.known is not None:
         negatives = negatives.masked_fill(chunk.known, -torch.inf)
     value = loss(objective, positives, negatives, chunk.weights)
-    found = torch.autograd.grad(value, leaves, allow_unused=True)
+    derivatives = torch.autograd.grad(value, leaves, allow_unused=True)
     gradients = [
         torch.zeros_like(rows) if gradient is None else gradient
-        for rows, gradient in zip(leaves, found, strict=True)
+        for rows, gradient in zip(leaves, derivatives, strict=True)
     ]
     return value.detach(), gradients
 

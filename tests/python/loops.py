@@ -1,7 +1,8 @@
-"""Commands whose process is killed, or whose disk is full, at any chosen change of a file.
+"""Commands with a fault at a chosen change of a file: the process is killed, or the disk is full.
 
-The kernel asks this process before the command changes a file, whichever language does it (seccomp
-with user notification, which needs no privileges). So a moment is a number of changes, no time.
+The kernel notifies this process before the command changes a file, from Python or Rust (seccomp
+with user notification, which needs no privileges). So the moment of a fault is a number of changes,
+not a time.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _CALLS = {
 _BY_DESCRIPTOR = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate"}
 _BY_DESCRIPTOR |= {"fsync", "fdatasync", "copy_file_range"}
 _PLACE = {"copy_file_range": 2, "symlink": 1, "linkat": 2, "symlinkat": 1}
-"""Which argument says what is changed, or in which directory; the first one of all others."""
+"""Index of the argument with the changed file or its directory; 0 for all other calls."""
 _TAKES_ROOM = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate", "openat"}
 _TAKES_ROOM |= {"mkdir", "mkdirat", "link", "linkat", "symlink", "symlinkat", "copy_file_range"}
 _HERE = -100
@@ -88,7 +89,7 @@ _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 
 @dataclass(frozen=True)
 class Change:
-    """A call by which a command changes a file below its directory."""
+    """A system call that changes a file below the command's directory."""
 
     call: str
     path: str
@@ -96,7 +97,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Fault:
-    """Before the change number `at` the process is killed, or from there on the disk is full."""
+    """The process is killed before change number `at`, or the disk is full from this change on."""
 
     kind: Literal["kill", "full"]
     at: int
@@ -104,7 +105,7 @@ class Fault:
 
 @dataclass
 class Ended:
-    """How a command ended: its status, negative for a signal, and what it wrote."""
+    """The end of a command: its status (negative for a signal), outputs and changes."""
 
     status: int
     out: str
@@ -113,7 +114,7 @@ class Ended:
 
 
 class Commands:
-    """Runs `outercore` in processes that have everything imported already."""
+    """Runs `outercore` in forked processes with all modules imported."""
 
     def __init__(self, modules: list[str]) -> None:
         ours, theirs = socket.socketpair()
@@ -129,14 +130,14 @@ class Commands:
         self._socket = ours
 
     def run(self, arguments: list[str], where: Path, fault: Fault | None = None) -> Ended:
-        """Runs `outercore ARGUMENTS` in the directory `where`, which is on the disk with faults.
+        """Runs `outercore ARGUMENTS` in the directory `where`; faults apply to files below it.
 
-        `MODULE:FUNCTION` in place of a command calls that function of a module here.
+        `MODULE:FUNCTION` in place of a command calls the function of a module in this directory.
         """
         where = where.resolve()
-        with tempfile.TemporaryDirectory() as told:
-            asked = {"arguments": arguments, "where": str(where), "told": told}
-            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+        with tempfile.TemporaryDirectory() as output:
+            request = {"arguments": arguments, "where": str(where), "told": output}
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 64, 1)
             if not descriptors:
                 raise OSError(answer.decode())
@@ -146,11 +147,11 @@ class Commands:
             finally:
                 os.close(listener)
             status = int(self._socket.recv(64))
-            out, err = (Path(told, name).read_text() for name in ("out", "err"))
+            out, err = (Path(output, name).read_text() for name in ("out", "err"))
         return Ended(status, out, err, changes)
 
     def close(self) -> None:
-        """Ends the process that starts the others."""
+        """Ends the server process."""
         self._socket.close()
         self._server.wait()
 
@@ -166,7 +167,7 @@ def commands(*modules: str) -> Iterator[Commands]:
 
 
 def available() -> bool:
-    """Whether this kernel lets a process watch its child's calls."""
+    """Whether this kernel allows a process to watch the calls of its child."""
     if not _CALLS:
         return False
     child = os.fork()
@@ -179,7 +180,7 @@ def available() -> bool:
 
 
 def flip(file: Path, bit: int) -> None:
-    """Flips a bit; those of a byte count from the lowest."""
+    """Flips a bit; the bits of a byte count from the lowest."""
     with file.open("r+b") as opened:
         opened.seek(bit // 8)
         byte = opened.read(1)
@@ -188,7 +189,7 @@ def flip(file: Path, bit: int) -> None:
 
 
 def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[Change]:
-    """Answers each call of the process until it has ended; the changes that it asked for."""
+    """Answers each notification until the process has ended, and returns its changes."""
     changes: list[Change] = []
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -197,15 +198,15 @@ def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[
         [(_, event)] = poll.poll()
         if not event & select.POLLIN:
             return changes
-        asked = bytearray(80)
+        notification = bytearray(80)
         try:
-            fcntl.ioctl(listener, _RECEIVE, asked)
+            fcntl.ioctl(listener, _RECEIVE, notification)
         except OSError as error:
-            # The process ended meanwhile.
+            # The process has ended.
             if error.errno in (errno.ENOENT, errno.EINTR):
                 continue
             raise
-        number, thread, _, call, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
+        number, thread, _, call, _, _, *arguments = struct.unpack("=QIIiIQ6Q", notification)
         change = _change(thread, call, arguments, root)
         refused = 0
         if change is not None:
@@ -242,21 +243,21 @@ def _change(thread: int, call: int, arguments: list[int], root: str) -> Change |
 def _text(thread: int, address: int) -> str:
     with open(f"/proc/{thread}/mem", "rb", buffering=0) as memory:
         memory.seek(address)
-        found = b""
-        while b"\0" not in found:
-            # No further than the page, behind which there may be nothing.
-            found += memory.read(4096 - (address + len(found)) % 4096)
-    return os.fsdecode(found.partition(b"\0")[0])
+        text = b""
+        while b"\0" not in text:
+            # Not beyond the page: the next page may not be mapped.
+            text += memory.read(4096 - (address + len(text)) % 4096)
+    return os.fsdecode(text.partition(b"\0")[0])
 
 
 def _listener() -> int:
-    """From here on the calls of this process are asked for at the descriptor."""
+    """A descriptor that receives a notification for each watched call of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     notify, allow = 0x7FC00000, 0x7FFF0000
     load, equal, bits, give = 0x20, 0x15, 0x45, 0x06
     watched = [number for name, number in _CALLS.items() if name not in ("openat", "seccomp")]
     program = [(load, 0, 0, 0), (equal, 0, 3, _CALLS["openat"])]
-    # Opening a file changes something where it may make the file.
+    # Opening a file is a change only if it can create the file.
     program += [(load, 0, 0, 32), (bits, len(watched) + 2, 0, os.O_CREAT), (give, 0, 0, allow)]
     program += [(equal, len(watched) - place, 0, number) for place, number in enumerate(watched)]
     program += [(give, 0, 0, allow), (give, 0, 0, notify)]
@@ -264,17 +265,18 @@ def _listener() -> int:
     described = struct.pack("@HP", len(program), ctypes.addressof(code))
     if libc.prctl(38, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    found = libc.syscall(_CALLS["seccomp"], 1, 1 << 3, described)
-    if found < 0:
+    descriptor = libc.syscall(_CALLS["seccomp"], 1, 1 << 3, described)
+    if descriptor < 0:
         raise OSError(ctypes.get_errno(), "seccomp")
-    return int(found)
+    return int(descriptor)
 
 
 def _serve(connection: socket.socket, modules: list[str]) -> None:
-    """Forks for each command that is asked for."""
+    """Forks for each requested command."""
     for module in modules:
         __import__(module)
-    # What is here stays: looking at it would copy its memory into each process.
+    # Objects of this process are never collected: the collector would copy their memory into each
+    # child.
     gc.freeze()
     for line in connection.makefile():
         child = os.fork()
@@ -284,17 +286,17 @@ def _serve(connection: socket.socket, modules: list[str]) -> None:
         connection.sendall(str(code).encode())
 
 
-def _obey(connection: socket.socket, asked: dict[str, Any]) -> None:
+def _obey(connection: socket.socket, request: dict[str, Any]) -> None:
     code = 99
     try:
-        os.chdir(asked["where"])
+        os.chdir(request["where"])
         for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{asked['told']}/{name}", os.O_CREAT | os.O_WRONLY), descriptor)
+            os.dup2(os.open(f"{request['told']}/{name}", os.O_CREAT | os.O_WRONLY), descriptor)
         listener = _listener()
         socket.send_fds(connection, [str(os.getpid()).encode()], [listener])
         os.close(listener)
         connection.close()
-        arguments = asked["arguments"]
+        arguments = request["arguments"]
         if ":" in arguments[0]:
             code = _call(arguments[0], arguments[1:])
         else:

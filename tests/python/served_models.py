@@ -1,4 +1,4 @@
-"""Models with random weights, what PyG says of them, and servers asked by every protocol."""
+"""Models with random weights, their outputs by PyG, and requests by every protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tensors = Mapping[str, np.ndarray]
 
 
 def randomised(model: Any, seed: int) -> Any:
-    """The model with weights far from zero, and with statistics of norms that matter."""
+    """The model with weights far from zero, and running statistics that change the output."""
     draws = torch.Generator().manual_seed(seed)
     for name, value in model.state_dict().items():
         if value.dtype == torch.float32:
@@ -42,7 +42,7 @@ def randomised(model: Any, seed: int) -> Any:
 
 
 def saved_run(home: Path, model: Model, task: Task, config: TrainConfig) -> Path:
-    """A run directory with this model, as `predict`, `export` and `serve` take it."""
+    """A run directory with this model, for `predict`, `export` and `serve`."""
     save_model(home / "model", model, model.state_dict(), task, config, {})
     return home
 
@@ -61,7 +61,7 @@ def pyg_states(network: Network | Perceptron, x: Tensor, edge_index: Tensor) -> 
     for index in range(network.layers):
         conv: Any = network.gnn.convs[index]
         if network.config.kind == "gcn":
-            # The network's own takes normalised weights; PyG's computes them.
+            # The network's convolution takes normalised weights; PyG's computes them.
             own, conv = conv, GCNConv(conv.in_channels, conv.out_channels)
             conv.lin.weight, conv.bias = own.lin.weight, own.bias
         state = conv(x, edge_index)
@@ -110,7 +110,7 @@ def pyg_graphs(model: GraphNetwork, x: Tensor | None, edge_index: Tensor, batch:
 
 
 def outputs_of(task: Task, logits: Tensor) -> dict[str, np.ndarray]:
-    """What a server and a table of predictions should have, by the definition of the task."""
+    """The expected outputs of a server and of a table of predictions for a task."""
     if task.kind == "classes":
         return {"probability": logits.softmax(1).numpy()}
     if task.kind == "labels":
@@ -124,7 +124,7 @@ def outputs_of(task: Task, logits: Tensor) -> dict[str, np.ndarray]:
 def predicted(
     data_set: Path, run: Path, task: Task, out: Path, pairs: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """What `outercore predict` writes, under the names of a server's outputs."""
+    """The predictions of `outercore predict`, under the names of a server's outputs."""
     edges = None
     if pairs is not None:
         edges = out.with_suffix(".npy")
@@ -142,15 +142,15 @@ def predicted(
         return {"score": table["score"].to_numpy()}
     if task.kind == "values":
         return {"prediction": columns("prediction")}
-    found = {"probability": columns("probability_")}
+    outputs = {"probability": columns("probability_")}
     whole = columns("prediction")
-    return {**found, "prediction": whole[:, 0] if task.kind == "classes" else whole}
+    return {**outputs, "prediction": whole[:, 0] if task.kind == "classes" else whole}
 
 
 def require_close(
     found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], what: str
 ) -> None:
-    """Every output that both have agrees to 1e-5 of the largest value, or of 1."""
+    """Asserts that common outputs agree to 1e-5 of the largest value, or of 1."""
     for name in wanted.keys() & found.keys():
         left, right = found[name].astype(np.float64), wanted[name].astype(np.float64)
         assert left.size == right.size, f"{what}: {name}: {left.shape} and {right.shape}"
@@ -160,7 +160,7 @@ def require_close(
 
 
 def require_consistent(task: Task, found: Mapping[str, np.ndarray]) -> None:
-    """Classes and labels are those of the probabilities beside them."""
+    """Asserts that classes and labels agree with the probabilities."""
     if task.kind == "classes":
         np.testing.assert_array_equal(found["prediction"], found["probability"].argmax(1))
     if task.kind == "labels":
@@ -171,45 +171,45 @@ DATATYPES = {"i": "INT64", "u": "UINT8", "f": "FP32", "b": "BOOL"}
 
 
 def _inputs(kind: Any, tensors: Tensors) -> list[Any]:
-    found = []
+    inputs = []
     for name, values in tensors.items():
         datatype = DATATYPES[values.dtype.kind]
         dtype = {"INT64": np.int64, "FP32": np.float32, "UINT8": np.uint8, "BOOL": np.bool_}
         tensor = kind.InferInput(name, list(values.shape), datatype)
         tensor.set_data_from_numpy(np.ascontiguousarray(values, dtype[datatype]))
-        found.append(tensor)
-    return found
+        inputs.append(tensor)
+    return inputs
 
 
 def _by_json(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
-    given = dict(tensors)
-    ids = next((given.pop(name) for name in list(given) if name.endswith("_ids")), None)
+    inputs = dict(tensors)
+    ids = next((inputs.pop(name) for name in list(inputs) if name.endswith("_ids")), None)
     with oc.Client(server.url, server.name) as client:
-        return client.predict(ids, **given, **parameters).outputs
+        return client.predict(ids, **inputs, **parameters).outputs
 
 
 def _by_bytes(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
     url = server.url.removeprefix("http://")
     with tritonclient.http.InferenceServerClient(url, network_timeout=90) as client:
-        asked = _inputs(tritonclient.http, tensors)
-        found = client.infer(server.name, asked, parameters=parameters)
-        names = [output["name"] for output in found.get_response()["outputs"]]
-        return {name: found.as_numpy(name) for name in names}
+        inputs = _inputs(tritonclient.http, tensors)
+        answer = client.infer(server.name, inputs, parameters=parameters)
+        names = [output["name"] for output in answer.get_response()["outputs"]]
+        return {name: answer.as_numpy(name) for name in names}
 
 
 def _by_grpc(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
     with tritonclient.grpc.InferenceServerClient(str(server.grpc_address)) as client:
-        asked = _inputs(tritonclient.grpc, tensors)
-        found = client.infer(server.name, asked, parameters=parameters)
-        names = [output.name for output in found.get_response().outputs]
-        return {name: found.as_numpy(name) for name in names}
+        inputs = _inputs(tritonclient.grpc, tensors)
+        answer = client.infer(server.name, inputs, parameters=parameters)
+        names = [output.name for output in answer.get_response().outputs]
+        return {name: answer.as_numpy(name) for name in names}
 
 
 CONTENTS = {"INT64": "int64_contents", "FP32": "fp32_contents", "UINT8": "uint_contents"}
 
 
 def message(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> Any:
-    """A message whose tensors are numbers in the fields of their datatypes."""
+    """A request with its values in the typed fields of the tensors."""
     request = service_pb2.ModelInferRequest(model_name=server.name)
     for name, values in tensors.items():
         datatype = DATATYPES[values.dtype.kind]
@@ -247,15 +247,15 @@ PROTOCOLS: dict[str, Callable[[Server, Tensors, dict[str, Any]], dict[str, Any]]
 
 
 def answers(server: Server, tensors: Tensors, **parameters: Any) -> dict[str, np.ndarray]:
-    """The answer over HTTP, after it was compared with those of the other protocols."""
-    found = {name: ask(server, tensors, parameters) for name, ask in PROTOCOLS.items()}
-    first, *others = found
+    """The answer over HTTP; asserts that the other protocols give the same."""
+    answers = {name: ask(server, tensors, parameters) for name, ask in PROTOCOLS.items()}
+    first, *others = answers
     for name in others:
-        assert found[name].keys() == found[first].keys()
-        for output, values in found[first].items():
-            same = np.asarray(found[name][output]).reshape(values.shape)
+        assert answers[name].keys() == answers[first].keys()
+        for output, values in answers[first].items():
+            same = np.asarray(answers[name][output]).reshape(values.shape)
             np.testing.assert_array_equal(same, values, err_msg=f"{name}: {output}")
-    return found[first]
+    return answers[first]
 
 
 def arcs_of(graph: oc.Graph) -> Tensor:

@@ -1,4 +1,4 @@
-"""A small bibliography as tables, imported, and what a reference sampler needs of it."""
+"""A small bibliography: written as tables, imported, and as input of the reference sampler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EDGES = {
 
 @dataclass
 class Bibliography:
-    """The data set, and everything that its batches come from."""
+    """The data set, and all data to compute its batches by definition."""
 
     root: Path
     features: dict[str, NDArray[Any]]
@@ -55,7 +55,7 @@ class Bibliography:
         shuffle: bool,
         replace: bool = False,
     ) -> Iterator[tuple[reference.TypedReferenceBatch, NDArray[np.int64]]]:
-        """An epoch by the definition, with the places of each batch's seeds."""
+        """The batches of an epoch by definition, with the positions of each batch's seeds."""
         fan_outs = (
             num_neighbors
             if isinstance(num_neighbors, Mapping)
@@ -112,7 +112,9 @@ def bibliography(place: Path, types: Mapping[str, tuple[int, str]], seed: int = 
         splits=SplitChoice.parse([f"{name}={place}/{name}.npy" for name in splits]),
     )
     import_typed(inputs, place / "graph", options)
-    edges = {one: _csc(come, to, COUNTS[one[2]]) for one, (come, to) in ends.items()}
+    edges = {
+        edge_type: _csc(come, to, COUNTS[edge_type[2]]) for edge_type, (come, to) in ends.items()
+    }
     return Bibliography(place / "graph", features, classes, splits, weights, edges)
 
 
@@ -129,7 +131,7 @@ def _edges(
     for edge_type, count in EDGES.items():
         source, relation, target = edge_type
         come = random.integers(COUNTS[source], size=count)
-        # Some targets have many edges, the last tenth has none.
+        # Some targets have many edges; the last tenth is without edges.
         to = (COUNTS[target] * 0.9 * random.random(count) ** 2).astype(np.int64)
         ends[edge_type] = come, to
         columns: dict[str, Any] = {"from": come, "to": to}
@@ -159,7 +161,7 @@ def assert_equal(
     data: Bibliography,
     seed_type: str = "paper",
 ) -> None:
-    """Whether a batch of the loader is the one of the definition, with all its arrays."""
+    """Asserts that a batch of the loader equals the expected batch, with all its arrays."""
     sampled, places = expected
     assert batch.node_types == sorted(COUNTS)
     assert batch.edge_types == sorted(EDGES, key="__".join)
@@ -175,12 +177,12 @@ def assert_equal(
             x = data.features[name][n_id].astype(np.float32)
             np.testing.assert_array_equal(store.x.numpy(), x, name)
     assert batch["paper"].y.tolist() == data.labels[sampled.n_id["paper"]].tolist()
-    for one in EDGES:
-        store = batch[one]
-        assert store.edge_index[0].tolist() == sampled.row[one].tolist(), one
-        assert store.edge_index[1].tolist() == sampled.col[one].tolist(), one
-        assert store.e_id.tolist() == sampled.e_id[one].tolist(), one
-        assert list(store.num_sampled_edges) == sampled.num_sampled_edges[one], one
+    for edge_type in EDGES:
+        store = batch[edge_type]
+        assert store.edge_index[0].tolist() == sampled.row[edge_type].tolist(), edge_type
+        assert store.edge_index[1].tolist() == sampled.col[edge_type].tolist(), edge_type
+        assert store.e_id.tolist() == sampled.e_id[edge_type].tolist(), edge_type
+        assert list(store.num_sampled_edges) == sampled.num_sampled_edges[edge_type], edge_type
     cites = batch["paper", "cites", "paper"]
     np.testing.assert_array_equal(cites.edge_weight.numpy(), data.weights[cites.e_id.numpy()])
 
