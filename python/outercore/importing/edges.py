@@ -443,8 +443,8 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     least, largest = np.iinfo(np.int64).max, -1
     try:
         for ids in itertools.chain.from_iterable(source.batches(None)):
-            least = min(least, int(ids.min(initial=least)))
-            largest = max(largest, int(ids.max(initial=largest)))
+            if len(ids):
+                least, largest = min(least, int(ids.min())), max(largest, int(ids.max()))
     except OutercoreError:
         # Another row is not a number, so this one may be a name as well.
         way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
