@@ -45,8 +45,10 @@ def padded_in(table: Table, name: str | None) -> int:
 
     Cost: reads the column, unless a text was read for its rows.
     """
-    if isinstance(table, TextTable):
-        return 0 if name is None else table.padded(name)
+    # Also of a text whose words are read as classes.
+    padded = getattr(table, "padded", None)
+    if name is not None and padded is not None:
+        return int(padded(name))
     if name is None or table.kind(name) != "text":
         return 0
     return sum(
