@@ -50,7 +50,7 @@ COMMANDS = {
     "convert": Command(
         "convert",
         "convert",
-        "Convert the features to a smaller type, in place: fewer bytes to read, and to keep.",
+        "Convert the features to a smaller type, in place: fewer bytes to store and to read.",
     ),
     "grid": Command(
         "grid",
@@ -70,7 +70,7 @@ COMMANDS = {
     "probe": Command(
         "probe",
         "probe",
-        "Measure latency, requests and bytes a second of a device, for plans to use.",
+        "Measure latency, requests and bytes a second of a device, for plans.",
     ),
     "train": Command("train", "train", "Train on a graph that need not fit in memory."),
     "evaluate": Command(
@@ -102,8 +102,7 @@ COMMANDS = {
     "jobs": Command(
         "jobs",
         "jobs",
-        "Run a list of `outercore run` commands, as many at once as there are cores and memory "
-        "for.",
+        "Run a list of `outercore run` commands, as many at once as cores and memory allow.",
     ),
     "report": Command(
         "report",
@@ -116,10 +115,10 @@ COMMANDS = {
     "plan": Command(
         "plan",
         "plan",
-        "Show what a memory budget is used for, before anything is done: `train` by default.",
+        "Show how a job would divide its memory, without running it; `train` by default.",
     ),
     "embedding": Command(
-        "embedding", "embedding", "Use the rows that `outercore embed` has found."
+        "embedding", "embedding", "Search, rank, compare and export the rows of `outercore embed`."
     ),
 }
 """The commands in the order of `outercore --help`. The file of a command repeats its summary, and
