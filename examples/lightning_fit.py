@@ -3,8 +3,8 @@
     pip install lightning
     python examples/lightning_fit.py DATASET [--epochs 3] [--memory 256MiB] [--out FOLDER]
 
-`trainer.fit`, `test` and `predict` take `oc.NeighborLoader` as they take a `DataLoader`. Lightning
-keeps the loader's state in its checkpoints: a run resumes at the batch where it stopped.
+`trainer.fit`, `test` and `predict` accept `oc.NeighborLoader` like a `DataLoader`. Lightning saves
+the loader's state in its checkpoints, so a stopped run resumes at the same batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import outercore as oc
 
 
 class Classifier(lightning.LightningModule):
-    """GraphSAGE that tells the classes of nodes."""
+    """GraphSAGE that predicts the classes of nodes."""
 
     def __init__(self, features: int, classes: int) -> None:
         """Two layers of 64 hidden dimensions."""

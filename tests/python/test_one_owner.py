@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import outercore
+PACKAGE = Path(__file__).parents[2] / "python" / "outercore"
 
-PACKAGE = Path(outercore.__file__).parent
+
+def owners(pattern: str) -> set[str]:
+    """The files of the package with a match of the pattern."""
+    files = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
+    return {name for name, text in files.items() if re.search(pattern, text, re.MULTILINE)}
 
 
 def lines_of(pattern: str, *owners: str) -> Iterator[str]:
@@ -20,6 +24,21 @@ def lines_of(pattern: str, *owners: str) -> Iterator[str]:
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 if wanted.search(line):
                     yield f"{name}:{number}: {line.strip()}"
+
+
+def test_links_have_one_batch_one_draw_and_one_search() -> None:
+    seeds = {"loading/link_seeds.py"}
+    assert owners(r"^class LinkBatch\b") == seeds
+    assert owners(r"^_ROUNDS = ") == seeds
+    assert owners(r"np\.random\.Generator\(np\.random\.Philox") == seeds
+    assert owners(r"^def (pair_keys|among)\b") == {"data/csc.py"}
+    assert owners(r"sources\[middle\]") == {"data/csc.py"}
+
+
+def test_one_type_and_several_share_the_work_of_nodes_and_their_inference() -> None:
+    assert owners(r"^class \w*NodeWork\b") == {"training/work.py"}
+    assert owners(r"^class \w*Inference\b") == {"training/inference.py"}
+    assert owners(r"^class \w*Loaders\(Loaders\)") == {"training/links/batches.py"}
 
 
 def test_only_the_console_prints_and_only_the_report_draws() -> None:

@@ -1,4 +1,4 @@
-"""Results for people: a few lines of text in a terminal, a table in a notebook."""
+"""Display of results: a few lines of text on a terminal, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECONDS = re.compile("seconds$|(?<!per)_s$")
 
 
 class Shown(ABC):
-    """A result that is shown as a title and some rows, not as all that it holds."""
+    """A result that is displayed as a title and a few rows."""
 
     @abstractmethod
     def _shown(self) -> tuple[str, Rows]:
@@ -44,7 +44,7 @@ class Shown(ABC):
 
 
 class ShortRepr:
-    """A dataclass whose arrays are shown by type and shape."""
+    """A dataclass whose arrays are displayed by type and shape."""
 
     def __repr__(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
@@ -53,17 +53,16 @@ class ShortRepr:
 
 
 class Forecast(Shown, dict[str, Any]):
-    """A forecast of epochs: a dictionary, printed by seconds, bytes and bottleneck."""
+    """A forecast of epochs: a dictionary, displayed by seconds, bytes and bottleneck."""
 
     def epoch_rows(self) -> list[tuple[str, str]]:
-        """Time, bytes and bottleneck of the first and of a later epoch."""
+        """Rows for the first epoch and for later epochs."""
         rows = []
         for key, name in (("first_epoch", "first epoch"), ("later_epochs", "later epochs")):
-            if one := self.get(key):
-                taken = (
-                    f"{format_duration(one['seconds'])}, {format_size(round(one['bytes']))} read"
-                )
-                rows.append((name, f"{taken}, limited by: {one['bottleneck']}"))
+            if forecast := self.get(key):
+                time, read = format_duration(forecast["seconds"]), round(forecast["bytes"])
+                costs = f"{time}, {format_size(read)} read"
+                rows.append((name, f"{costs}, limited by: {forecast['bottleneck']}"))
         return rows
 
     def _shown(self) -> tuple[str, Rows]:
@@ -71,7 +70,7 @@ class Forecast(Shown, dict[str, Any]):
 
 
 def html_table(title: str, rows: Rows) -> str:
-    """A title above a table of names and values, in the style of the notebook."""
+    """An HTML table of names and values with a title; the notebook defines the style."""
     cells = "".join(
         f"<tr><th style='text-align: left'>{escape(name)}</th>"
         f"<td style='text-align: left'>{escape(value)}</td></tr>"
@@ -91,8 +90,8 @@ def short(value: Any) -> str:
     if _is_array(value):
         return f"{value.dtype} [{', '.join(f'{size:,}' for size in value.shape)}]"
     if isinstance(value, Mapping):
-        if any(_is_array(one) for one in value.values()):
-            return f"{{{', '.join(f'{name!r}: {short(one)}' for name, one in value.items())}}}"
+        if any(_is_array(item) for item in value.values()):
+            return f"{{{', '.join(f'{name!r}: {short(item)}' for name, item in value.items())}}}"
         return f"{len(value):,} values" if len(value) > 2 else repr(dict(value))
     if isinstance(value, (list, tuple)):
         return repr(value) if len(value) <= 6 else f"{len(value):,} values"
@@ -100,13 +99,13 @@ def short(value: Any) -> str:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a value is an array of NumPy, which is not imported for commands without arrays."""
+    """Whether a value is a NumPy array; does not import NumPy, which takes time."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def words(key: str) -> str:
-    """A key in words; the key of an array stays unchanged, an edge type gets commas.
+    """A key in words. The key of an array does not change; the key of an edge type gets commas.
 
     Example:
         >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")
@@ -127,7 +126,7 @@ def words(key: str) -> str:
 
 
 def value_of(name: str, value: Any) -> str:
-    """A value as people read it; what the name says are bytes or seconds has a unit."""
+    """A value as a text; bytes and seconds, recognised by the name, have a unit."""
     if value is None:
         return "-"
     if isinstance(value, bool):

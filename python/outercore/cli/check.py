@@ -75,7 +75,7 @@ def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> tuple[list[Can
     from outercore.training.canary import canaries, without_times
 
     graph = Graph(data_set)
-    results = canaries(graph, time, told=lambda text: None if quiet else console.note(text))
+    results = canaries(graph, time, on_start=lambda text: None if quiet else console.note(text))
     names = dict.fromkeys(name for _, name in time_arrays(graph))
     if time is None and names and "time" not in names and not quiet:
         listed = ", ".join(f"`--time {quoted(name)}`" for name in names)

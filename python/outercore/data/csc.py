@@ -128,7 +128,7 @@ class RowOrder:
     def places(self, first: int, rows: NDArray[np.int64] | None) -> Any:
         """The places of the edges of a block with these rows, the first of which is edge `first`.
 
-        The blocks of a type are asked for in turn, each once.
+        Has to be called once for each block of a type, in order.
         """
         if rows is None:
             return slice(first, None)
@@ -320,7 +320,7 @@ def _first_column(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
-    """The row of the first edge of a type among those of all types."""
+    """The row of the first edge of a type among the edges of all types."""
     before = 0
     for other in graph.edge_types:
         if other == edge_type:

@@ -104,7 +104,7 @@ class LinkBatch:
 
 
 class LinkSeeds:
-    """Draws links and negatives of batches: a function of seed, epoch and batch alone."""
+    """Draws the links and negatives of batches, as a function of seed, epoch and batch."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class LinkSeeds:
     ) -> None:
         """`index` [2, links] within the types of the ends, `None` for all edges; `times` [links].
 
-        Both may be of any whole number, and are looked at as they are: a copy would be memory
-        beside the caller's.
+        Both may have any type of whole numbers. They are not copied, because a copy would take more
+        memory.
         """
         self._graph, self._edge_type, self._given = graph, edge_type, index
         self._times, self._negatives = times, negatives
@@ -145,7 +145,7 @@ class LinkSeeds:
 
     @property
     def memory(self) -> int:
-        """Bytes in memory beside what the caller gave: all edges as links, nodes by time, sums."""
+        """Bytes for all edges as links, nodes by time, and sums; not for links that are given."""
         links = 0 if self._given is not None else self._link_bytes
         return links + self._drawable_bytes
 
@@ -366,7 +366,7 @@ def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
 
     The two directions of an undirected edge follow each other.
 
-    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; `reading_bytes` besides
+    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; also `reading_bytes`
     while they are read. One pass over the edges, or two where a row is not one edge.
     """
     links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))

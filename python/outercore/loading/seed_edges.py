@@ -47,7 +47,7 @@ def _leave_out(
     store, source, target = batch, batch, batch
     if hasattr(batch, "node_types"):
         store, source, target = batch[edge_type], batch[edge_type[0]], batch[edge_type[2]]
-    if "edge_index" not in store:  # A type of links alone.
+    if "edge_index" not in store:  # An edge type without edges.
         return
     # A node may be in a batch twice. Its number is smaller than its id: no product overflows.
     ids = torch.cat([source.n_id, target.n_id]).numpy()

@@ -58,12 +58,12 @@ def export_model(
     """Writes the best model of a run as a manifest and weights, and returns their directory.
 
     `run` is a run of `outercore train` or its `model` directory; `out` is by default `serving` in
-    the run; `overwrite` lets it replace a model that was exported before. After a crash the
-    directory has no model that can be opened, the old one, or the new one.
+    the run; `overwrite` lets it replace an exported model. After a crash the directory holds the
+    old model, the new model, or no model that can be opened.
 
-    Errors: `NotFoundError` where there is no model; `InvalidError` where `out` has something in it;
-    `UnsupportedError` for a network, or an option of the training, that the format does not have;
-    `InternalError` where the core computes other logits from it than PyTorch.
+    Errors: `NotFoundError` for a run without a model; `InvalidError` if `out` is not empty;
+    `UnsupportedError` for a network or an option that the format cannot express; `InternalError` if
+    the core computes other logits than PyTorch.
     """
     directory = model_directory(run)
     if is_own(directory):
@@ -78,7 +78,7 @@ def export_model(
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
     trained = digest_of((directory / _WEIGHTS).read_bytes())
-    # The server compares the rule with what it knows; a later release may know of more to refuse.
+    # A server refuses options that it knows to change predictions; a later release may know more.
     kept = {"rule": json.dumps(rule, sort_keys=True), "trained": trained}
     manifest, weights = _to_bytes(saved.model, saved.task, saved.config, kept)
     storage = storage or Storage()
@@ -96,13 +96,13 @@ def export_model(
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Errors: `InvalidError` where something would be lost that may not be replaced."""
+    """Errors: `InvalidError` if `out` holds files that may not be replaced."""
     if not out.exists():
         return
     ours = {_MANIFEST, _WEIGHTS, f".{_MANIFEST}.tmp", f".{_WEIGHTS}.tmp"}
     found = {one.name for one in out.iterdir()} if out.is_dir() else {out.name}
     if found <= ours - {_MANIFEST}:
-        # Nothing, or what an export that was cut short has left.
+        # Empty, or left by an export that was interrupted.
         return
     if not (found <= ours and is_exported(out)):
         raise InvalidError(
@@ -118,7 +118,7 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
 def _to_bytes(
     model: Model, task: Task, config: TrainConfig, kept: dict[str, str]
 ) -> tuple[bytes, bytes]:
-    """Manifest and weights, each with the digest of the other; the weights with what is `kept`."""
+    """Manifest and weights, each with the digest of the other. `kept` goes into the weights."""
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
@@ -128,7 +128,7 @@ def _to_bytes(
 
 
 def _sorted(weights: bytes) -> bytes:
-    """The same tensors with a header in the order of names: safetensors has that of a hash."""
+    """The same tensors with a sorted header; safetensors writes it in the order of a hash map."""
     length = int.from_bytes(weights[:8], "little")
     header = json.loads(weights[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -142,7 +142,7 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
     looks_at_edges = isinstance(nodes, Network)
     _require("kind", network.kind, _KINDS)
     _require("norm", network.norm, _NORMS)
-    # A perceptron takes no notice of `jumping` and `heads`.
+    # A perceptron ignores `jumping` and `heads`.
     jumping = network.jumping if looks_at_edges else "none"
     _require("jumping", jumping, _JUMPING)
     head, learnt = _head(model, config), _learnt(model)
@@ -163,7 +163,6 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
         **({"head": head} if head else {}),
         "task": {
             "kind": task.kind,
-            # Data sets have no names of classes yet.
             "names": [],
             "means": list(task.means),
             "deviations": list(task.deviations),
@@ -192,7 +191,7 @@ def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
 
 
 def _learnt(model: Model) -> dict[str, Any]:
-    """What enters the network instead of features."""
+    """The inputs of the network if it takes no features."""
     if isinstance(model, LinkModel) and model.table_rows:
         return {"table": model.table_rows}
     if isinstance(model, GraphNetwork) and model.categories:
@@ -214,10 +213,10 @@ def _digest(data: bytes) -> str:
 
 
 _EPSILON = 1e-5
-"""Of the norms; the format has no other."""
+"""Epsilon of the norms; the format has this value only."""
 
 _COUNTER = "num_batches_tracked"
-"""What batch normalisation keeps for training alone."""
+"""A counter of batch normalisation that only training needs."""
 
 
 def tensors_of(model: Model) -> dict[str, Tensor]:
@@ -267,7 +266,7 @@ def network_of(model: Model) -> Network | Perceptron:
 
 
 def _parts(model: Model) -> Iterator[tuple[str, nn.Module | Tensor]]:
-    """What the model is made of, under the names that the format has for it."""
+    """The modules and tensors of the model by their names in the format."""
     yield from _network_parts(network_of(model))
     if isinstance(model, LinkModel):
         if model.table is not None:
@@ -361,10 +360,10 @@ class _Neighbourhood:
 
 @dataclass(frozen=True)
 class Example:
-    """A sampled neighbourhood of a small random graph, with what a model takes of its nodes.
+    """A sampled neighbourhood of a small random graph, with the inputs of its nodes.
 
-    Its seeds come twice, have self-loops, and one of them has no arc. For models of graphs the
-    seeds are all nodes, in two graphs.
+    Some seeds occur twice, some have self-loops, one has no arc. For models of graphs the seeds are
+    all nodes, in two graphs.
     """
 
     batch: _Neighbourhood
@@ -376,7 +375,7 @@ class Example:
 
 
 def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
-    """An example that `model` can be asked about; a function of the arguments."""
+    """An example for `model`; a function of the arguments."""
     random = np.random.default_rng(seed)
     of_graphs = isinstance(model, GraphNetwork)
     count = min(NODES, model.table_rows or NODES) if isinstance(model, LinkModel) else NODES

@@ -1,6 +1,6 @@
 """Exported models: whose weights they hold, and by which options they were trained.
 
-A server knows of the training what `model.json` says. An option that changes predictions and that
+A server reads `model.json`. An option that changes predictions and that
 the format does not have would be dropped in silence, so such models are not exported. The lists
 here are closed: a new option is refused until it is in one of them.
 """
@@ -24,7 +24,7 @@ EXPRESSED = frozenset(
         *("run.task", "graph.layers", "graph.readout", "link.head"),
     )
 )
-"""What the format has."""
+"""Options that the format expresses."""
 
 OF_TRAINING = frozenset(
     (
@@ -37,7 +37,7 @@ OF_TRAINING = frozenset(
         *("link.negatives", "link.negative_ends", "link.loss"),
     )
 )
-"""What decides how weights are learnt and scored, and not what they predict."""
+"""Options that affect training and scores, but not predictions."""
 
 _WAYS_OUT = {
     "sampling.time": "`outercore predict` and `outercore evaluate` know the times",
@@ -50,11 +50,11 @@ _LONGEST_HEADER = 100_000_000
 
 
 def model_of(run: Path) -> tuple[str, Path]:
-    """What a model is called, and where it is as data; exports it where that is not done yet.
+    """The name of a model and its exported directory; exports it if it is not exported yet.
 
     Raises:
-        NotFoundError: there is none.
-        UnsupportedError: it has to be exported, and PyTorch is not installed.
+        NotFoundError: the run has no model.
+        UnsupportedError: the model has to be exported, but PyTorch is not installed.
     """
     trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
     if trained.exists() and not is_of(exported.parent, trained.parent):
@@ -89,7 +89,7 @@ def require_known_options(exported: Path) -> None:
 
 
 def is_of(exported: Path, trained: Path) -> bool:
-    """Whether an exported model is that of these trained weights; false where one is missing."""
+    """Whether a model was exported from these trained weights; false if one is missing."""
     try:
         weights = (trained / "model.safetensors").read_bytes()
         found = _metadata(exported)["trained"]

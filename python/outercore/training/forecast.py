@@ -1,4 +1,4 @@
-"""What an epoch of a training will read and take, before the first one."""
+"""Reads and seconds expected for an epoch of a training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from outercore.training.work import Work
 def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """The forecast of the training loader, with steps of the network among its stages.
 
-    Empty for whole graphs and edges, which have other batches. The network and PyTorch's generators
-    stay as they are: steps are tried on a copy.
+    Empty for whole graphs and edges, whose batches are different. The network and PyTorch's
+    generators do not change: a copy makes the steps.
 
     Cost: see `MiniBatches.forecast`; the memory of a network and its optimiser.
     """
@@ -34,7 +34,7 @@ def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str,
         try:
             found = loader.forecast(_step_of(work, config, device))
         except BudgetError:
-            # A batch is larger than those of the plan. The run itself finds out what to do.
+            # A batch is larger than planned. The run handles this when the batch comes.
             return {}
     if not work.loaders.shares["validation_memory"]:
         # Each validation takes the memory of the caches.

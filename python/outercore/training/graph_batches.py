@@ -1,4 +1,4 @@
-"""Batches of whole graphs, read from disk within a budget, and what is known of their nodes."""
+"""Batches of whole graphs, read from disk within a budget, and the inputs of their nodes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.sizes import format_size
+from outercore.base.sizes import format_size, parse_size
 from outercore.data.many_graphs import ManyGraphs, spans
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 from outercore.files.large_arrays import blocks, mapped
+from outercore.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -29,10 +30,10 @@ _MOST_CATEGORIES = 1 << 16
 
 @dataclass(frozen=True)
 class NodeInputs:
-    """What is known about a node.
+    """The inputs of a node.
 
-    Floats are taken as they are. Columns of whole numbers are categories, of which a network learns
-    an embedding each; so are tags and, where there is no array, in-degrees.
+    Floats are used directly. A network learns an embedding for each category. Categories are
+    columns of whole numbers, tags, or in-degrees if a data set has no node array.
     """
 
     key: str | None
@@ -78,8 +79,7 @@ class NodeInputs:
 
 
 def input_name(graph: Graph, features: str) -> str:
-    """Which node array to learn from: the one that is asked for; instead of features that are not
-    there the tags, or the in-degree where all tags are equal."""
+    """The node array to learn from. Without features: tags, or in-degrees if all tags are equal."""
     there = {key.removeprefix("nodes/node/") for key in graph.arrays if key.startswith("nodes/")}
     if features != "x" or features in there:
         return features
@@ -123,7 +123,7 @@ def _categories(graph: Graph, key: str, width: int) -> tuple[int, ...]:
             raise InvalidError(
                 f"array `{key}`: node {first + row}, column {column}: {rows[row, column]:g}, "
                 f"expected categories from 0 to {_MOST_CATEGORIES - 1}\n"
-                "hint: store numbers that are no categories as float32"
+                "hint: store other numbers as float32"
             )
         most = np.maximum(most, rows.max(axis=0, initial=0).astype(np.int64))
     return tuple((most + 1).tolist())
@@ -136,14 +136,14 @@ def _varies(graph: Graph, key: str) -> bool:
 
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
 _ARC_BYTES = 80
-"""For each arc of a batch: what makes its two local ends, and those of the batch before."""
+"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
 _NODE_BYTES = 112
-"""For each node, likewise, without its inputs."""
+"""Of each node, likewise, without its inputs."""
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Whole graphs, the nodes of one after those of another.
+    """Whole graphs; the nodes of each graph follow each other.
 
     Shapes: `x` [nodes, columns], float32 or int64 categories; `edge_index` int64 [2, arcs] of local
     source and target; `graph` int64 [nodes]: the place of each node's graph; `n_id` int64 [graphs]
@@ -208,13 +208,14 @@ class GraphReader:
     def batch(self, graphs: NDArray[np.int64]) -> GraphBatch:
         """The graphs of these ids, in this order.
 
-        Cost: a read for each run of neighbouring graphs and array, where they are not in memory.
-        Errors: `CorruptError` for an arc from another graph, a value that is no input.
+        Cost: if arrays are not in memory, a read of each for every run of consecutive graphs.
+        Errors: `CorruptError` for an arc from another graph; `InvalidError` for an unknown
+        category.
         """
         ids, sizes = self._many.nodes(graphs)
         starts, ends = (self._rows(_OFFSETS, ids + step).astype(np.int64) for step in (0, 1))
         degrees = ends - starts
-        # An array that is not read as it was written must not decide how much memory is asked for.
+        # A damaged array must not decide how much memory is allocated.
         if (degrees < 0).any() or int(degrees.sum()) > int(self._many.graph.num_edges):
             raise self._corrupt(f"array `{_OFFSETS}`: offsets decrease")
         sources = self._rows(_SOURCES, spans(starts, ends)).astype(np.int64)
@@ -267,7 +268,7 @@ class GraphReader:
         return taken
 
     def close(self) -> None:
-        """Lets go of what is in memory."""
+        """Frees the arrays in memory."""
         self._held = {}
 
     def _rows(self, key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
@@ -323,7 +324,7 @@ class GraphLoader:
         self._epoch, self._first = epoch, 0
 
     def seek(self, batch: int) -> None:
-        """The batch that is next, of this epoch alone."""
+        """Sets the next batch of this epoch."""
         self._first = batch
 
     def __iter__(self) -> Iterator[GraphBatch]:
@@ -335,12 +336,43 @@ class GraphLoader:
             yield self._reader.batch(order[start : start + self._batch_size])
 
     def counters(self) -> dict[str, Any]:
-        """Reads since the last call, as `NeighborLoader` tells them."""
+        """Reads since the last call, in the form of `NeighborLoader.counters`."""
         return {"counters": self._reader.take_counters(), "timeline": []}
 
 
+class GraphLoaders:
+    """The loader of training; scores are computed with the same reader, as `Loaders` has them."""
+
+    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
+        self._many, self._config, self._reader = many, config, reader
+        self.training_plan = reader.plan
+        self.shares = {"memory": parse_size(config.budget.memory)}
+
+    def training(self) -> GraphLoader:
+        """The loader of training."""
+        sampling = self._config.sampling
+        return GraphLoader(
+            self._reader,
+            self._many.split(sampling.train),
+            sampling.seeds,
+            shuffle=True,
+            seed=self._config.run.seed,
+        )
+
+    def use_whole_budget(self) -> bool:
+        """Makes no difference: training and scores use the same reader."""
+        return False
+
+    def release_training(self) -> None:
+        """Frees nothing: scores use the reader of training."""
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self._reader.close()
+
+
 def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """An order of `range(length)`: by random words that are a function of (seed, epoch, place)."""
+    """A random order of `range(length)`, a function of seed and epoch."""
     # The words of a bit generator are the same in every version of NumPy; `permutation` may change.
     words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(length)
     return np.argsort(words, kind="stable")

@@ -18,6 +18,7 @@ from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.graph_batches import (
     GraphLoader,
+    GraphLoaders,
     GraphReader,
     NodeInputs,
     input_name,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The configuration with the name of the node array that there is to learn from."""
+    """The configuration with the name of the node array that the network uses."""
     name = input_name(graph, config.sampling.features)
     return replace(config, sampling=replace(config.sampling, features=name))
 
@@ -91,10 +92,10 @@ class GraphWork(PredictingWork):
             memory=parse_size(config.budget.memory),
             batch_size=sampling.seeds,
         )
-        self.loaders = _GraphLoaders(self._many, config, self._reader)
+        self.loaders = GraphLoaders(self._many, config, self._reader)
 
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Nothing is needed but the batches."""
+        """Batches need no preparation."""
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the graphs."""
@@ -102,11 +103,11 @@ class GraphWork(PredictingWork):
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
     def predictor(self, context: Context) -> Predictor:
-        """The network itself: it takes all neighbours already."""
+        """Runs the network, which always takes all neighbours."""
         return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
 
     def facts(self) -> dict[str, Any]:
-        """How many graphs there are, and what is known of their nodes."""
+        """The number of graphs, and the node array that is used."""
         return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
 
 
@@ -121,34 +122,6 @@ def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> Grap
         readout=config.graph.readout,
         of_degrees=inputs.key is None,
     )
-
-
-class _GraphLoaders:
-    """The loader of training; scores are computed with the same reader."""
-
-    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
-        self._many, self._config, self._reader = many, config, reader
-        self.training_plan = reader.plan
-        self.shares = {"memory": parse_size(config.budget.memory)}
-
-    def training(self) -> GraphLoader:
-        sampling = self._config.sampling
-        return GraphLoader(
-            self._reader,
-            self._many.split(sampling.train),
-            sampling.seeds,
-            shuffle=True,
-            seed=self._config.run.seed,
-        )
-
-    def use_whole_budget(self) -> bool:
-        return False
-
-    def release_training(self) -> None:
-        """Scores read what training reads."""
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 class _GraphPredictor:

@@ -19,12 +19,13 @@ from outercore.files.npy_rows import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
+from outercore.training.links.model import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron
 from outercore.training.streamed.exact import Exact, Outputs
 from outercore.training.streamed.files import feature_key
 from outercore.training.streamed.network import of_network
-from outercore.training.streamed.steps import Computation
+from outercore.training.streamed.steps import Computation, Input
 from outercore.training.tasks import array_key
 from outercore.training.typed.models import TypedNetwork
 from outercore.training.typed.streamed import of_typed_network
@@ -40,8 +41,8 @@ _NO_LABELS = np.empty(0)
 class Prediction:
     """Outputs for some nodes.
 
-    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them; none where it has none.
+    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as stored, empty for a
+    data set without labels.
     """
 
     nodes: NDArray[np.int64]
@@ -78,9 +79,8 @@ class Predictor(Protocol):
 class Inference:
     """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours.
 
-    With `samples_only`, each node is predicted from what it samples: with times a node sees its own
-    past, and there are no states of layers for all to share; of a custom network the layers are
-    not known.
+    With `samples_only`, `exact` samples neighbours, too. With times each node sees its own past, so
+    nodes share no states of layers. The layers of a custom network are not known.
     """
 
     def __init__(
@@ -94,14 +94,12 @@ class Inference:
         degrees: Tensor | None = None,
         samples_only: bool = False,
     ) -> None:
-        """`degrees` float32 [nodes] for a network that weighs by them.
-
-        The features are those of `loaders`, but of one type those that `sampling` names.
-        """
+        """`degrees` float32 [nodes] for a network that weighs by them."""
         self._graph, self._model, self._sampling = graph, model, sampling
         self._loaders, self._context, self._degrees = loaders, context, degrees
         self._type = model.schema.labelled if isinstance(model, TypedNetwork) else None
-        self._features = sampling.features if self._type is None else loaders.features
+        # A model of links embeds nodes by its encoder, perhaps from rows of a learned table.
+        self._network: Any = model.encoder if isinstance(model, LinkModel) else model
         self.samples_only = samples_only
 
     def sampled(
@@ -109,7 +107,7 @@ class Inference:
     ) -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
-        Cost: reads what a training epoch over `nodes` reads.
+        Cost: the same reads as a training epoch over `nodes`.
         """
         sampling = self._sampling
         batches = evaluation_batches(
@@ -118,11 +116,11 @@ class Inference:
             what,
             num_neighbors=self._loaders.fanout(),
             input_nodes=nodes if self._type is None else (self._type, nodes),
-            # Smaller than in training, to fit the smaller share of the budget; the same whatever
-            # the budget is, because what is sampled depends on the batch.
+            # Smaller than in training, to fit the smaller share of the budget. Samples depend on
+            # the batch, so its size must not depend on the budget.
             batch_size=max(sampling.seeds // 4, min(sampling.seeds, 64)),
             replace=sampling.replace,
-            features=self._features,
+            features=self._loaders.features,
             labels=sampling.labels,
         )
         with evaluating(self._model):
@@ -137,10 +135,9 @@ class Inference:
         at no neighbour. With `samples_only` a fan-out of -1 takes all neighbours.
 
         Cost: reads the features once, in order; see `Exact.outputs`.
-        Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
-        device.
+        Errors: `BudgetError`; `NoSpaceError` if layer states do not fit on the run's device.
         """
-        if self.samples_only or isinstance(self._model, Perceptron):
+        if self.samples_only or isinstance(self._network, Perceptron):
             return self.sampled(nodes, "inference")
         return self._layer_by_layer(nodes)
 
@@ -194,7 +191,7 @@ class Inference:
         return Prediction(nodes, logits.astype(np.float32, copy=False), labels)
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
-        """The labels of nodes, as stored; none where the data set has none."""
+        """The labels of nodes, as stored; an empty array for a data set without labels."""
         name, stored = self._sampling.labels, self._graph.manifest["roles"].get("labels")
         if name == "y" and not stored:
             return _NO_LABELS
@@ -206,15 +203,19 @@ class Inference:
 
     def _computation(self) -> Computation:
         """The network in steps."""
+        features: Any = self._loaders.features
         precision = self._sampling.precision
         if self._type is not None:
-            features: Any = self._features or {}
-            return of_typed_network(self._model, features, precision)
-        key = feature_key(self._graph, self._sampling.features)
-        return of_network(self._model, key, self._degrees, precision)
+            return of_typed_network(self._model, features or {}, precision)
+        if isinstance(self._model, LinkModel) and self._model.table is not None:
+            table = self._model.table
+            rows = Input(lambda _, nodes: table(nodes))
+        else:
+            rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
+        return of_network(self._network, rows, self._degrees)
 
-    # No gradients here, rather than around the loop: that is in a generator, and a
-    # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
+    # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans
+    # a `yield` would switch them off in the code of the caller.
     @torch.no_grad()
     def _forward(self, batch: Any) -> Tensor:
         degrees = None
@@ -229,7 +230,7 @@ def evaluation_batches(
 ) -> Iterator[Any]:
     """Batches of an evaluation loader, in order.
 
-    Where one needs more memory than there is, the training loader gives up its part.
+    If a batch does not fit, the training loader gives up its memory.
     """
     done = 0
     while True:

@@ -26,11 +26,11 @@ checkpoint is written, all but the gradient twice more."""
 def neighbor_loader(
     *arguments: Any, of_links: bool = False, arrays: Sequence[str] = (), **options: Any
 ) -> Any:
-    """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+    """`outercore.NeighborLoader`, imported at the first call, with only the arrays of models.
 
     With `of_links` it is `outercore.LinkNeighborLoader`.
 
-    A run trains and scores in one process, whatever process group there is: it takes all seeds.
+    A run uses one process, so the loader takes all seeds, also within a process group.
     """
     options |= {"arrays": arrays, "rank": 0, "world_size": 1}
     if of_links:
@@ -47,11 +47,10 @@ def neighbor_loader(
 
 
 class Loaders:
-    """Opens the training loader and, beside or instead of it, one for evaluation.
+    """Opens the training loader, and a loader for evaluation.
 
-    Beside it, the two share the budget (`validation_share`) and the training caches stay
-    filled. Instead of it, each has all of the budget; so it is where the share is 0 or too
-    little to work with.
+    Both share the budget by `validation_share`, and the training caches stay filled. If the share
+    is 0 or too small, they take turns with the whole budget.
     """
 
     def __init__(
@@ -68,19 +67,19 @@ class Loaders:
     ) -> None:
         """`features` of batches, by default those that `config` names.
 
-        `seeds` are arguments of the training loader that say what it visits, by default the
-        training split. `reserved` names what else is in memory all the time, with its bytes;
-        `advice` says what to do where that leaves nothing for batches.
+        `seeds` are the arguments of the training loader; by default it visits the training split.
+        `reserved` names other data in memory, with its bytes. `advice` is the hint if it leaves
+        nothing for batches.
 
-        Errors: `BudgetError` where that takes all of the budget.
+        Errors: `BudgetError` if reserved memory takes all of the budget.
         """
         self._graph, self._config, self._seeds = graph, config, seeds
         self.features = config.sampling.features if features is _NAMED else features
-        """What the loader's batches have as `x`."""
+        """The features of batches, their `x`."""
         self._open_loader, self._note = open_loader, note
         self._training: Any = None
         self.training_plan: dict[str, Any] = {}
-        """What the training loader opened last keeps where."""
+        """The memory plan of the last training loader."""
         self._share = config.budget.validation_share
         self._far = config.budget.far
         self._far_answered = False
@@ -107,7 +106,7 @@ class Loaders:
 
     @property
     def shares(self) -> dict[str, int]:
-        """How the loaders and what is reserved share the budget, in bytes."""
+        """The division of the budget into loaders and reserved memory, in bytes."""
         reserved = {
             f"{re.sub('[ -]', '_', name)}_memory": size for name, size in self._reserved.items()
         }
@@ -136,8 +135,8 @@ class Loaders:
         """A loader in order, without shuffling; closed at the end of the block."""
         if not self._share:
             self._close_training()
-        # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
-        # find that out would cost as much as the pass itself.
+        # A row is needed about as often as its node has out-neighbours. Sampling an epoch to count
+        # this would cost as much as the pass itself.
         loader = self._open(
             memory=self.evaluation_memory,
             hotness="in_degree",
@@ -156,7 +155,7 @@ class Loaders:
         return self.evaluation_memory
 
     def beside(self, error: BudgetError) -> BudgetError:
-        """What a loader says of its part of the budget, with what takes the rest of it."""
+        """The error of a loader about its part of the budget, with the reserved memory added."""
         taken = sum(self._reserved.values())
         if not taken:
             return error
@@ -171,7 +170,7 @@ class Loaders:
         if not self._share:
             return False
         self._note(
-            "the budget is too small to validate beside the training caches: "
+            "the budget is too small to validate while the training caches are filled: "
             "they are emptied for each validation and filled again"
         )
         self.release_training()
@@ -256,7 +255,7 @@ class Loaders:
         return loader
 
     def _of_times(self) -> dict[str, Any]:
-        """What lets a node see the latest of its past alone, where times are named."""
+        """With times: a node sees only the latest part of its past."""
         attribute = self._config.sampling.time
         if attribute is None:
             return {}

@@ -102,8 +102,8 @@ class Trainer:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a checkpoint where somebody asked to stop; whatever the
-        loader and the device raise, with the last checkpoint in place.
+        Errors: `InterruptError` after a request to stop and a checkpoint; errors of the loader and
+        the device. The last checkpoint stays.
         """
         resumed = self._restore()
         self._run.remove_scratch()
@@ -116,7 +116,7 @@ class Trainer:
                 f"model `{self._config.model.kind}` does not use the data set's edge arrays: "
                 f"{', '.join(unused)}"
             )
-        # Stopped in the final scores, it has nothing left to train.
+        # A run that was stopped during the final scores has finished its training.
         if resumed and not self._position.finished:
             self._observer.resumed(self._position.epoch, self._position.batch)
         try:
@@ -171,7 +171,7 @@ class Trainer:
             return forecast(self._work, self._config, self._device)
 
     def _train_epoch(self) -> None:
-        """Trains on what is left of the epoch."""
+        """Trains on the remaining batches of the epoch."""
         while True:
             try:
                 return self._train_batches(self._loaders.training())

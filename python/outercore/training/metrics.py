@@ -135,8 +135,8 @@ class F1:
 class Errors:
     """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
 
-    R2 is 1 for exact predictions, 0 for predicting each column's mean; a column whose labels are
-    all alike has none.
+    R2 is 1 for exact predictions, 0 for predicting each column's mean; it is not defined for a
+    column of equal labels.
     """
 
     def __init__(self, name: str) -> None:

@@ -36,10 +36,10 @@ _BY_DEGREE = ("gcn", "gin")
 
 
 def require_model_fits(graph: Graph, config: TrainConfig) -> None:
-    """Whether the model and the task are for a graph with these types.
+    """Checks that the model and the task fit the types of a graph.
 
-    Errors: `UnsupportedError` where they are not; `NotFoundError` for a typed graph without labels,
-    or labelled nodes without the times that were named.
+    Errors: `UnsupportedError` if they do not; `NotFoundError` for a typed graph without labels, or
+    labelled nodes without the times of `--time`.
     """
     kind, of_nodes = config.model.kind, not (config.of_links or config.of_graphs)
     if config.sampling.precision != "exact" and not of_nodes:
@@ -47,7 +47,7 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             "sampling.precision: rows of int8 are for labels of nodes\nhint: leave it out"
         )
     if config.of_links and config.budget.far is not None:
-        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
+        raise UnsupportedError("--far: edges are learnt only from the disk\nhint: leave it out")
     if config.model.is_own and (graph.is_typed or not of_nodes):
         raise UnsupportedError(
             f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
@@ -80,7 +80,7 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
 
 
 def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
-    """With times: whether nodes of the labelled type have some, and the network is one for them.
+    """Checks, with `--time`, that labelled nodes have times and that the network allows them.
 
     Errors: `NotFoundError`, `UnsupportedError`.
     """
@@ -100,9 +100,9 @@ def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
 
 
 def unused_times(graph: Graph, config: TrainConfig) -> str | None:
-    """Says in a line that a run without `--time` may see the future, and what to pass.
+    """A warning that a run without `--time` may see the future, with the option to pass.
 
-    `None` where the data set has no times, and where no model looks at neighbours.
+    `None` for a data set without times, and for a model without neighbours.
     """
     kind, sampling = config.model.kind, config.sampling
     if sampling.time is not None or config.of_graphs or kind == "mlp":

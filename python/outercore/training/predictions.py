@@ -1,4 +1,4 @@
-"""Predictions of a trained model for everything there is, written as they come."""
+"""Predictions of a trained model for all nodes, all graphs or listed edges, as a table."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def predict(
         out: the `.parquet`, `.csv` or `.tsv` to write.
         edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
             `FILE:SOURCE,TARGET` chooses columns.
-        memory: budget, by default that of the training.
-        network: the code of a network of the user's own: a module, a class, or `FILE.py:NAME`.
+        memory: budget, by default the budget of the training.
+        network: the code of a custom network: a module, a class, or `FILE.py:NAME`.
         overwrite: replace a file.
-        observer: is told how far it is.
+        observer: is called with the progress.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
 
     Returns:
@@ -82,8 +82,8 @@ def predict(
         `nodes`, `graphs` or `edges`.
 
     Raises:
-        InvalidError: the model does not fit the data set; `edges` for a model of nodes; a pair of
-            the list that is none, with its row; a file that is there already.
+        InvalidError: the model does not fit the data set; `edges` for a model of nodes; a wrong
+            pair of the list, with its row; a file that exists already.
         UnsupportedError: a model of edges by time.
         NotFoundError: no such model, data set or list; a name that no node has, with its row.
         InterruptError: after Ctrl-C, SIGTERM or SIGHUP; nothing is left.
@@ -196,7 +196,7 @@ class _NodeTable:
         }
 
     def rows(self, prediction: Prediction) -> Columns:
-        """Those of some nodes."""
+        """The columns of some nodes."""
         predicted: Any = self._task.predictions(prediction.logits)
         if self._classes is not None:
             predicted = [arrow_names_of(self._classes, predicted)]
@@ -213,7 +213,7 @@ class _NodeTable:
 
 
 def _class_names(labelled: Labelled, task: Task) -> Names | None:
-    """The names of the classes, where the data set has one for each."""
+    """The names of the classes, if the data set has a name for each."""
     if task.kind != "classes":
         return None
     try:
@@ -224,7 +224,7 @@ def _class_names(labelled: Labelled, task: Task) -> Names | None:
 
 
 class _Groups:
-    """Rows on their way to a table; as many as a row group has are written together."""
+    """Collects rows of a table and writes a row group at a time."""
 
     def __init__(self, table: TableWriter) -> None:
         self._table = table
@@ -232,7 +232,7 @@ class _Groups:
         self._rows = 0
 
     def append(self, columns: Columns) -> None:
-        """Takes rows, given by columns."""
+        """Adds rows, as columns."""
         batch = self._table.batch(columns)
         self._waiting.append(batch)
         self._rows += len(batch)
@@ -240,7 +240,7 @@ class _Groups:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is there."""
+        """Writes the collected rows."""
         if self._rows:
             joined = pa.Table.from_batches(self._waiting).combine_chunks()
             self._table.append(
@@ -251,7 +251,7 @@ class _Groups:
 
 @contextmanager
 def _grouped(path: Path, columns: dict[str, pa.DataType]) -> Iterator[_Groups]:
-    """A table to fill within the block; nothing is left of a failure."""
+    """A table to fill within the block; an error leaves no file."""
     with table_file(path, columns) as table:
         groups = _Groups(table)
         yield groups

@@ -1,4 +1,4 @@
-"""What a run record says: first of what runs on what data, and what it shows in the end."""
+"""The run record of a training: its description, and how it is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def describe(
     device: str,
     validation: str,
 ) -> dict[str, Any]:
-    """What runs, on what data, where."""
+    """The description of a run: configuration, data set and machine."""
     kind = TASKS[work.task.kind]
     return {
         "description": {
@@ -64,7 +64,7 @@ def describe(
 
 
 def _unused(graph: Graph, config: TrainConfig) -> list[str]:
-    """The edge arrays that are not read: all but the times that were named."""
+    """The edge arrays that are not read: all but the times of `--time`."""
     time = config.sampling.time and edge_name(graph, config.sampling.time)
     names = edge_array_names(graph.manifest["arrays"])
     return [one for one in names if one.rpartition("/")[2] != time]
@@ -75,7 +75,7 @@ class TrainRecord(Shown, dict[str, Any]):
 
     def _shown(self) -> tuple[str, Rows]:
         if not self.keys() >= {"epochs", "description", "data_set", "status"}:
-            # Somebody has taken something out: it is theirs.
+            # The caller has removed entries.
             return "Training", [(name, short(value)) for name, value in self.items()]
         result, epochs, described = self.get("result") or {}, self["epochs"], self["description"]
         rows = [

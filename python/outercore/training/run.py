@@ -70,7 +70,7 @@ def train(
         data_set: its directory, or an opened graph.
         config: a configuration, its groups, or a JSON file of them such as `config.json` of a run.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
-        network: a network of your own, for the labels of nodes of one type: a module of PyTorch,
+        network: a custom network, for the labels of nodes of one type: a module of PyTorch,
             which is trained as it is; a class or function that makes one from `in_channels`,
             `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
             takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
@@ -127,14 +127,14 @@ def plan(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainPlan:
-    """How a training divides its memory, and what an epoch will read and take.
+    """The memory plan of a training, and the reads and seconds expected for an epoch.
 
     Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
-    stage on a few; trains nothing. Arguments as those of `train`.
+    stage on a few. Trains nothing. The arguments are the same as for `train`.
 
     Returns:
-        `memory`, `validation_memory` and what is reserved (`in_degrees_memory`,
-        `embeddings_memory`, `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
+        `memory`, `validation_memory` and reserved memory (`in_degrees_memory`, `embeddings_memory`,
+        `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
         feature rows, `None` where it is not known; `training`: the record's `plan` of a run with
         these options; `forecast`: what
         `NeighborLoader.forecast` says with the training step, empty for whole graphs and edges.
@@ -192,16 +192,16 @@ def resume(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
-    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+    """Resumes a run from its last checkpoint. The bits are those of an uninterrupted run.
 
-    A run that has come to its end goes on where it gets more `epochs` or more `patience`, the two
-    `options` that may change. Otherwise it stays as it is, and its record is returned.
+    A finished run continues when `epochs` or `patience` is larger than before; only these `options`
+    may change. Otherwise its record is returned.
 
-    `far` is another memory server than the run had, `False` for none. `network` is the code of a
-    network of the user's own.
+    `far` replaces the memory server of the run; `False` uses none. `network` is the code of a
+    custom network.
 
-    Errors: `InvalidError` where an array that the run reads or its network changed since, where
-    there is nothing more to train, or another process trains the run; else as `train`.
+    Errors: `InvalidError` if an array that the run reads, or its network, has changed; if nothing
+    is left to train; if another process trains the run; else as `train`.
     """
     require_one_process("outercore train")
     directory = TrainDirectory.open(Path(run))
@@ -230,7 +230,7 @@ def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
 def _own(
     network: Given | None, options: Mapping[str, Any]
 ) -> tuple[OwnCode | None, dict[str, Any]]:
-    """The network of the user's own, by `network` or as the option `model`; and the options."""
+    """The custom network, by `network` or as the option `model`; and the options."""
     given = options.get("model")
     if isinstance(given, str) and ":" not in given:
         given = None
@@ -246,13 +246,13 @@ def _own(
 def _require_own(config: TrainConfig, own: OwnCode | None) -> None:
     if config.model.is_own and own is None:
         raise InvalidError(
-            f"model `{config.model.kind}`: a network of your own is taken from nowhere else\n"
+            f"model `{config.model.kind}`: the code of a custom network has to be given again\n"
             f"hint: give it again by `--model {config.model.kind}`"
         )
 
 
 def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> bool:
-    """Whether the model of a finished run is as it was written; if not, says so."""
+    """Whether the model of a finished run is undamaged; a note names the damage."""
     try:
         load_model(run.model, network)
     except CorruptError as error:
@@ -281,14 +281,14 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a network of the user's own.
-    `predictions` and `logits` name files to write, one row a node
-    of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
-    `overwrite` lets them replace files. `far` is used where it holds the data set for good.
+    stands for every node, in order. `network` is the code of a custom network. `predictions` and
+    `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
+    `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
+    used if it holds the data set permanently.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
-    or a run of `outercore embed` in place of a model, for a file that is there already, and where
-    the data set's features do not fit.
+    or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
+    set whose features do not fit.
     """
     for option, file in (("predictions", predictions), ("logits", logits)):
         if file is not None:
@@ -347,7 +347,7 @@ def _scores_of_links(
     split: str,
     neighbours: str,
 ) -> dict[str, Any]:
-    """All metrics of `valid` or `test`: by messages along the training edges, or along the past.
+    """All metrics of the held-out edges `valid` or `test`.
 
     Errors: `NotFoundError` for a part that the run does not have.
     """

@@ -29,7 +29,7 @@ from outercore.training.run_directory import TrainDirectory
 from outercore.training.work import Work
 
 SCRATCH = "scratch"
-"""Beside a model, where layer states lie while it predicts."""
+"""The directory of layer states during predictions, next to the model."""
 
 
 def open_graph(path: Path) -> Any:
@@ -50,10 +50,10 @@ def opened_work(
     observer: Observer,
     open_loader: LoaderFactory,
 ) -> Iterator[tuple[Work, Callable[[], Context]]]:
-    """The work of the model that lies in `directory`, and a function that makes it ready to score.
+    """The work of the model in `directory`, and a function that makes it ready to score.
 
-    The function leaves all of the budget to the scores; this is `memory`, or that of the training.
-    A signal stops them.
+    The function gives the whole budget to the scores: `memory`, or the budget of the training. A
+    signal stops them.
 
     Errors: as `require_model_fits` and `open_work`; for a model of edges `InvalidError` where the
     data set is another one or changed since.
@@ -77,7 +77,7 @@ def opened_work(
         own = scratch
         if place is not None:
             scratch.mkdir(exist_ok=True)
-            # A directory of its own: another process may use the same model.
+            # Another process may use the same model, so each has a separate directory.
             own = stack.enter_context(scratch_directory(scratch, "links-"))
         work.loaders.release_training()
         work.prepare()
@@ -91,9 +91,9 @@ def opened_work(
 
 
 def _run_of(model: Path, graph: Graph) -> TrainDirectory:
-    """The run that a model of edges lies in.
+    """The run of a model of edges.
 
-    Errors: `InvalidError` where it lies in none, or the data set is another one.
+    Errors: `InvalidError` for a model outside of a run, and for another data set.
     """
     if not (model.parent / "config.json").exists():
         raise InvalidError(
@@ -147,7 +147,7 @@ def model_directory(given: str | Path) -> Path:
 
 
 def _remove_empty(directory: Path) -> None:
-    """Removes a directory that nobody uses any more."""
+    """Removes an unused directory."""
     # Another evaluation of the same model may be using it.
     with suppress(OSError):
         directory.rmdir()

@@ -1,4 +1,4 @@
-"""What a run learns from: here nodes with sampled neighbours.
+"""The work of a run: task, network and batches. Here of nodes with sampled neighbours.
 
 Whole graphs are in `graph_work.py`, edges in `links/work.py` and `temporal/work.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnCode, OwnNetwork, build_own
 from outercore.training.degrees import degrees_for
+from outercore.training.graph_batches import GraphLoaders
 from outercore.training.inference import Context, Inference, Predictor
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
@@ -34,44 +35,21 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
-class TrainingBatches(Protocol):
-    """Where the batches of training come from."""
-
-    training_plan: dict[str, Any]
-    """What is kept in memory."""
-
-    @property
-    def shares(self) -> dict[str, int]:
-        """How training and validation share the budget, in bytes."""
-
-    def training(self) -> Any:
-        """The loader of training."""
-
-    def use_whole_budget(self) -> bool:
-        """Lets training and scores take turns with all of the budget; whether that helps."""
-
-    def release_training(self) -> None:
-        """Leaves the whole budget to scores."""
-
-    def close(self) -> None:
-        """Closes what is open."""
-
-
 class Work(ABC):
     """The task, the network and the batches of a run."""
 
     rows: ClassVar[str]
-    """What is predicted: `nodes`, `graphs` or `edges`."""
+    """Rows of predictions: `nodes`, `graphs` or `edges`."""
     labelled: Labelled
-    """Where the labels and splits are."""
+    """The owner of labels and splits."""
     task: Task
     model: Any
 
-    loaders: TrainingBatches
+    loaders: Loaders | GraphLoaders
 
     @abstractmethod
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads what every batch needs."""
+        """Reads arrays that every batch needs."""
 
     @abstractmethod
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
@@ -79,10 +57,10 @@ class Work(ABC):
 
     @abstractmethod
     def scoring(self, context: Context) -> AnyScoring:
-        """What scores the network after each epoch, and in the end."""
+        """Scores the network after each epoch, and in the end."""
 
     def facts(self) -> dict[str, Any]:
-        """What the run record says of the data set besides its sizes."""
+        """Entries of the run record about the data set."""
         return {}
 
 
@@ -93,7 +71,7 @@ class PredictingWork(Work):
 
     @abstractmethod
     def predictor(self, context: Context) -> Predictor:
-        """What runs the network as it is."""
+        """Runs the network with its present weights."""
 
     def scoring(self, context: Context) -> AnyScoring:
         """As `Work` says."""
@@ -107,7 +85,7 @@ class NodeWork(PredictingWork):
     one to score instead.
 
     Errors: `NotFoundError` without labels; `InvalidError` where features, types or labels do not
-    fit; `BudgetError` where what the network keeps for each node takes all of the budget.
+    fit; `BudgetError` if in-degrees or embeddings take all of the budget.
     """
 
     rows = "nodes"
@@ -143,7 +121,7 @@ class NodeWork(PredictingWork):
             self._require_same_inputs()
         self._degrees: Tensor | None = None
         self.loaders = Loaders(
-            graph, config, open_loader=open_loader, note=note, **self._kept_in_memory()
+            graph, config, open_loader=open_loader, note=note, **self._loader_arguments()
         )
 
     def _built(self, own: OwnCode | None, note: Callable[[str], None]) -> Any:
@@ -166,8 +144,8 @@ class NodeWork(PredictingWork):
                 f"was trained with, found {found}"
             )
 
-    def _kept_in_memory(self) -> dict[str, Any]:
-        """What the loaders deliver, and what the network keeps for each node beside them."""
+    def _loader_arguments(self) -> dict[str, Any]:
+        """Arguments of the loaders: features, and the memory that the network takes for nodes."""
         if self._type is None:
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
@@ -212,7 +190,7 @@ class NodeWork(PredictingWork):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Of several types these, and what the nodes of each enter the network by."""
+        """With several types: the types, and the inputs of their nodes."""
         if self._type is None:
             return {}
         described = self.model.schema.to_dict()

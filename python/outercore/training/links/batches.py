@@ -52,7 +52,7 @@ class EpochOrder:
     batch_size: int
     """Edges of a batch."""
     ends: int
-    """Nodes for each edge of a batch: its own two and those of its negatives."""
+    """Nodes for each edge of a batch: its two ends and the nodes of its negatives."""
     seed: int
 
     @property
@@ -144,10 +144,9 @@ class LinkLoader:
     """An epoch of link batches, as the training loop takes them.
 
     A batch is a `Data` of a neighbour loader whose seeds are the ends of the edges and negatives.
-    Beside the fields there it has `edges` and `negatives`, int64 [2, pairs], places among the
-    seeds, and `kept` float32 [nodes], the share of its sampled arcs that each node still has. Arcs
-    between the two nodes of an edge of the batch are taken out, in both directions, with all
-    copies: a network that sees the edge would learn to look it up.
+    It also has `edges` and `negatives`, int64 [2, pairs], places among the seeds. Arcs between the
+    two nodes of an edge of the batch are left out, see `leave_out_links`. `kept` float32 [nodes] is
+    the share of its sampled arcs that each node still has.
 
     The loader of the seeds is opened anew for each pool of the order, with the pool's seeds.
     """
@@ -197,14 +196,14 @@ class LinkLoader:
         for number in range(first // per_pool, self._order.pools):
             pool = self._enter(epoch, number)
             skipped = max(first - number * per_pool, 0)
-            # What the loader samples is a function of its epoch and of the batch in the pool.
+            # Samples are a function of the loader's epoch and of the batch in the pool.
             pool.loader.set_epoch(epoch * self._order.pools + number)
             pool.loader.seek(skipped)
             for links, batch in zip(pool.batches[skipped:], pool.loader, strict=True):
                 yield _with_links(batch, links)
 
     def counters(self) -> dict[str, Any]:
-        """As those of the neighbour loader, over all pools since the last call."""
+        """Counters of the neighbour loaders of all pools since the last call."""
         self._count()
         taken = {"counters": self._counters, "timeline": self._spans}
         self._counters, self._spans = {}, []
@@ -282,7 +281,7 @@ class LinkLoaders(Loaders):
     ) -> None:
         """`position` says where training stands; `degrees` whether the network needs in-degrees.
 
-        Errors: `BudgetError` where the budget leaves nothing beside what is always in memory.
+        Errors: `BudgetError` if in-degrees, pools, table and held-out edges take the whole budget.
         """
         self._data, self._position = data, position
         self._negatives = Negatives(config.link, config.run.seed, data.graph)
@@ -298,6 +297,7 @@ class LinkLoaders(Loaders):
         super().__init__(
             data.graph,
             config,
+            features=data.features,
             reserved=reserved,
             advice="give more memory by `--memory`, hold out fewer edges, or use smaller batches",
             open_loader=open_loader,
@@ -316,7 +316,7 @@ class LinkLoaders(Loaders):
             batch_size=width,
             memory=self.training_memory,
             replace=self._config.sampling.replace,
-            features=self._data.features,
+            features=self.features,
             labels=None,
             hotness=self._config.budget.hotness,
             far=None,

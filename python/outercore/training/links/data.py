@@ -1,7 +1,7 @@
-"""What a run learns edges from: its own graph of training edges, and pairs to score.
+"""The edges of a run: a graph of training edges, and pairs to score.
 
-Message passing reads `graph` alone, a data set without the held-out edges in either direction. So
-no network can see them, whatever samples its neighbourhoods.
+Message passing reads only `graph`, a data set without the held-out edges in either direction. So no
+way of sampling can show them to a network.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from outercore.training.tasks import array_key
 HELD_OUT: tuple[Part, ...] = ("valid", "test")
 _OWN = "_target_neg"
 _KINDS = ("_neg", _OWN)
-"""Names of negatives after that of their part: for all edges, and for each edge."""
+"""Endings of the names of negatives: for all edges of a part, and for each edge."""
 _DESCRIBED = "links.json"
-"""Written last: what is there without it is not complete."""
+"""Written last: without it, the directory is not complete."""
 _VERSION = 2
 _WIDENED = "x.npy"
 _NO_KEYS = np.empty(0, np.int64)
@@ -55,9 +55,9 @@ class Pairs:
 
     edges: NDArray[np.int64]
     negatives: NDArray[np.int64]
-    """For all edges together; none where each has its own."""
+    """For all edges together; empty if each edge has its own."""
     targets: NDArray[np.int64] | None = None
-    """For each edge other targets of its source, where these are given."""
+    """For each edge other targets of its source, if they are given."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class LinkData:
     graph: Graph
     """Its training edges, for message passing, with all self-loops; no features."""
     features: str | None
-    """The `.npy` with the features of the nodes; `None` where they have none."""
+    """The `.npy` with the features of the nodes; `None` for nodes without features."""
 
     @property
     def parts(self) -> list[str]:
-        """Held-out parts that are there."""
+        """The held-out parts of the run."""
         return [part for part in HELD_OUT if (self.root / f"{part}.npy").exists()]
 
     def train(self) -> NDArray[Any]:
@@ -102,12 +102,12 @@ def open_links(
 ) -> LinkData:
     """The edges of a run, prepared in the directory `root` where they are not yet.
 
-    `check` is called again and again, and raises to stop.
+    `check` is called between steps and raises an error to stop.
 
     Cost: five passes over the edges; an import of those to train on, within the run's budget. The
-    disk holds them twice. What is prepared is read once to compare its checksums.
-    Errors: `InvalidError` where no edge is left to train on; `CorruptError` for damage in the data
-    set or in what was prepared; those of `GivenEdges` and `Importer`.
+    disk holds them twice. Prepared files are read once to compare their checksums.
+    Errors: `InvalidError` if no edge is left to train on; `CorruptError` for damage in the data set
+    or in prepared files; as `GivenEdges` and `Importer`.
     """
     storage = storage or Storage()
     with device_errors(f"edges `{root}`"):
@@ -132,7 +132,7 @@ def _prepare(
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
             count += len(pairs)
-        # They are no links, but a server passes messages along them, and so does every other task.
+        # Self-loops are not predicted, but messages pass along them, as in a server.
         for pairs in loops_of(graph):
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
@@ -154,7 +154,7 @@ def _prepare(
 
 
 def _verify(graph: Graph, config: TrainConfig) -> None:
-    """Copies get checksums of their own, so damage must be found here.
+    """Copies get new checksums, so damage must be found before they are made.
 
     Errors: `CorruptError`.
     """
@@ -196,18 +196,18 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class Divided:
-    """The edges of a data set by what they are for."""
+    """The edges of a data set by their use."""
 
     kept: Callable[[], Iterator[NDArray[np.int64]]]
-    """Those that are not held out, some at a time."""
+    """The other edges, some at a time."""
     held_out: dict[Part, NDArray[np.int64]]
     given: GivenEdges | None
 
 
 def divide(graph: Graph, config: TrainConfig) -> Divided:
-    """The edges to learn from, and those that are held out.
+    """The edges to learn from, and the held-out edges.
 
-    Cost: one pass over the edges; those that are held out are in memory.
+    Cost: one pass over the edges; held-out edges are in memory.
     """
     nodes = graph.num_nodes
     if config.link.edges is not None:
@@ -248,7 +248,7 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
 
 
 def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
-    """The edges to learn: all that message passing has, or those that the user gave."""
+    """The edges to learn: all edges of message passing, or the edges `train` of the given file."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     given = None if divided.given is None else divided.given.arrays.get("train")
     if divided.given is not None and given is not None:
@@ -293,7 +293,7 @@ def _write_held_out(
 
 
 def _features_file(root: Path, graph: Graph, config: TrainConfig) -> str | None:
-    """The file that loaders read features from; `None` where nodes have none."""
+    """The file with the features of the nodes; `None` for nodes without features."""
     name = config.sampling.features
     if name == "x" and not graph.manifest["roles"].get("features"):
         return None
@@ -329,11 +329,11 @@ def held_out_negatives(
     edges: Edges,
     held_out: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Pairs int64 [count, 2], uniform among those of two nodes that no edge joins.
+    """Pairs int64 [count, 2], uniform among the pairs of different nodes without an edge.
 
-    `edges` are those of the whole data set; `held_out` the keys of edges that it may not have.
+    `edges` are the edges of the whole data set; `held_out` are keys of edges from another file.
 
-    Errors: `InvalidError` where there are hardly any such pairs.
+    Errors: `InvalidError` if there are hardly any such pairs.
     """
     found: list[NDArray[np.int64]] = []
     missing = count
@@ -412,7 +412,7 @@ class GivenEdges:
 
 
 def require_topology(graph: Graph) -> None:
-    """Errors: `InvalidError` for a knowledge graph, whose triples are no edges of one kind."""
+    """Errors: `InvalidError` for a knowledge graph, whose triples have many relations."""
     if "edges/edge/offsets" not in graph.manifest["arrays"]:
         raise InvalidError(
             f"data set `{graph.root}`: expected a graph with edges, found triples\n"
@@ -421,7 +421,7 @@ def require_topology(graph: Graph) -> None:
 
 
 def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
-    """The links of a graph that are not held out by a share, and those that are, by part.
+    """The links of a graph to train on, and the links that a share holds out, by part.
 
     Cost: one pass over the graph, to count them.
     """
@@ -433,9 +433,9 @@ def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[
 
 
 def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
-    """Pairs int64 [n, 2] of a graph's links, those with one of the ascending `keys` left out.
+    """Pairs int64 [n, 2] of a graph's links without those in `keys`, which ascend.
 
-    A node has no link to itself.
+    Self-loops are left out, too.
     """
     for chunk in links.chunks():
         pairs = chunk[:, [0, 2]]

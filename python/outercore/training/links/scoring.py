@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
@@ -21,7 +21,7 @@ from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Context, Inference, evaluating
 from outercore.training.links.data import LinkData
 from outercore.training.links.model import LinkModel
-from outercore.training.scoring import validates_fully
+from outercore.training.scoring import AnyScoring, validates_fully
 
 _HITS: dict[LinkMetric, int] = {
     "hits@1": 1,
@@ -36,7 +36,6 @@ _MORE = (
 )
 _PAIRS = 1 << 14
 """Pairs that are scored together."""
-TABLE = "table.npy"
 
 PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Scores float32 [n] of pairs of nodes int64 [n, 2]."""
@@ -61,20 +60,18 @@ class HeldOutParts(Protocol):
         """Edges and negatives of a part."""
 
 
-class EdgeScoring(ABC):
+class EdgeScoring(AnyScoring):
     """Evaluates a model on the held-out edges of a run, part by part.
 
     Errors: `InvalidError` where a part has too few negatives for the metric.
     """
 
-    validates_fully: bool
-    """Whether epochs are scored over all neighbours."""
-
     def __init__(
         self, links: HeldOutParts, metric: LinkMetric, own_negatives: Collection[str] = ()
     ) -> None:
-        """`own_negatives` are the parts whose edges have negatives of their own."""
+        """`own_negatives` are the parts with separate negatives for each edge."""
         self._parts, self._metric = links.parts, metric
+        self.has_validation = "valid" in links.parts
         for part in links.parts:
             _, found = links.sizes(part)
             if part not in own_negatives and found < least_negatives(metric):
@@ -88,17 +85,8 @@ class EdgeScoring(ABC):
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
         """The scores of a held-out part, from all neighbours or from sampled ones."""
 
-    def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none` without validation edges."""
-        if "valid" not in self._parts:
-            return "none"
-        return "full" if self.validates_fully else "sampled"
-
-    def validation(self) -> float | None:
-        """The score on the validation edges; `None` where there are none."""
-        if "valid" not in self._parts:
-            return None
-        return self.scores("valid", sampled=not self.validates_fully).value()
+    def _validation(self) -> LinkScores:
+        return self.scores("valid", sampled=not self.validates_fully)
 
     def final(self) -> dict[str, LinkScores]:
         """Scores on all held-out parts."""
@@ -117,9 +105,7 @@ class LinkScoring(EdgeScoring):
         inference: Inference,
         context: Context,
     ) -> None:
-        """`inference` runs the encoder over the graph of training edges; where the model has a
-        table, it reads features from the file `TABLE` in the scratch directory.
-        """
+        """`inference` runs the model over the graph of training edges."""
         own = [part for part in data.parts if data.part(part).targets is not None]
         for part in own:
             _require_ranked(metric, part)
@@ -131,7 +117,7 @@ class LinkScoring(EdgeScoring):
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
         """The scores of a held-out part, from all neighbours or from sampled ones.
 
-        Cost: those of `Inference`; the embeddings of all ends lie on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all ends are on disk meanwhile.
         """
         pairs = self._data.part(part)
         nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
@@ -153,13 +139,12 @@ class LinkScoring(EdgeScoring):
 
     @contextmanager
     def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:
-        """Scores of pairs of `nodes`, which ascend, as long as the block runs.
+        """A function that scores pairs of `nodes`, which ascend, within the block.
 
-        Cost: those of `Inference`; the embeddings of all nodes lie on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all nodes are on disk meanwhile.
         """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
-        self._write_table()
         rows = NpyRows(self._scratch / "ends.npy", (len(nodes), self._model.outputs))
         run = self._inference.sampled if sampled else self._inference.exact
         with rows:
@@ -171,13 +156,6 @@ class LinkScoring(EdgeScoring):
                 yield lambda pairs: self._of_pairs(embeddings, np.searchsorted(nodes, pairs))
         finally:
             rows.remove()
-
-    def _write_table(self) -> None:
-        if self._model.table is None:
-            return
-        weight = self._model.table.weight.detach().cpu().numpy()
-        with NpyRows(self._scratch / TABLE, weight.shape) as rows:
-            rows.append(weight)
 
     @torch.no_grad()
     def _of_pairs(
@@ -198,7 +176,7 @@ class LinkScoring(EdgeScoring):
 class LinkScores:
     """Metrics of the scores of edges and of negatives, all edges against all negatives.
 
-    Equal scores count half, but in Hits@k, where OGB counts them as misses.
+    Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
 
     Cost: sorts the scores; 40 bytes each.
     """
@@ -216,7 +194,7 @@ class LinkScores:
         self._edges, self._negatives = np.sort(edges), np.sort(negatives)
 
     def values(self) -> dict[str, float | None]:
-        """All metrics; `None` where one is not defined."""
+        """All metrics; `None` for a metric that is not defined."""
         if not (len(self._edges) and len(self._negatives)):
             return dict.fromkeys(("roc_auc", "average_precision", "mrr", *_HITS, *_MORE))
         above, not_below = self._negatives_above()
@@ -253,14 +231,14 @@ class LinkScores:
 
 
 class OwnNegatives(LinkScores):
-    """Metrics of edges, each among negatives of its own, as OGB has them for ogbl-citation2.
+    """Metrics of edges with separate negatives for each edge, as in ogbl-citation2 of OGB.
 
     Hits@k is the share of the edges whose rank is k or less. The average precision is not defined,
     as no threshold is shared.
     """
 
     def __init__(self, name: LinkMetric, edges: NDArray[np.float32]) -> None:
-        """Scores [edges] as for `LinkScores`; `add` is called with those of their negatives."""
+        """Scores [edges] as for `LinkScores`; `add` takes the scores of their negatives."""
         super().__init__(name, edges, np.empty(0, np.float32))
         self._scores = edges
         self._higher: list[NDArray[np.int64]] = []
@@ -268,7 +246,7 @@ class OwnNegatives(LinkScores):
         self._count = self._done = 0
 
     def add(self, negatives: NDArray[np.float32]) -> None:
-        """Scores [some edges, negatives] of the negatives of the edges that come next.
+        """Adds the scores [some edges, negatives] of the negatives of the next edges.
 
         Errors: `InvalidError` for a score that is not finite.
         """
@@ -295,7 +273,7 @@ class OwnNegatives(LinkScores):
 def _of_ties(
     above: NDArray[np.int64], not_below: NDArray[np.int64], others: NDArray[np.int64]
 ) -> dict[str, float | None]:
-    """What ranks say besides the metrics: how far from chance, and how much ties matter."""
+    """More metrics of ranks: their distance from chance, and the effect of ties."""
     realistic = metrics_of_ranks(1 + (above + not_below) / 2, others, ())
     return {
         "mrr_optimistic": float((1 / (1 + above)).mean()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ from outercore.training.inference import Context, Inference
 from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
 from outercore.training.links.model import LinkModel, link_loss
-from outercore.training.links.scoring import TABLE, LinkScoring
+from outercore.training.links.scoring import LinkScoring
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkPlace:
-    """What a run that learns edges needs of its run: where its edges lie, and where it stands."""
+    """The directory of a run's prepared edges, and the progress of its training."""
 
     directory: Path
     position: Callable[[], Position]
@@ -42,11 +42,11 @@ class LinkPlace:
 
 
 class LinkWork(Work):
-    """Edges, against pairs without one; messages pass along the training edges.
+    """Edges, against pairs of nodes without an edge; messages pass along the training edges.
 
-    Prepares the edges of the run where they are not there yet; `saved` is a model to score.
+    Prepares the edges of the run if needed; `saved` is a model to score.
 
-    Errors: `BudgetError` where a learned table does not fit; those of `open_links`.
+    Errors: `BudgetError` if a learned table does not fit; as `open_links`.
     """
 
     rows = "edges"
@@ -85,14 +85,14 @@ class LinkWork(Work):
         )
 
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees where the network weighs by them."""
+        """Reads the in-degrees if the network weighs by them."""
         self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """How far the edges of a batch are from scoring above its negatives."""
+        """The loss of a batch's edges against its negatives."""
         degrees = None
         if self._degrees is not None:
-            # Of a node that lost arcs to the batch's own edges, the degree without them.
+            # Arcs that are edges of the batch were left out: degrees are without them.
             degrees = self._degrees[batch.n_id].to(device) * batch.kept.to(device)
         batch = batch.to(device)
         embeddings = self.model(batch, degrees)
@@ -105,17 +105,16 @@ class LinkWork(Work):
 
     def scoring(self, context: Context) -> LinkScoring:
         """Scores on the held-out edges of the run."""
-        links, table = self.links, str((context.scratch / TABLE).resolve())
         inference = Inference(
-            links.graph,
-            self.model.encoder,
-            replace(self._config.sampling, features=links.features or table),
+            self.links.graph,
+            self.model,
+            self._config.sampling,
             self.loaders,
             context,
             degrees=self._degrees,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(links, self._config, self.model, metric, inference, context)
+        return LinkScoring(self.links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""

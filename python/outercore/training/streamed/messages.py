@@ -40,10 +40,10 @@ class Messages(Protocol):
     """The messages of all nodes, which come in order; a context manager."""
 
     def append(self, first: int, rows: NDArray[np.float32]) -> None:
-        """Takes those of the nodes from `first` on."""
+        """Adds the messages of the nodes from `first` on."""
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """Those that the targets of a part get, in order; a block lasts until the next one."""
+        """Messages to the targets of a part, in order; a block is valid until the next one."""
 
     def __enter__(self) -> Self: ...
 
@@ -56,7 +56,7 @@ class Messages(Protocol):
 
 
 class MessagesInMemory:
-    """All of them are in memory, and serve every part."""
+    """Messages in memory, for all parts."""
 
     def __init__(self, nodes: int, width: int) -> None:
         self._rows = np.empty((nodes, width), np.float32)
@@ -72,7 +72,7 @@ class MessagesInMemory:
         self._rows[first : first + len(rows)] = rows
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """All of them, as one block."""
+        """All messages, as one block."""
         yield Block(0, len(self._rows), self._rows, None)
 
 
@@ -186,7 +186,7 @@ class MessagesOnDisk(_RowsOnDisk):
 
 
 class OwnInMemory:
-    """What targets keep of themselves, in memory."""
+    """Own rows of the targets of a layer, in memory."""
 
     def __init__(self, targets: int, width: int) -> None:
         self._rows = np.empty((targets, width), np.float32)
@@ -199,26 +199,26 @@ class OwnInMemory:
         self._rows = np.empty((0, 0), np.float32)
 
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Takes the next ones."""
+        """Adds the next rows."""
         self._rows[self._done : self._done + len(rows)] = rows
         self._done += len(rows)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """Those of the targets at some places."""
+        """The rows of the targets at the places `first` to `last`."""
         return self._rows[first:last]
 
 
 class OwnOnDisk(_RowsOnDisk):
-    """The same on disk: written once, read once."""
+    """Own rows on disk: written once, read once."""
 
     def __init__(self, path: Path, width: int, moved: Moved) -> None:
         super().__init__(path, width, moved)
         self._end = 0
 
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Takes the next ones."""
+        """Adds the next rows."""
         self._end = self._write(rows, self._end)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """Those of the targets at some places."""
+        """The rows of the targets at the places `first` to `last`."""
         return self._read(last - first, first * self._width * 4)

@@ -36,10 +36,10 @@ OF_EDGES_BY_TIME = ("sage", "gat")
 class TemporalLinkWork(Work):
     """The edges of one type, against other targets at the same time.
 
-    All edges of the data set pass messages, each to what comes after it: no edge that is held out
-    needs to be taken out. `saved` is a model to score.
+    All edges of the data set pass messages, but only to later links. So held-out edges need not be
+    left out. `saved` is a model to score.
 
-    Errors: those of `timed_links`; `BudgetError` where the edges or embeddings take all memory.
+    Errors: as `timed_links`; `BudgetError` if the edges or embeddings take all memory.
     """
 
     rows = "edges"
@@ -93,7 +93,7 @@ class TemporalLinkWork(Work):
             self.model.encoder.standardise(self._graph, self._keys)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """How far the edges of a batch are from scoring above their negatives."""
+        """The loss of a batch's edges against their negatives."""
         positive, negative = self.model(batch.to(device))
         return link_loss(self._config.link.loss, positive, negative), len(positive)
 
@@ -138,7 +138,7 @@ class TemporalLinkWork(Work):
         return next(iter(features.values()), None)
 
     def facts(self) -> dict[str, Any]:
-        """Which edges are predicted, how many of each part, and from which times on."""
+        """The predicted edge type, the edges of each part, and the times at which these begin."""
         links = self.links
         return {
             "links": {
@@ -167,7 +167,7 @@ class TemporalScoring(EdgeScoring):
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
         """The scores of a held-out part, the same at every call."""
-        del sampled  # What sees the past alone has no states that all share.
+        del sampled  # Each link sees its own past, so there are no states for all.
         model = self._work.model
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []
@@ -183,7 +183,7 @@ class TemporalScoring(EdgeScoring):
 
 
 def _require_fits(graph: Graph, config: TrainConfig) -> None:
-    """Errors: `UnsupportedError` for what is not there with times."""
+    """Errors: `UnsupportedError` for options that edges with times do not have."""
     if config.model.kind not in OF_EDGES_BY_TIME:
         raise UnsupportedError(
             f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"

@@ -1,4 +1,4 @@
-"""The types that a network sees, and what the nodes of each enter it by."""
+"""The types that a network sees, and the inputs of their nodes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SHARE = 4
 
 @dataclass(frozen=True)
 class NodeInput:
-    """What the nodes of a type enter the network by.
+    """The input of the nodes of a type.
 
-    With `features`, by a row of so many values. With `rows`, by an embedding of their own, in a
-    table of so many rows. With neither, by one learnt vector for the whole type.
+    With `features`, a row of so many values. With `rows`, an embedding for each node in a table of
+    so many rows. With neither, one learnt vector for the whole type.
     """
 
     features: int = 0
@@ -52,7 +52,7 @@ class Schema:
         return [edge_type for edge_type in self.edge_types if edge_type[2] == node_type]
 
     def targets(self, layer: int) -> list[str]:
-        """The node types that `layer` computes; of the last layer only those of the seeds."""
+        """The node types that `layer` computes; the last layer computes only types of seeds."""
         return self._after(layer + 1)
 
     def sources(self, layer: int) -> list[str]:
@@ -65,7 +65,7 @@ class Schema:
 
     @property
     def table_rows(self) -> int:
-        """Nodes with an embedding of their own, of all types."""
+        """Embeddings of nodes, of all types."""
         return sum(given.rows for given in self.inputs.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def schema_of(
     """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
 
     Types without features get a table of embeddings where the budget has room for it, those with
-    fewest nodes first; `note` is told which ones get only one vector for the type.
+    fewest nodes first; `note` is called with types that get only one vector.
     """
     edge_types = tuple(graph.edge_types)
     reached = reach(seeds, edge_types, config.layers)
@@ -163,7 +163,7 @@ def schema_of(
 def require_same_types(
     graph: Graph, keys: dict[str, str], schema: Schema, seeds: tuple[str, ...]
 ) -> None:
-    """Whether a data set is like the one that a network was trained on.
+    """Checks that a data set has the types and inputs that a network was trained with.
 
     Errors: `InvalidError` names the first difference.
     """

@@ -52,7 +52,7 @@ def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[
         values = graph.rows(key, ids).reshape(len(ids), width).astype(np.float64)
         own = values.mean(axis=0)
         total, step = seen + len(ids), own - mean
-        # Chan et al., 1979: exact also where the mean is large beside the deviation.
+        # Chan et al., 1979: exact even if the mean is much larger than the deviation.
         squares += np.square(values - own).sum(axis=0) + np.square(step) * (seen * len(ids) / total)
         mean += step * (len(ids) / total)
         seen = total
@@ -144,8 +144,8 @@ class RelationSum(nn.Module):
 class TransformerLayer(nn.Module):
     """The Heterogeneous Graph Transformer: one softmax over the neighbours of all edge types.
 
-    The same as PyG's `HGTConv`, which computes queries and outputs of all nodes of a batch where
-    only those of the targets are needed. A node type without incoming edge types keeps its state.
+    The same as PyG's `HGTConv`, but it computes queries and outputs only for the targets. A node
+    type without incoming edge types keeps its state.
 
     **Source** Hu et al., 2020.
     """
@@ -200,7 +200,7 @@ class TransformerLayer(nn.Module):
 
 
 class _Relation(nn.Module):
-    """What an edge type makes of keys and values, by head, and how much it counts."""
+    """Maps of keys and values for an edge type, by head, and its weight."""
 
     def __init__(self, heads: int, size: int) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _Relation(nn.Module):
 
 
 class _Target(nn.Module):
-    """The maps of a node type that messages come to."""
+    """The maps of a node type that receives messages."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class _Target(nn.Module):
 
 
 def of_head(x: Tensor, maps: Tensor) -> Tensor:
-    """What the map of each head makes of its share of a row.
+    """Applies the map of each head to its share of a row.
 
     Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
     return torch.einsum("nhd,hde->nhe", x, maps)
@@ -238,7 +238,7 @@ def _convolution(config: ModelConfig) -> nn.Module:
     match config.kind:
         case "gat":
             size = width // config.heads
-            # A self-loop is an edge of one type; the own state has a map besides.
+            # The state of a target has another map, so no self-loops are added.
             convolution = GATConv((width, width), size, config.heads, add_self_loops=False)
         case "sage":
             convolution = SAGEConv(width, width)
@@ -267,7 +267,7 @@ class FeatureMap(nn.Module):
         self.linear = nn.Linear(features, hidden)
 
     def standardise(self, centre: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        """Sets what comes of a column: its values less `centre`, divided by `scale`."""
+        """Sets the scale of a column: its values less `centre`, divided by `scale`."""
         self.centre.copy_(torch.from_numpy(centre))
         self.scale.copy_(torch.from_numpy(scale))
 
@@ -278,7 +278,7 @@ class FeatureMap(nn.Module):
 
 
 def as_features(hidden: int) -> float:
-    """The deviation of rows of length 1, about as long as what a map makes of a row of features."""
+    """The deviation of rows of length 1, as long as mapped rows of features are on average."""
     return hidden**-0.5
 
 
@@ -336,6 +336,32 @@ class Encoder(nn.Module):
             return rows
         shared: Tensor = self.vectors[node_type].weight.expand(len(nodes.n_id), self.hidden)
         return shared
+
+
+class TypedParts:
+    """A batch by types; a batch of a graph with one type has the same parts for each."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._is_typed = hasattr(batch, "node_types")
+
+    def nodes(self, node_type: str) -> Any:
+        """The storage of the nodes of a type."""
+        return self._batch[node_type] if self._is_typed else self._batch
+
+    def edges(self, edge_type: EdgeType) -> Any:
+        """The storage of the edges of a type."""
+        return self._batch[edge_type] if self._is_typed else self._batch
+
+    def until(self, node_type: str, hops: int) -> int:
+        """The nodes of a type that were sampled in fewer hops; seeds are hop 0."""
+        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))
+
+    def index(self, edge_type: EdgeType, hops: int) -> Tensor:
+        """The ends of the edges of a type that were sampled in so many hops, int64 [2, edges]."""
+        store = self.edges(edge_type)
+        ends: Tensor = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        return ends
 
 
 class TypedNetwork(nn.Module):
@@ -421,24 +447,16 @@ class TypedNetwork(nn.Module):
         Shapes: result [seeds, outputs].
         Cost: a layer computes only the nodes that later layers need.
         """
-        schema = self.schema
+        schema, parts = self.schema, TypedParts(batch)
         seeds = int(batch[schema.labelled].batch_size)
         x = self.encode(batch, schema.sources(0))
         states = []
         for index in range(self.layers):
             hops = self.layers - index
-            sources = {
-                name: sum(map(int, batch[name].num_sampled_nodes[: hops + 1]))
-                for name in schema.sources(index)
-            }
-            targets = {
-                name: sum(map(int, batch[name].num_sampled_nodes[:hops]))
-                for name in schema.targets(index)
-            }
+            sources = {name: parts.until(name, hops + 1) for name in schema.sources(index)}
+            targets = {name: parts.until(name, hops) for name in schema.targets(index)}
             edges = {
-                edge_type: batch[edge_type].edge_index[
-                    :, : sum(map(int, batch[edge_type].num_sampled_edges[:hops]))
-                ]
+                edge_type: parts.index(edge_type, hops)
                 for name in targets
                 for edge_type in schema.into(name)
             }
@@ -458,6 +476,6 @@ def norm_of_type(config: ModelConfig) -> nn.Module:
         return norm_of(config)
     from torch_geometric.nn import BatchNorm
 
-    # A batch may have one node of a type, or none: it is normalised by what was seen before.
+    # A batch may have only one node of a type: it is normalised by running statistics.
     norm: nn.Module = BatchNorm(config.hidden, allow_single_element=True)
     return norm
