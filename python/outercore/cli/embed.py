@@ -74,7 +74,7 @@ def embed(
         outercore embed --resume runs/first --epochs 60
     """
     options.require_one("embed", data_set, resume)
-    # Read before PyTorch is imported: a mistake is reported at once.
+    # Before PyTorch is imported, so that a mistake is reported at once.
     with options.named(EmbedConfig, values):
         if resume is None:
             configuration(config, recipe=recipe, has_score=score is not None, **values)

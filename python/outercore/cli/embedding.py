@@ -44,7 +44,7 @@ _FLAGS = {
 """Flags of `evaluate` and `compare` by the fields of the configuration that check them."""
 
 embedding = typer.Typer(
-    help="Use the rows that `outercore embed` has found.",
+    help="Search, rank, compare and export the rows of `outercore embed`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -12,12 +12,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
 from outercore.base.fields import Configuration
-from outercore.base.options import Field, fields, parse_settings
+from outercore.base.options import Field, configuration, fields, parse_settings
 from outercore.base.other_libraries import instead_of_option
 from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
@@ -33,6 +33,7 @@ WITH_TRIPLES = (*OF_TRIPLES, *OF_EACH_IMPORT)
 Kind = type[Configuration] | Callable[..., Any]
 """Source of options: the fields of a configuration, or the parameters of a function."""
 _SETTINGS = "settings"
+_Kind = TypeVar("_Kind", bound=Configuration)
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -62,6 +63,10 @@ Network = Annotated[
     typer.Option(
         help="For a custom model: the code of its network, `FILE.py:NAME`.", show_default=False
     ),
+]
+ModelMemory = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory budget; as in training by default.", callback=size),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 OutDataSet = Annotated[
@@ -246,6 +251,15 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
             if isinstance(value, str):
                 values[name] = flags[name].parse(value)
     return values | parse_settings(kind, arguments.pop(_SETTINGS, None) or ())
+
+
+def build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
+    """The configuration of the options that the user set.
+
+    Errors: `InvalidError` names the flag of a wrong value.
+    """
+    with named(kind, values):
+        return configuration(kind, None, values)
 
 
 def hint_for(command: Any, option: str) -> str | None:

@@ -22,7 +22,7 @@ def probe(
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
     json: options.Json = False,
 ) -> None:
-    """Measure latency, requests and bytes a second of a device, for plans to use.
+    """Measure latency, requests and bytes a second of a device, for plans.
 
     Writes a file, reads it in several sizes, removes it, and stores `device.json` in the
     directory.

@@ -58,7 +58,7 @@ def train(
         outercore train --resume runs/first --epochs 40
     """
     options.require_one("train", data_set, resume)
-    # Read before PyTorch is imported: a mistake is reported at once.
+    # Before PyTorch is imported, so that a mistake is reported at once.
     network = network_of(values)
     if resume is not None and network is not None:
         del values["model"]
@@ -103,13 +103,13 @@ def train(
 
 
 def network_of(values: dict[str, Any]) -> str | None:
-    """The network of the user's own that `--model FILE.py:NAME` names."""
+    """The custom network that `--model FILE.py:NAME` names."""
     model = str(values.get("model", ""))
     return model if ":" in model else None
 
 
 def _server_of_resumed(values: dict[str, Any]) -> FarOptions | Literal[False] | None:
-    """The memory server of a resumed run: `None` for its own one, `False` for none.
+    """The memory server of a resumed run: `None` keeps it, `False` uses no server.
 
     Errors: `InvalidError` for a wrong option.
     """
