@@ -51,7 +51,7 @@ from outercore.errors import (
     NotFoundError,
 )
 from outercore.files.checked_json import seal, unseal
-from outercore.files.npy_tables import npy_header
+from outercore.files.npy import npy_header
 from outercore.importing.edges import from_edge_index
 from outercore.importing.graph import GraphSource, ImportOptions, import_graph
 from outercore.importing.triples import TripleOptions, import_triples

@@ -14,6 +14,7 @@ from outercore.base.fields import Configuration
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph
 from outercore.data.graph_arrays import TRIPLES, holds_triples
+from outercore.files.atomic import whole_file
 from outercore.runs import record as records
 from outercore.runs.directory import RunDirectory
 from outercore.runs.identity import Identity
@@ -96,7 +97,8 @@ class AnalysisDirectory(RunDirectory):
         """Writes the teleport vector down; nothing where all nodes are alike."""
         nodes, weights = teleports
         if nodes is not None and weights is not None:
-            np.savez(self._teleports, nodes=nodes, weights=weights)
+            with whole_file(self._teleports) as file:
+                np.savez(file, nodes=nodes, weights=weights)
 
     def teleports(self) -> Teleports:
         """The teleport vector."""

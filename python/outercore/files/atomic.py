@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from outercore.errors import (
     DeviceError,
@@ -18,6 +19,9 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
+
+AGAIN = "run the same command again"
+"""The usual next step after space was freed on a full device."""
 
 
 class Storage:
@@ -52,6 +56,10 @@ class Storage:
         finally:
             os.close(descriptor)
 
+    def remove(self, path: Path) -> None:
+        """Removes the file `path`; a missing one is fine."""
+        path.unlink(missing_ok=True)
+
     def make_directory(self, path: Path) -> None:
         """Creates `path` and its parents where they are missing."""
         path.mkdir(parents=True, exist_ok=True)
@@ -61,25 +69,74 @@ class Storage:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def temporary_path(path: Path) -> Path:
+    """The name that the file `path` has until it is complete."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def replace_file(storage: Storage, path: Path, data: bytes) -> None:
-    """Makes `path` hold `data`: at any crash it holds the old bytes or the new ones."""
+    """Makes `path` hold `data`: after a crash it holds the old bytes or the new ones."""
     with replacing(storage, path) as temporary:
         storage.write(temporary, data)
 
 
 @contextmanager
-def replacing(storage: Storage, path: Path) -> Iterator[Path]:
-    """The file to write within the block, which becomes `path` once it is whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def replacing(storage: Storage, path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """The file to write within the block, which becomes `path` once it is complete.
+
+    With `durable` the new name survives a power failure; the caller syncs the bytes.
+    """
+    temporary = temporary_path(path)
     try:
         yield temporary
         storage.rename(temporary, path)
-    except (OSError, OutercoreError, KeyboardInterrupt):
-        # A half file would only be in the way.
+    except BaseException:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            storage.remove(temporary)
         raise
-    storage.sync_directory(path.parent)
+    if durable:
+        storage.sync_directory(path.parent)
+
+
+@contextmanager
+def whole_file(
+    path: Path, then: str = AGAIN, *, what: str = "", durable: bool = True
+) -> Iterator[BinaryIO]:
+    """A file to write to, which gets the name `path` at the end; a failure leaves nothing.
+
+    `then` is the next step after space was freed, `what` the name of the file in errors. Scratch
+    files need not be `durable`: no power failure matters to them, and a sync costs a disk's time.
+
+    Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
+    """
+    with (
+        device_errors(what or f"`{path}`", then),
+        replacing(Storage(), path, durable=durable) as temporary,
+    ):
+        file = _opened(temporary)
+        try:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            file.close()
+        except BaseException:
+            # Closing writes the buffer once more, and on a full device fails once more.
+            with suppress(OSError):
+                file.close()
+            raise
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.open("wb")
+
+
+def require_writable(path: Path, then: str = AGAIN) -> None:
+    """Errors: `DeviceError` where the file `path` cannot be made."""
+    temporary = temporary_path(path)
+    with device_errors(f"`{path}`", then):
+        temporary.open("wb").close()
+        temporary.unlink()
 
 
 @contextmanager
@@ -158,7 +215,7 @@ def missing_file(what: str, path: Path) -> NotFoundError:
 
 
 @contextmanager
-def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
+def device_errors(what: str, then: str = AGAIN) -> Iterator[None]:
     """Turns the operating system's errors while writing `what` into ours.
 
     `then` is what to do after space was freed.

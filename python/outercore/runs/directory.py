@@ -18,8 +18,8 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
-from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import seal, unseal
+from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
+from outercore.files.checked_json import json_bytes, seal, unseal
 from outercore.runs.identity import Identity
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
 
@@ -180,7 +180,7 @@ class RunDirectory:
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
         with device_errors(f"run record `{self._record}`", f"resume with `{self._resume}`"):
-            replace_file(self._storage, self._record, _to_json(record))
+            replace_file(self._storage, self._record, json_bytes(record))
 
     def record(self) -> dict[str, Any]:
         """The record as it was last written.
@@ -244,14 +244,10 @@ class RunDirectory:
 def _entries(path: Path) -> list[Path]:
     """What is in the directory `path`, if there is one, beside what a crash left of a run that was
     just made, and the output of its process."""
-    ours = (LOCK, ".config.json.tmp", OUTPUT, ERRORS)
+    ours = (LOCK, temporary_path(path / "config.json").name, OUTPUT, ERRORS)
     return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
 
 
 def _has_content(path: Path) -> bool:
     """Whether something is lost when it is written over or emptied."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
-
-
-def _to_json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()

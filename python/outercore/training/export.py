@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 from outercore.base.shell import quoted
 from outercore.errors import InvalidError, UnsupportedError
-from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
 from outercore.training.config import TrainConfig
 from outercore.training.export_check import require_agreement
 from outercore.training.export_parts import network_of, tensors_of
@@ -90,7 +90,8 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
     """Errors: `InvalidError` where something would be lost that may not be replaced."""
     if not out.exists():
         return
-    ours = {_MANIFEST, _WEIGHTS, f".{_MANIFEST}.tmp", f".{_WEIGHTS}.tmp"}
+    ours = {_MANIFEST, _WEIGHTS}
+    ours |= {temporary_path(out / name).name for name in ours}
     found = {one.name for one in out.iterdir()} if out.is_dir() else {out.name}
     if found <= ours - {_MANIFEST}:
         # Nothing, or what an export that was cut short has left.

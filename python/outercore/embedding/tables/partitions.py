@@ -22,11 +22,11 @@ from outercore import _core
 from outercore.base import native
 from outercore.embedding.tables.layout import StartRows, TableLayout
 from outercore.embedding.tables.order import PartitionOrder, Walks
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.tables.protocol import DAMAGED, Pool, Progress
 from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import CorruptError, InvalidError
 from outercore.files.atomic import Storage
-from outercore.files.npy_tables import checksum_of_rows, read_npy, write_npy
+from outercore.files.npy import checksum_of_rows, read_table, write_npy
 
 _BLOCK_NUMBERS = 1 << 20
 _CPU = torch.device("cpu")
@@ -297,7 +297,9 @@ class PartitionStore:
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         with self._step_ended():
             checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
-        of_relations = write_npy(self._storage, self._kept_relations(place), self.relations)
+        of_relations = write_npy(
+            self._storage, self._kept_relations(place), self.relations.cpu().numpy()
+        )
         self._kept = (place, checksum, of_relations)
 
     def restore(self) -> None:
@@ -308,22 +310,22 @@ class PartitionStore:
         self._pass_over()
         if self._kept is not None:
             place, checksum, of_relations = self._kept
-            relations = read_npy(self._kept_relations(place), of_relations)
+            relations = read_table(self._kept_relations(place), DAMAGED, of_relations)
             with self._step_ended():
                 self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
             if self._copies is not None:
                 self._copies.forget()
-            self.relations = relations.to(self._device)
+            self.relations = torch.from_numpy(relations).to(self._device)
 
     def write_entities(self, path: Path) -> int:
         """See `Store`. Reads the file once more."""
         with self._step_ended():
             self._core.write_npy(str(path))
-        return checksum_of_rows(path)
+        return checksum_of_rows(path, DAMAGED)
 
     def write_relations(self, path: Path) -> int:
         """See `Store`."""
-        return write_npy(self._storage, path, self.relations)
+        return write_npy(self._storage, path, self.relations.cpu().numpy())
 
     def counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+DAMAGED = "go on from a copy of the directory, or train again"
+"""What to do about a damaged file of tables."""
+
 
 @dataclass(frozen=True)
 class Pool:

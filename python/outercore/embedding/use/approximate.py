@@ -24,7 +24,7 @@ from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.embedding.ranking.ranks import require_finite
-from outercore.embedding.use.embedding import Embedding, read_description
+from outercore.embedding.use.embedding import Embedding
 from outercore.embedding.use.metrics import measured, metric_of
 from outercore.embedding.use.neighbours import neighbours
 from outercore.errors import (
@@ -34,7 +34,7 @@ from outercore.errors import (
     UnsupportedError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import read_sealed, seal
 
 _VERSION = 2
 """The first one had no checksum."""
@@ -160,7 +160,7 @@ class Index:
                 f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
             )
         again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
-        described = read_description(path, _VERSION, _NEEDED, sealed_since=_VERSION, hint=again)
+        described = read_sealed(path, _VERSION, _NEEDED, hint=again)
         index = cls(root, described)
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)

@@ -27,8 +27,9 @@ from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import GIVE, own_score, require_same
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
-from outercore.files.checked_json import unseal
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.files.checked_json import read_sealed
+from outercore.files.npy import map_table
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
-VERSION = 2
+DESCRIPTION_VERSION = 2
 """The first one had no checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
@@ -103,7 +104,7 @@ class Embedding:
 
         Raises:
             NotFoundError: the run has no embedding (yet).
-            VersionError: a newer Outercore wrote it.
+            VersionError: another version of Outercore wrote it.
             CorruptError: the description is incomplete, or a table is not what it says.
         """
         root = Path(run)
@@ -118,7 +119,7 @@ class Embedding:
             if (root / "config.json").exists():
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
-        described = read_description(path, VERSION, _NEEDED, sealed_since=2, hint=_again(root))
+        described = read_sealed(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
         embedding = cls(root, described, data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
@@ -405,14 +406,7 @@ class Embedding:
         return CorruptError(f"{what}\nhint: {_again(self.root)}")
 
     def _mapped(self, path: Path) -> NDArray[np.float32]:
-        try:
-            try:
-                table = np.lib.format.open_memmap(path, mode="r")
-            except ValueError:
-                # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
-                table = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise self._damaged(f"array `{path}`: {' '.join(str(error).split())}") from None
+        table = map_table(path, _again(self.root))
         if table.dtype != np.float32 or not table.flags.c_contiguous:
             raise self._damaged(f"array `{path}`: expected float32 by rows, found {table.dtype}")
         return table
@@ -438,33 +432,6 @@ class Embedding:
 def has_names(graph: Graph, kind: Named = "entity") -> bool:
     """Whether a data set has names; those of relations are a knowledge graph's alone."""
     return f"names/{kind}.offsets" in graph.arrays
-
-
-def read_description(
-    path: Path, version: int, needed: Iterable[str], *, sealed_since: int, hint: str
-) -> dict[str, Any]:
-    """What a file says about others beside it, with all keys that are needed.
-
-    `sealed_since` is the first version with a checksum of the file; `hint` is what to do about
-    damage.
-
-    Errors: `CorruptError`; `VersionError` for a newer one.
-    """
-    try:
-        description = unseal(path.read_bytes(), f"`{path}`", since=sealed_since)
-    except OSError as error:
-        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from error
-    except CorruptError as error:
-        raise CorruptError(f"{error}\nhint: {hint}") from None
-    found = description.get("version")
-    if not isinstance(found, int) or not 1 <= found <= version:
-        raise VersionError(
-            f"`{path}`: expected version {version}, found {found}\nhint: a newer Outercore wrote it"
-        )
-    for key in needed:
-        if key not in description:
-            raise CorruptError(f"`{path}`: `{key}` is missing\nhint: {hint}")
-    return description
 
 
 def _again(root: Path) -> str:

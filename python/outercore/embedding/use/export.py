@@ -20,11 +20,11 @@ from outercore.data.outputs import (
     check_output,
     check_place,
     lines_hold,
-    whole_file,
     write_lines,
 )
 from outercore.errors import InvalidError
-from outercore.files.npy import npy_header
+from outercore.files.atomic import whole_file
+from outercore.files.npy import NpyWriter
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding, Kind
@@ -141,9 +141,9 @@ class _Table:
 
 
 def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
-    file.write(npy_header("<f4", (table.rows, table.width)))
+    writer = NpyWriter(file, (table.rows, table.width), "<f4")
     for first, rows in table.pieces():
-        file.write(np.ascontiguousarray(rows, "<f4").data)
+        writer.append(rows)
         progress("writing rows", first + len(rows), table.rows, "rows")
 
 

@@ -15,7 +15,7 @@ from outercore.embedding.use.embedding import has_names
 from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
 from outercore.files.atomic import scratch_directory
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows, map_npy
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -106,13 +106,13 @@ def add_features(
     width = embedding.width + (0 if beside is None else _columns(graph, beside))
     with scratch_directory(graph.root, ".features-") as scratch:
         path = scratch / "rows.npy"
-        with NpyRows(path, (graph.num_nodes, width)) as file:
+        with NpyRows(path, (graph.num_nodes, width), durable=False) as file:
             step = max(1, _BLOCK_BYTES // (4 * width))
             for start in range(0, graph.num_nodes, step):
                 stop = min(start + step, graph.num_nodes)
                 file.append(_rows(embedding, graph, places[start:stop], beside, start))
                 progress("collecting rows", stop, graph.num_nodes, "nodes")
-        rows = np.load(path, mmap_mode="r")
+        rows = map_npy(path, "array")
         graph.add_node_array(name, rows, overwrite=overwrite, origin=origin)
     return Features(name, graph.num_nodes, width, without)
 

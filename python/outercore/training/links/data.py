@@ -22,7 +22,7 @@ from outercore.errors import CorruptError, InvalidError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checksum_of_file, seal, unseal
 from outercore.files.large_arrays import blocks, mapped
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.adjacency import Adjacency
 from outercore.training.links.held_out import HELD_OUT, GivenEdges, loops_of, trained, without

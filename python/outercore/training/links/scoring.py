@@ -15,7 +15,7 @@ from torch import Tensor
 from outercore.errors import InvalidError
 from outercore.files.atomic import device_errors
 from outercore.files.large_arrays import forget
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Inference, evaluating
 from outercore.training.links.data import LinkData
@@ -119,7 +119,8 @@ class LinkScoring:
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
         self._write_table()
-        rows = NpyRows(self._scratch / "ends.npy", (len(nodes), self._model.outputs))
+        shape = (len(nodes), self._model.outputs)
+        rows = NpyRows(self._scratch / "ends.npy", shape, durable=False)
         run = self._inference.sampled if sampled else self._inference.exact
         with rows:
             for prediction in run(nodes):
@@ -135,7 +136,7 @@ class LinkScoring:
         if self._model.table is None:
             return
         weight = self._model.table.weight.detach().cpu().numpy()
-        with NpyRows(self._scratch / TABLE, weight.shape) as rows:
+        with NpyRows(self._scratch / TABLE, weight.shape, durable=False) as rows:
             rows.append(weight)
 
     @torch.no_grad()
