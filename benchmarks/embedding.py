@@ -27,9 +27,9 @@ from torch import Tensor
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.epochs import Epochs
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.observe import EpochReport
-from outercore.embedding.ranking.evaluate import Evaluation, evaluate
+from outercore.embedding.ranking.ranks import Evaluation, evaluate
 from outercore.embedding.tables.memory import MemoryStore
+from outercore.embedding.tables.store import EpochReport
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say

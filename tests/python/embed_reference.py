@@ -6,12 +6,19 @@ benchmarks should call it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from outercore.embedding.config import LossConfig, ModelConfig
-from outercore.embedding.gradients.models import Chunk
+from outercore.embedding.gradients.kernels import Chunk
+from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.negatives import known_answers
+from outercore.embedding.ranking.ranks import Candidates, Evaluation, rank
+from outercore.embedding.tables.store import Store
 
 
 def score(config: ModelConfig, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
@@ -96,3 +103,24 @@ def chunk_gradients(
 def _complex(rows: Tensor) -> Tensor:
     real, imaginary = rows.chunk(2, dim=-1)
     return torch.complex(real, imaginary)
+
+
+def evaluate(
+    store: Store,
+    model: Model,
+    triples: Tensor,
+    *,
+    known: Sequence[Tensor] = (),
+    candidates: Candidates | None = None,
+    **options: Any,
+) -> Evaluation:
+    """The figures of the tails and the heads of some triples.
+
+    `known` need not have more than the triples that share head and relation, or relation and
+    tail, with one of `triples`. `options` are those of `rank`.
+
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number.
+    """
+    answers = known_answers(torch.cat(list(known))) if known else None
+    found = rank(store, model, triples, candidates or Candidates(), answers, **options)
+    return found.evaluation()

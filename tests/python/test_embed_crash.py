@@ -25,7 +25,7 @@ from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
-from outercore.embedding.tables.protocol import Progress
+from outercore.embedding.tables.store import Progress
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
 from outercore.files.atomic import Storage
 from outercore.files.checked_json import seal, unseal

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 import outercore as oc
+from embed_reference import evaluate
 from embed_stores import (
     MEMORY,
     RELATIONS,
@@ -39,16 +40,15 @@ from outercore.data.triples import PARTS
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data.parts import link_graph
 from outercore.embedding.gradients import trainer as trainer_module
-from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.models import build_model
-from outercore.embedding.gradients.pool_negatives import PoolNegatives
-from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.ranking.evaluate import Candidates, evaluate
+from outercore.embedding.gradients.negatives import PoolNegatives
+from outercore.embedding.gradients.trainer import CoreBatches, Trainer, table_layout
+from outercore.embedding.ranking.ranks import Candidates
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Size, decide
 from outercore.embedding.tables.placement import order_of as order_of_run
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.tables.store import Pool, Progress
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
 

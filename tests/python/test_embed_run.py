@@ -36,8 +36,7 @@ from outercore.data.triples import Triples
 from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
-from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.trainer import Trainer
+from outercore.embedding.gradients.trainer import CoreBatches, Trainer
 from outercore.embedding.options import configuration
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring

@@ -17,23 +17,22 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import embed_reference as reference
+from embed_reference import evaluate
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
-from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import Epochs
-from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.models import CustomModel, Model, build_model
-from outercore.embedding.gradients.pieces import even_pieces
-from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.gradients.negatives import PoolNegatives, even_pieces
 from outercore.embedding.gradients.trainer import (
+    CoreBatches,
+    DivergedError,
     EpochReport,
     Trainer,
     table_layout,
 )
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import evaluate
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.placement import Size, decide
-from outercore.embedding.tables.protocol import Pool
+from outercore.embedding.tables.store import Pool
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")

@@ -151,7 +151,7 @@ def test_training_with_the_kernels_is_training_without_them(
     tables, counts = [], []
     for fused in (False, True):
         choose = partial(chosen, fused)
-        monkeypatch.setattr("outercore.embedding.gradients.models.base.fuses", choose)
+        monkeypatch.setattr("outercore.embedding.gradients.models.fuses", choose)
         store = MemoryStore(triples, 20, 1)
         # Without the core, which trains whole batches on a CPU and asks no kernel.
         trainer = Trainer(store, config, native=False)

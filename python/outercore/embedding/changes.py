@@ -12,7 +12,7 @@ from outercore.embedding.options import CHANGEABLE, configuration
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.tables.protocol import Progress
+    from outercore.embedding.tables.store import Progress
 
 _PATHS = {field.name: field.path for field in fields(EmbedConfig) if field.name in CHANGEABLE}
 

@@ -21,7 +21,7 @@ Correction = Literal["none", "frequency"]
 OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
 Schedule = Literal["constant", "linear"]
 RegulariserName = Literal["none", "n3", "l2"]
-OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
+OrderName = Literal["optimal", "legend", "beta", "cover"]
 Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
@@ -290,7 +290,7 @@ class BudgetConfig:
     slots: Annotated[int, Option("Partitions in memory; 0 (default) fits the budget.")] = 0
     order: Annotated[
         OrderName,
-        Option("Order of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`."),
+        Option("Order of partitions: `optimal`, `legend`, `beta` or `cover`."),
     ] = "optimal"
     swap: Annotated[
         Swap,

@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from outercore.embedding.divergence import DivergedError
-from outercore.embedding.observe import EpochReport
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.gradients.trainer import DivergedError
+from outercore.embedding.tables.store import EpochReport, Pool, Progress
 from outercore.errors import InterruptError, InvalidError
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline

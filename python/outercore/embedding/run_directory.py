@@ -17,7 +17,7 @@ from outercore.runs.identity import Identity
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
     from outercore.embedding.changes import Change
-    from outercore.embedding.tables.protocol import Progress
+    from outercore.embedding.tables.store import Progress
 
 DESCRIPTION_VERSION = 2
 """The first one had no checksums."""

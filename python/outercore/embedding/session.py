@@ -1,4 +1,4 @@
-"""One embedding run, from its first batch or its last checkpoint to its figures and tables."""
+"""One embedding run, from its first batch or its last checkpoint to its metrics and tables."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from outercore.base import native
 from outercore.base.shell import quoted
 from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data.parts import has_triples
-from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
-from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.initial_record import describe
-from outercore.embedding.observe import EpochReport, final_scalars
+from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
 from outercore.embedding.preparation import Planned, open_fitting, placed_anew, plan_session
-from outercore.embedding.quality import quality_warning
 from outercore.embedding.ranking.scoring import (
     Scoring,
 )
@@ -32,8 +28,9 @@ from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
     Placement,
     order_of,
+    quality_warning,
 )
-from outercore.embedding.tables.protocol import Progress
+from outercore.embedding.tables.store import EpochReport, Progress, final_scalars
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
@@ -42,7 +39,48 @@ from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.data.warm_start import WarmStart
+
+
+def describe(
+    graph: Graph,
+    config: EmbedConfig,
+    data: EmbedData,
+    placement: Placement,
+    *,
+    run: str,
+    device: torch.device,
+) -> dict[str, Any]:
+    """What runs, on what data, where."""
+    relations = data.relations * (2 if config.model.reciprocal else 1)
+    numbers = data.entities * config.model.dim + relations * config.model.relation_width
+    return {
+        "description": {
+            "run": run,
+            "model": config.model.kind,
+            "dim": config.model.dim,
+            "parameters": numbers,
+            "partitions": placement.partitions,
+            "slots": placement.slots,
+            "metric": "MRR",
+            "device": str(device),
+        },
+        "config": config.to_dict(),
+        "data_set": {
+            "path": str(Path(graph.root).resolve()),
+            "entities": data.entities,
+            "relations": data.relations,
+            **{f"{part} triples": triples.count for part, triples in data.parts.items()},
+        },
+        "machine": {
+            **records.machine(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": str(device),
+        },
+        "device_profile": records.device_profile(Path(graph.root)),
+    }
 
 
 @contextmanager

@@ -15,12 +15,13 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.gradients.models import Model, Side
+from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import Candidates, Ranking, rank
-from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
-from outercore.embedding.tables.protocol import Store
+from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
+from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
+from outercore.embedding.tables.store import Store
 from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
 

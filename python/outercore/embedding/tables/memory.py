@@ -12,9 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embedding.tables.checks import check_triples
-from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.protocol import DAMAGED, Pool, Progress
+from outercore.embedding.tables.store import (
+    DAMAGED,
+    Pool,
+    Progress,
+    StartRows,
+    TableLayout,
+    check_triples,
+)
 from outercore.errors import InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import read_sealed, seal

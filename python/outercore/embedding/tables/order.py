@@ -16,8 +16,8 @@ from outercore import _core
 from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
-OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]
-ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover", "sequential")
+OrderKind = Literal["optimal", "legend", "beta", "cover"]
+ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover")
 """All orders, as they are listed to people."""
 
 
@@ -253,8 +253,8 @@ def partition_order(
 
     Args:
         kind: ``optimal`` searches for the fewest states with something to train during every
-            swap; ``legend`` (3 slots), ``beta``, ``cover`` (as many partitions as a power of the
-            slots) and ``sequential`` follow rules.
+            swap; ``legend`` (3 slots), ``beta`` and ``cover`` (as many partitions as a power of the
+            slots) follow rules.
         partitions: of the nodes.
         slots: partitions that fit in memory, the spare one included.
         spare: whether one slot is kept free to load into; then everything can be trained during a

@@ -1,18 +1,19 @@
-"""Where an embedding run keeps everything, said before it begins. Needs no PyTorch.
+"""Where an embedding run keeps everything and what ranking costs, before it begins.
 
-The core decides (`outercore_embed::placement`); this is how a run asks it.
+The core decides (`outercore_embed::placement`); this is how a run asks it. Needs no PyTorch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import exp
 from typing import Any
 
 from outercore import _core
 from outercore.base.sizes import parse_size
-from outercore.embedding.config import EmbedConfig, ModelConfig, OptimiserName, Swap
+from outercore.embedding.config import CandidateKind, EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
@@ -28,6 +29,15 @@ _ON_DEVICE = (
     "known negatives",
 )
 _MOST_STAGING = 16 << 20
+_FEW_ENTITIES = 1000
+"""Quality falls where triples are compared with fewer entities at a time, whatever their share."""
+_MOST_PRODUCTS = 1e13
+"""Of numbers, for `auto` to rank among all: some minutes of two cores."""
+_LEAST_GROUP, _MOST_GROUP = 256, 1 << 18
+"""Triples that are ranked in one pass over the table."""
+_GAP = 64 << 10
+"""Rows closer than so many bytes are read together with what lies between, see the core's
+`rows_of_nodes`."""
 
 
 @dataclass(frozen=True)
@@ -296,3 +306,103 @@ def _scores(model: ModelConfig) -> str:
         return "custom"
     distances = model.kind == "rotate" or (model.kind, model.norm) == ("transe", 1)
     return "distances" if distances else "products"
+
+
+def quality_warning(size: Size, placement: Placement) -> str | None:
+    """What to say where a run in partitions is expected to rank worse than one in memory; `None`
+    where no loss was measured.
+
+    Example:
+        >>> from outercore.embedding.tables.placement import Placement
+        >>> size = Size(17_050, 51, 185_584)
+        >>> print(quality_warning(size, Placement(1 << 30, 48, 3, "spare-slot")))
+        warning: triples are compared with 4.2% of the entities at a time (710); below 10% MRR falls
+        hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`, `budget.swap=in-turn`
+        >>> quality_warning(size, Placement(1 << 30, 8, 3, "in-turn"))
+    """
+    entities = int(placement.compared * size.entities)
+    if placement.in_memory:
+        return None
+    if placement.compared < FEW_COMPARED:
+        rule = f"{FEW_COMPARED:.0%}"
+    elif entities < _FEW_ENTITIES:
+        rule = f"{_FEW_ENTITIES:,} entities"
+    else:
+        return None
+    in_turn = "" if placement.swap == "in-turn" else ", `budget.swap=in-turn`"
+    return (
+        f"warning: triples are compared with {placement.compared:.1%} of the entities at a time "
+        f"({entities:,}); below {rule} MRR falls\n"
+        f"hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`{in_turn}"
+    )
+
+
+def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[CandidateKind]:
+    """Among which entities so many triples are ranked: first what validation takes."""
+    chosen = config.evaluation.candidates
+    if chosen == "auto":
+        products = 2 * triples * entities * config.model.dim
+        chosen = "all" if products <= _MOST_PRODUCTS else "uniform"
+    return list(dict.fromkeys([chosen, *config.evaluation.also]))
+
+
+def group_size(config: EmbedConfig, memory: int) -> int:
+    """How many triples can be ranked in one pass over the table."""
+    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
+
+
+def rows_compared(config: EmbedConfig, kind: CandidateKind, entities: int) -> int:
+    """Candidates of this kind that a question is compared with."""
+    return entities if kind == "all" else config.evaluation.count
+
+
+@dataclass(frozen=True)
+class RankingPlan:
+    """What a ranking costs."""
+
+    triples: int
+    passes: int
+    """Over the whole table."""
+    bytes_read: int
+    """From partitions that are not in memory, rows of what is asked included."""
+    seconds: float
+
+
+def plan_ranking(
+    config: EmbedConfig,
+    size: Size,
+    placement: Placement,
+    asked: Sequence[tuple[int, Sequence[CandidateKind]]],
+    *,
+    triples_per_second: float,
+    read_bandwidth: float,
+) -> RankingPlan:
+    """What it costs to rank parts of so many triples, each among these kinds of candidates.
+
+    Rates in triples that are trained and in bytes a second.
+    """
+    group = group_size(config, placement.for_evaluation)
+    table = 4 * config.model.dim * size.entities
+    passes = scores = read = 0
+    for count, kind in ((count, kind) for count, kinds in asked for kind in kinds):
+        rows, (full, rest) = rows_compared(config, kind, size.entities), divmod(count, group)
+        read += full * _scattered(config, size, 2 * group) + _scattered(config, size, 2 * rest)
+        scores += 2 * count * rows
+        if kind == "all":
+            passes += full + (rest > 0)
+        else:
+            read += _scattered(config, size, rows)
+    away = 1.0 - (placement.slots - placement.spare) / placement.partitions
+    bytes_read = int(away * (read + passes * table))
+    seconds = scores * score_seconds(config, size, triples_per_second) + bytes_read / read_bandwidth
+    return RankingPlan(sum(count for count, _ in asked), passes, bytes_read, seconds)
+
+
+def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:
+    """Bytes that are read for so many rows that lie anywhere in the table."""
+    row_bytes = 4 * config.model.dim
+    table = row_bytes * size.entities
+    mean = table / max(rows, 1)
+    # Gaps are longer the rarer: what lies in those that are read, a row.
+    between = mean * (1.0 - (1.0 + _GAP / mean) * exp(-_GAP / mean))
+    return int(min(table, rows * (row_bytes + between)))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from outercore.base.native import Progress, verify_arrays
 from outercore.data.node_numbers import NodeNumbers
 from outercore.data.outputs import check_directory
+from outercore.embedding.data.warm_start import match_names
 from outercore.embedding.use.embedding import has_names
-from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
 from outercore.files.atomic import scratch_directory
 from outercore.files.npy import NpyRows, map_npy

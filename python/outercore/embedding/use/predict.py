@@ -7,7 +7,7 @@ among the candidates that it proposes. An open relation is looked for among all 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,22 +15,60 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.base.display import ShortRepr
-from outercore.embedding.data.parts import has_triples
-from outercore.embedding.gradients.models import Side
+from outercore.data.triples import ASKED
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.data.parts import data_of, has_triples
+from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.ranks import require_finite
-from outercore.embedding.use.known_answers import Answers
-from outercore.embedding.use.metrics import metric_of, rescored
-from outercore.embedding.use.search import LARGEST, Found, Hidden, Search, in_groups
-from outercore.embedding.use.topk import TopK
+from outercore.embedding.use.neighbours import (
+    LARGEST,
+    Found,
+    Hidden,
+    Search,
+    TopK,
+    in_groups,
+    metric_of,
+    rescored,
+)
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embedding.use.approximate import Index
     from outercore.embedding.use.embedding import Embedding
+    from outercore.embedding.use.neighbours import Index
 
 Open = Literal["head", "relation", "tail"]
 Some = str | int | Iterable[str | int] | NDArray[np.integer]
+
+
+class Answers:
+    """What completes each question to a triple of the data set, of any part that the run knows.
+
+    Shapes: `questions` int64 [n, 3], the part that is asked for being -1; where all relations are
+    -1, too, a triple of any relation counts.
+    Cost: two passes over the triples, or over the links of a plain graph; 8 bytes an answer.
+    """
+
+    def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
+        first, second, answer = ASKED[part]
+        any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
+        scale = embedding.num_entities if part == "relation" else embedding.num_relations
+        columns = (first, None if any_relation else second, answer)
+        self._questions = questions
+        self._known = _core.KnownAnswers(questions, columns, embedding.num_entities, scale)
+        config = embedding.config or EmbedConfig()
+        whole = replace(config.data, held_out=0.0, held_out_triples=0.0)
+        data = data_of(embedding.graph, replace(config, data=whole))
+        for triples in data.answers("count true answers"):
+            self._known.count(triples)
+        for triples in data.answers("collect true answers"):
+            self._known.add(triples)
+        self._known.finish()
+
+    def of(self, some: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs (question counted from the first of these, answer)."""
+        return self._known.of(self._questions[some])
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,16 +1,100 @@
-"""What training asks of a store, what it is given to train, and how far it has come."""
+"""The tables of a run: their widths and initial values, what training asks of a store of them,
+and how far it has come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.embedding.gradients.models import Start
+from outercore.embedding.randomness import Purpose, initial_rows
+from outercore.errors import InvalidError
+
+StartRows = Callable[[Tensor], "Tensor | NDArray[np.float32]"]
+"""Given entities, int64 [n], their first rows, float32 [n, width]; a row that is not a number is
+one that begins with the model's own initial values."""
 DAMAGED = "go on from a copy of the directory, or train again"
 """What to do about a damaged file of tables."""
+
+
+def check_triples(name: str, triples: Tensor, entities: int, relations: int) -> None:
+    """Raises `InvalidError` unless `triples` are int64 [m, 3] and within range."""
+    if triples.dim() != 2 or triples.size(1) != 3 or triples.dtype != torch.int64:
+        raise InvalidError(
+            f"{name}: expected int64 [m, 3], found {triples.dtype} {list(triples.shape)}"
+        )
+    columns = ((0, "head", entities), (1, "relation", relations), (2, "tail", entities))
+    for column, what, count in columns:
+        wrong = (triples[:, column] < 0) | (triples[:, column] >= count)
+        if bool(wrong.any()):
+            row = int(wrong.nonzero()[0])
+            raise InvalidError(
+                f"{name}: row {row}: {what} {int(triples[row, column])}: expected 0 to {count - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Widths and initial values of the tables of a run."""
+
+    width: int
+    state_width: int
+    relation_rows: int
+    relation_width: int
+    relation_state_width: int
+    start: Start
+
+    def new_entities(self, seed: int, entities: Tensor, start: StartRows | None = None) -> Tensor:
+        """The first rows of `entities`, int64 [n]; each depends on its number and the seed only.
+
+        Errors: `InvalidError` where `start` gives rows of another shape.
+        """
+        rows = torch.empty(len(entities), self.width)
+        initial_rows(seed, Purpose.ENTITIES, entities, rows, self.start.entities)
+        if start is not None:
+            _overlay("start", torch.as_tensor(start(entities)), rows)
+        return rows
+
+    def new_relations(
+        self, seed: int, device: torch.device, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The relations' rows before training, and their state.
+
+        Shapes: `given` float32 [relation rows, relation width]; a row that is not a number is one
+        that begins with the model's own initial values.
+        """
+        relations = torch.empty(self.relation_rows, self.relation_width)
+        initial_rows(
+            seed,
+            Purpose.RELATIONS,
+            torch.arange(self.relation_rows),
+            relations,
+            self.start.relations or self.start.entities,
+            uniform=self.start.uniform_relations,
+        )
+        if given is not None:
+            _overlay("relations", given, relations)
+        state = torch.zeros(self.relation_rows, self.relation_state_width, device=device)
+        return relations.to(device), state
+
+
+def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
+    """Puts the numbers of `given` into `rows`, except in rows that are not a number."""
+    if given.shape != rows.shape:
+        raise InvalidError(
+            f"{name}: expected rows {list(rows.shape)}, found {list(given.shape)}\n"
+            "hint: the same model and dimension as the run that they are from"
+        )
+    unknown = given.isnan().any(dim=1, keepdim=True)
+    torch.where(unknown, rows, given.to(rows), out=rows)
 
 
 @dataclass(frozen=True)
@@ -151,3 +235,42 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Lets go of the table, which another process may then train; nothing else can be done."""
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch did."""
+
+    epoch: int
+    """Counted from 0."""
+    loss: float
+    """Mean over triples and sides, regulariser included."""
+    triples: int
+    batches: int
+    seconds: float
+    """Training alone, without validation."""
+    score: float | None = None
+    """Of the validation after it."""
+    best: bool = False
+    """Whether the score is the best so far."""
+    pools: int = 0
+    validation_seconds: float = 0.0
+    counters: dict[str, Any] = field(default_factory=dict)
+    """What moving partitions has cost in this epoch; empty where all is in memory."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Loss, validation, throughput and bytes, as TensorBoard shows them."""
+        return {
+            "train/loss": self.loss,
+            "valid/mrr": self.score,
+            "train/triples_per_second": self.triples / self.seconds if self.seconds else None,
+            "io/bytes_read": self.counters.get("bytes_read"),
+            "io/bytes_written": self.counters.get("bytes_written"),
+            "io/waited_seconds": self.counters.get("waited_s"),
+            "io/waited_for_triples_seconds": self.counters.get("triples_waited_s"),
+        }
+
+
+def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The figures at the end, as TensorBoard shows them."""
+    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
