@@ -127,7 +127,8 @@ def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
     times = []
     for epoch in range(5):
         started = time.process_time()
-        trainer.train_epoch(epoch)
+        for pool in store.pools(epoch):
+            trainer.train_pool(pool, epoch)
         times.append(time.process_time() - started)
     return len(triples) / min(times)
 

@@ -4,7 +4,7 @@
         [--partitions 1 8 16] [--epochs N] [--threads N] [--data DIR] [--work DIR] [--json]
 
 Every run goes through the command line: `outercore import`, then `outercore embed` with a recipe of
-`outercore.embedding.recipes`. With partitions a quarter of the entities is in memory; the rest of
+`outercore.embedding.config`. With partitions a quarter of the entities is in memory; the rest of
 the table and of the optimiser's state is on disk. Recipes were chosen on the validation parts;
 the test parts are only read here.
 """

@@ -6,7 +6,7 @@ benchmarks should call it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from outercore.embedding.config import LossConfig, ModelConfig
 from outercore.embedding.gradients.kernels import Chunk
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import known_answers
+from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.ranking.ranks import Candidates, Evaluation, rank
-from outercore.embedding.tables.store import Store
+from outercore.embedding.tables.store import EpochReport, Store
 
 
 def score(config: ModelConfig, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
@@ -124,3 +125,21 @@ def evaluate(
     answers = known_answers(torch.cat(list(known))) if known else None
     found = rank(store, model, triples, candidates or Candidates(), answers, **options)
     return found.evaluation()
+
+
+def train_epoch(
+    trainer: Trainer, epoch: int, *, after_batch: Callable[[int], None] | None = None
+) -> EpochReport:
+    """Trains every triple once. `after_batch` gets the number of triples that are done."""
+    total, triples, batches, pools = 0.0, 0, 0, 0
+
+    def count(loss: float, more: int) -> None:
+        nonlocal total, triples, batches
+        total, triples, batches = total + loss * more, triples + more, batches + 1
+        if after_batch is not None:
+            after_batch(triples)
+
+    for pool in trainer.store.pools(epoch):
+        trainer.train_pool(pool, epoch, after_batch=count)
+        pools += 1
+    return EpochReport(epoch, total / max(triples, 1), triples, batches, 0.0, pools=pools)

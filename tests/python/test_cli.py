@@ -17,8 +17,7 @@ import typer
 from outercore import _core, cli
 from outercore.cli import console
 from outercore.cli.next_step import Known, with_command
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.recipes import RECIPES
+from outercore.embedding.config import RECIPES, EmbedConfig
 from outercore.errors import BudgetError, CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -367,9 +366,9 @@ def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path
         from fakes import FakeGraph, FakeLoader
         from outercore import training
         from outercore.training.run import train
-        from outercore.cli import run, watch
+        from outercore.cli import run, run_watch
 
-        class Watch(watch.Watch):
+        class Watch(run_watch.Watch):
             def batch_done(self, *arguments):
                 super().batch_done(*arguments)
                 os.kill(os.getpid(), signal.SIGINT)

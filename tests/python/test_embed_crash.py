@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from embed_reference import train_epoch
 from embed_stores import MEMORY, NaivePartitions, Setting, dealt, order_of, table_of
 from outercore.embedding.epochs import Epochs
 from outercore.embedding.gradients.trainer import Trainer
@@ -99,7 +100,7 @@ def open_memory(setting: Setting, directory: Path, storage: Storage | None = Non
 def open_partitions(setting: Setting, directory: Path) -> PartitionStore:
     """The last checkpoint, or a new store where there is none."""
     if (directory / "table" / "journal.json").exists():
-        return PartitionStore.open(directory / "table", MEMORY)
+        return PartitionStore(directory / "table", MEMORY)
     return setting.create(directory)
 
 
@@ -164,7 +165,7 @@ def test_a_store_that_is_dropped_after_any_state_goes_on_exactly(tmp_path: Path,
     epochs = 2
     plain = Trainer(naive, setting.config)
     for epoch in range(epochs):
-        plain.train_epoch(epoch)
+        train_epoch(plain, epoch)
     directory = store.directory
     number = 0
     while (progress := store.progress or Progress()).epoch < epochs:
@@ -184,7 +185,7 @@ def test_a_store_that_is_dropped_after_any_state_goes_on_exactly(tmp_path: Path,
             trainer.train_pool(pool, 9)
             break
         del store, trainer, pools, pool
-        store = PartitionStore.open(directory, MEMORY)
+        store = PartitionStore(directory, MEMORY)
     assert torch.equal(table_of(store), naive.entities)
     assert torch.equal(store.relations, naive.relations)
 

@@ -34,10 +34,9 @@ from outercore.base import native
 from outercore.cli import run as run_cli
 from outercore.data.triples import Triples
 from outercore.embedding import resume
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.forecast import plan
 from outercore.embedding.gradients.trainer import CoreBatches, Trainer
-from outercore.embedding.options import configuration
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places

@@ -21,9 +21,8 @@ from embedded import (
     random_triples,
     write_run,
 )
-from outercore.embedding.config import ModelConfig
+from outercore.embedding.config import ModelConfig, configuration
 from outercore.embedding.data.warm_start import match_names, warm_start
-from outercore.embedding.options import configuration
 from outercore.embedding.preparation import plan_session
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import (

@@ -29,4 +29,4 @@ def test_only_files_writes_whole_files_and_npy() -> None:
     arrays = r"(?<!`)np\.save\(|write_array|open_memmap|lib\.format|\bnpy_header\b|x93NUMPY\\x0"
     assert list(lines_of(f"{renames}|{arrays}", "files/")) == []
     # A sync anywhere else than in a writer measures the device.
-    assert list(lines_of(r"\bfsync\(", "files/", "embedding/rates.py")) == []
+    assert list(lines_of(r"\bfsync\(", "files/", "embedding/forecast.py")) == []

@@ -13,8 +13,8 @@ from rich.progress import Progress, SpinnerColumn
 
 from outercore.cli import console
 from outercore.cli.progress_line import ProgressLine, fitted
-from outercore.cli.watch import Watch
-from outercore.training.observe import EpochReport
+from outercore.cli.run_watch import Watch
+from outercore.training.record import EpochReport
 
 
 def shown(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from outercore.base.common import BackendOption, MemoryOption
 from outercore.base.fields import Configuration, within
-from outercore.base.options import Option, configuration, fields
+from outercore.base.options import BackendOption, MemoryOption, Option, configuration, fields
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.base.threads import checked_threads
@@ -97,11 +96,9 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 
     Errors: `InvalidError` for a wrong value.
     """
-    names = {field.path: field.name for field in fields(RunConfig)}
-    used = {name: given[name] for name in names.values() if name in given}
+    names = {field.name for field in fields(RunConfig)}
+    used = {name: given[name] for name in names if name in given}
     options = {name: value for name, value in given.items() if name not in used}
-    if isinstance(server := used.get("far"), FarOptions):
-        used |= {names[f"far.{name}"]: value for name, value in asdict(server).items()}
     for name in ("profile", "by_profile", "scratch"):
         if used.get(name) is not None:
             used[name] = os.fspath(used[name])

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -15,38 +15,127 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.config import RunConfig, divided
-from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.request import (
+from outercore.analytics.config import RunConfig, divided, relation_key
+from outercore.analytics.running import (
+    ALGORITHMS,
     Personalization,
     Resources,
+    Run,
     Teleports,
+    algorithm_called,
     algorithm_of,
     call_of,
+    compute,
     hint_of_option,
     numbered,
     teleports,
 )
-from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
+from outercore.base.fields import Configuration
 from outercore.base.native import Progress
-from outercore.base.options import fields
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph, Source
-from outercore.data.graph_arrays import NODE
+from outercore.data.graph_arrays import NODE, TRIPLES, holds_triples
 from outercore.data.node_numbers import NodeNumbers
 from outercore.data.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
 from outercore.runs import record as records
+from outercore.runs.directory import Identity, RunDirectory
 from outercore.runs.places import new_run, only_run
+from outercore.runs.resume import Change, require_changeable
 
+_TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _Given = ParamSpec("_Given")
 _Values = TypeVar("_Values", bound=NDArray[Any])
-
 _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """Fields of `RunConfig` that a resumed run may change: its result is the same."""
+
+
+@dataclass(frozen=True)
+class AnalysisConfig(Configuration):
+    """What a run of an algorithm computes, and where its result goes."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Of the algorithm, as its function names them."""
+    run: RunConfig = field(default_factory=RunConfig)
+    save: str | None = None
+    """A node array that gets the result."""
+    out: str | None = None
+    """A file that gets it."""
+    overwrite: bool = False
+    """Whether these two may replace what is there."""
+
+
+class AnalysisDirectory(RunDirectory):
+    """Where a run of an algorithm keeps its checkpoint, until it has ended, and its record."""
+
+    verb = "run"
+    option = "--record"
+    config_type = AnalysisConfig
+    state_name = "checkpoint"
+    checkpoint_names = ("checkpoint.json",)
+
+    @staticmethod
+    def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
+        """The topology, or triples and names, and the weights of edges that the algorithm reads."""
+        options, edges = {}, "edge"
+        if isinstance(config, AnalysisConfig):
+            options = config.options
+            if config.run.relation is not None:
+                edges = relation_key(graph, config.run.relation) or edges
+        weights = options.get("weights")
+        if not holds_triples(graph):
+            read = {*_TOPOLOGY}
+            read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
+        else:
+            # Ids of triples mean nothing without their names.
+            read = {
+                key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
+            }
+            read |= {TRIPLES, f"{TRIPLES}.{weights}"}
+        return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
+
+    def next_step(self) -> str:
+        """As `RunDirectory.next_step`; an algorithm that has ended is not resumed."""
+        if not self.begun and (self.path / records.FILE).exists():
+            return f"`outercore report {quoted(self.path)}` shows its record"
+        return super().next_step()
+
+    def command(self) -> str:
+        """The command line that began the run."""
+        return str(self._described().get("command", ""))
+
+    def keep_teleports(self, teleports: Teleports) -> None:
+        """Writes the teleport vector down; nothing where all nodes are alike."""
+        nodes, weights = teleports
+        if nodes is not None and weights is not None:
+            with whole_file(self._teleports) as file:
+                np.savez(file, nodes=nodes, weights=weights)
+
+    def teleports(self) -> Teleports:
+        """The teleport vector."""
+        if not self._teleports.exists():
+            return None, None
+        with np.load(self._teleports, allow_pickle=False) as found:
+            return found["nodes"], found["weights"]
+
+    def forget_checkpoint(self) -> None:
+        """Removes the checkpoint of a run that has come to its end."""
+        self._storage.remove_tree(self.state)
+        self._teleports.unlink(missing_ok=True)
+
+    def discard_if_unused(self) -> None:
+        """Removes what was made for a run that has left no checkpoint."""
+        if not self.begun:
+            self._teleports.unlink(missing_ok=True)
+        super().discard_if_unused()
+
+    @property
+    def _teleports(self) -> Path:
+        return self.path / "teleports.npz"
 
 
 def run(
@@ -235,8 +324,11 @@ def continued(run: str | Path, progress: Progress | None, options: dict[str, Any
         graph = Graph(directory.data_set)
         directory.require_same(graph)
         with directory.training(new=False):
-            if changed.options != config.options:
-                directory.keep_options(changed.options)
+            # Of the others the result does not depend, so they are those of this process alone.
+            values = Change(config, changed).values
+            own = {path: pair for path, pair in values.items() if path.startswith("options.")}
+            if own:
+                directory.change(own)
             return _carry_out(directory, changed, graph, progress)
 
 
@@ -246,13 +338,10 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
     Errors: `InvalidError` for one that a run keeps, or a wrong value.
     """
     may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
-    known = {field.name for field in fields(RunConfig)} | config.options.keys()
-    for name in options:
-        if name not in may_change:
-            why = "a run is resumed with its own options" if name in known else "no such option"
-            raise InvalidError(f"{name}: {why}\nhint: {', '.join(may_change)} may change")
-        if name == "max_iterations" and type(options[name]) is not int:
-            raise InvalidError(f"{name} {options[name]!r}, expected a whole number")
+    require_changeable(RunConfig, options, may_change, own=config.options)
+    iterations = options.get("max_iterations")
+    if iterations is not None and type(iterations) is not int:
+        raise InvalidError(f"max_iterations {iterations!r}, expected a whole number")
     used = {name: value for name, value in options.items() if name in CHANGEABLE}
     own = {name: value for name, value in options.items() if name not in CHANGEABLE}
     return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
@@ -400,15 +489,12 @@ def _record_of(
         "job": records.ALGORITHM,
         "status": "finished",
         "command": command,
-        "description": {"run": str(run), "algorithm": done.algorithm},
-        "config": {"run": config, done.algorithm: options},
-        "data_set": {
-            "path": str(graph.root.resolve()),
-            "nodes": graph.num_nodes,
-            "edges": graph.num_edges,
-        },
-        "machine": records.machine(),
-        "device_profile": records.device_profile(graph.root),
+        **records.opening(
+            graph.root,
+            {"run": config, done.algorithm: options},
+            {"run": str(run), "algorithm": done.algorithm},
+            {"nodes": graph.num_nodes, "edges": graph.num_edges},
+        ),
         "plan": done.plan,
         "peak_memory_bytes": records.peak_memory(),
         "counters": done.counters,

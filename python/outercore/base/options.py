@@ -1,7 +1,7 @@
 """Options of a job: each is written once, as a field of the job's configuration.
 
 The command line, the keywords of Python, the file of `--config`, `--help` and `docs/options.md` all
-come from these fields.
+come from these fields. At the end are those that several jobs have, each with one help text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from outercore.base.fields import Configuration, one_of
 from outercore.base.likeness import suggestion
@@ -28,6 +28,10 @@ from outercore.errors import InvalidError, NotFoundError
 _Own = TypeVar("_Own", bound=Configuration)
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _FLAGS = {"true": True, "false": False, "on": True, "off": False, "yes": True, "no": False}
+Backend = Literal["auto", "uring", "threads", "mmap"]
+Topology = Literal["auto", "resident", "paged"]
+Policy = Literal["window", "lru"]
+Precision = Literal["exact", "int8"]
 
 
 @dataclass(frozen=True)
@@ -199,6 +203,11 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         _require_known(name, by_name, "option")
     given = [(by_name[name], value) for name, value in options.items() if value is not None]
     groups: dict[str, Any] = {}
+    # A group as a whole, such as the options of a memory server.
+    for field, value in given:
+        if dataclasses.is_dataclass(value):
+            _put(groups, field.path.rpartition(".")[0], dataclasses.asdict(value))  # type: ignore[arg-type]
+    given = [(field, value) for field, value in given if not dataclasses.is_dataclass(value)]
     # First, so that an option of the other field counts whatever their order.
     for field, value in given:
         if field.option.sets_also:
@@ -243,13 +252,13 @@ def _put(groups: dict[str, Any], path: str, value: Any) -> None:
         groups[group] = value
 
 
-def paths_of(groups: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The paths of all values of groups."""
+def flat(groups: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All values of groups by their paths."""
+    values: dict[str, Any] = {}
     for name, value in groups.items():
-        if isinstance(value, Mapping):
-            yield from paths_of(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name
+        nested = isinstance(value, Mapping)
+        values |= flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return values
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,3 +319,18 @@ def configuration(
         ('gcn', 0.2)
     """
     return kind.from_dict(merge(base_groups(base), groups_of(kind, options or {})))
+
+
+MemoryOption = Annotated[
+    str, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True)
+]
+
+SeedOption = Annotated[
+    int, Option("Seed of all random numbers; one seed gives one result.", common=True)
+]
+
+DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], Option("`auto`, `cpu` or `cuda`.")]
+
+BackendOption = Annotated[
+    Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
+]

@@ -16,7 +16,6 @@ from outercore.base.fields import Configuration
 from outercore.base.options import Field, fields, parse_settings
 from outercore.base.other_libraries import instead_of_option
 from outercore.cli.options import completing, parameter, renamed, set_parameters
-from outercore.errors import InvalidError
 
 ConfigFile = Annotated[
     Path | None,
@@ -125,25 +124,6 @@ def _with_flags(advice: str, taken: Container[str]) -> str:
         return f"`--{name[1].replace('_', '-')}`" if name[1] in taken else name[0]
 
     return re.sub(r"`(\w+)`", flag, advice)
-
-
-def require_resumable(
-    kind: type[Configuration],
-    given: Mapping[str, Any],
-    others: Mapping[str, object],
-    *,
-    changeable: Container[str],
-    hint: str,
-) -> None:
-    """Checks that a resumed run is given no option that it keeps; `others` are no fields.
-
-    Errors: `InvalidError` names the first one.
-    """
-    paths = {field.name: field.path for field in fields(kind)}
-    kept = [paths[name] for name in given if name not in changeable]
-    kept += [option for option, value in others.items() if value is not None]
-    if kept:
-        raise InvalidError(f"{kept[0]}: a run is resumed with its own options\nhint: {hint}")
 
 
 def named(kind: Kind, given: Mapping[str, Any]) -> AbstractContextManager[None]:

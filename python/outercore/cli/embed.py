@@ -8,11 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from outercore.cli import config_options, console, embed_options, options
-from outercore.cli.embed_watch import EmbedWatch
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.options import CHANGEABLE, configuration
-
-_CHANGEABLE = ("memory", *CHANGEABLE)
+from outercore.cli.run_watch import EmbedWatch
+from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
+from outercore.runs.resume import require_changeable
 
 
 @config_options.takes(EmbedConfig)
@@ -62,13 +60,13 @@ def embed(
             configuration(config, recipe=recipe, has_score=score is not None, **given)
         else:
             others = {"--recipe": recipe, "--config": config, "--out": out, "--from": start_from}
-            config_options.require_resumable(
+            others |= {"--from-data": from_data}
+            require_changeable(
                 EmbedConfig,
-                given,
-                {**others, "--from-data": from_data},
-                changeable=_CHANGEABLE,
-                hint="leave it out, or start another run with `--from`; a run may change "
-                + ", ".join(f"`{name}`" for name in _CHANGEABLE),
+                [*given, *(name for name, value in others.items() if value is not None)],
+                ("memory", *CHANGEABLE),
+                own=others,
+                instead="start another run with `--from`",
             )
     from outercore import embedding
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from outercore.cli.options import completing
-from outercore.embedding.recipes import RECIPES
+from outercore.embedding.config import RECIPES
 
 Recipe = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore import embedding as embeddings
-from outercore.base.common import MemoryOption
+from outercore.base.options import MemoryOption
 from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.cli.embed_options import Score

@@ -43,7 +43,7 @@ def evaluate(given: _Evaluate) -> None:
         outercore embedding evaluate runs/first --part test --also uniform
     """
     from outercore.cli.embed import show
-    from outercore.cli.embed_watch import EmbedWatch
+    from outercore.cli.run_watch import EmbedWatch
 
     opened = given.open(given.score)
     chosen: Any = {"parts": given.part or ("test",), "also": given.also or (), "seed": given.seed}
@@ -75,7 +75,7 @@ def compare(given: _Compare) -> None:
 
         outercore embedding compare runs/memory runs/partitions --part test
     """
-    from outercore.cli.embed_watch import EmbedWatch
+    from outercore.cli.run_watch import EmbedWatch
 
     others = replace(given, run=given.other, score=given.other_score or given.score)
     chosen: Any = {"part": given.part, "seed": given.seed}

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from outercore import embedding as embeddings
-from outercore.base.common import MemoryOption
 from outercore.base.fields import within
+from outercore.base.options import MemoryOption
 from outercore.cli import options
 from outercore.cli.embed_options import Score
 from outercore.cli.embedding_results import Answers

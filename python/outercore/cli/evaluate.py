@@ -9,7 +9,7 @@ import typer
 
 from outercore.base.options import configuration
 from outercore.cli import config_options, console, options
-from outercore.cli.watch import Watch
+from outercore.cli.run_watch import Watch
 from outercore.data.far import FarConfig
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.base.common import MemoryOption, SeedOption
+from outercore.base.options import MemoryOption, SeedOption
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 

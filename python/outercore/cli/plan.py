@@ -15,8 +15,7 @@ from outercore.cli.plan_embed import plan_embed
 from outercore.cli.plan_tables import show_plan
 from outercore.cli.train import network_of
 from outercore.errors import InvalidError
-from outercore.training.config import TrainConfig
-from outercore.training.options import configuration
+from outercore.training.config import TrainConfig, configuration
 
 
 def _require_no_job(words: list[str]) -> None:

@@ -10,7 +10,7 @@ from outercore.base.durations import format_duration
 from outercore.base.plan_display import embed_rows
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import config_options, console, embed_options, options
-from outercore.cli.embed_watch import EmbedWatch
+from outercore.cli.run_watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from outercore.cli import console, options
-from outercore.cli.watch import Watch
+from outercore.cli.run_watch import Watch
 
 
 def predict(

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.analytics.config import RunConfig
-from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded_run import continued, start
+from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, continued, start
 from outercore.analytics.running import ALGORITHMS, Run, plan_of
 from outercore.base.options import base_groups, groups_of, merge
 from outercore.base.plan_display import run_rows

@@ -150,3 +150,40 @@ def _moved(counters: dict[str, Any]) -> list[str]:
         moved.append(f"written {format_size(counters['bytes_written'])}")
         moved.append(f"waited {waited:.1f} s")
     return moved
+
+
+class Watch(RunWatch):
+    """Shows a run's events; a context manager."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__("seeds", "batches", quiet=quiet)
+
+    def started(self, description: dict[str, Any]) -> None:
+        """What runs, what it learns, and how that is judged."""
+        kind, metric = description["validation"], description["metric"]
+        where = "" if description["of_graphs"] else f", {kind} neighbourhoods"
+        guessed = ", guessed from the labels" if description["task_guessed"] else ""
+        self._say(
+            f"run {description['run']}: {description['model']}, "
+            f"{description['parameters']:,} parameters, on {description['device']}\n"
+            f"  task        {description['task']}{guessed}\n"
+            f"  validation  {'none' if kind == 'none' else metric + where}"
+        )
+
+
+class EmbedWatch(RunWatch):
+    """Shows a run's events; a context manager."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__("triples", "triples", quiet=quiet)
+
+    def started(self, description: dict[str, Any]) -> None:
+        """What runs, and where its rows are."""
+        where = "all partitions"
+        if description["partitions"] > 1:
+            where = f"{description['slots']} of {description['partitions']} partitions"
+        self._say(
+            f"run {description['run']}: {description['model']} of dimension {description['dim']}, "
+            f"{description['parameters']:,} numbers, on {description['device']}\n"
+            f"  in memory  {where}"
+        )

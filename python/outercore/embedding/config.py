@@ -1,16 +1,24 @@
-"""Everything that an embedding is a function of, besides the triples. Needs no PyTorch."""
+"""The configuration of an embedding, which determines its result. Needs no PyTorch."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from outercore.base.common import DeviceOption, MemoryOption, SeedOption
 from outercore.base.fields import Configuration, positive, within
-from outercore.base.options import Option
-from outercore.base.sizes import parse_size
-from outercore.base.threads import MOST_THREADS
+from outercore.base.likeness import suggestion
+from outercore.base.options import (
+    Option,
+    base_groups,
+    groups_of,
+    merge,
+)
 from outercore.errors import InvalidError
+from outercore.runs.config import Budget, SeedAndDevice, Stopping
 
 BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
 ModelName = Literal[BuiltInModel, "custom"]
@@ -25,8 +33,18 @@ OrderName = Literal["optimal", "legend", "beta", "cover"]
 Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
-RESUME = "go on with `outercore embed --resume RUN`"
+RESUME = "resume with `outercore embed --resume RUN`"
 """What to do when the device is full in the midst of a run."""
+CHANGEABLE = (
+    "epochs",
+    "patience",
+    "learning_rate",
+    "relation_learning_rate",
+    "regulariser_weight",
+    "relation_regulariser_weight",
+    "checkpoint_seconds",
+)
+"""Options that a resumed run may change."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +92,14 @@ class ModelConfig:
 
     @property
     def relation_width(self) -> int:
-        """Numbers in a relation's row; 0 where the model has no relations."""
+        """Dimensions of a relation's embedding; 0 for a model without relations."""
         special = {"dot": 0, "rotate": self.dim // 2, "custom": self.relation_dim or self.dim}
         return special.get(self.kind, self.dim)
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What a good score is."""
+    """The loss."""
 
     kind: Annotated[
         LossName,
@@ -108,7 +126,7 @@ class LossConfig:
 
     @property
     def ahead(self) -> float:
-        """What a positive must be ahead in `margin`: with 0, next to nothing would be learned."""
+        """The margin of the loss `margin`: with 0, next to nothing would be learned."""
         return self.margin or 1.0
 
 
@@ -158,7 +176,7 @@ class NegativesConfig:
 
 
 @dataclass(frozen=True)
-class OptimiserConfig:
+class OptimiserConfig(Stopping):
     """How gradients become steps."""
 
     kind: Annotated[
@@ -211,15 +229,6 @@ class OptimiserConfig:
         for name in ("epochs", "batch_size", "chunk_size", "validate_every"):
             positive(f"optimiser.{name}", getattr(self, name))
         within("optimiser.patience", self.patience, 0, None)
-
-    def over(self, done: int, stale: int) -> bool:
-        """Whether nothing is left to train after `done` epochs, the last `stale` validations of
-        which found nothing better."""
-        return done >= self.epochs or self.impatient(stale)
-
-    def impatient(self, stale: int) -> bool:
-        """Whether so many validations without a better one end a run."""
-        return 0 < self.patience <= stale
 
     def factor(self, epoch: int) -> float:
         """What both rates are multiplied by in an epoch, the first of which is 0.
@@ -279,10 +288,9 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class BudgetConfig:
+class BudgetConfig(Budget):
     """The memory promised to tables and triples, and how it is used."""
 
-    memory: MemoryOption = "2GiB"
     partitions: Annotated[
         int,
         Option("Partitions of the entities; 1 keeps all in memory, 0 (default) fits the budget."),
@@ -327,7 +335,7 @@ class BudgetConfig:
     threads: Annotated[int | None, Option("Threads of PyTorch; its own choice by default.")] = None
 
     def __post_init__(self) -> None:
-        parse_size(self.memory, "budget.memory")
+        super().__post_init__()
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
         within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
@@ -337,8 +345,6 @@ class BudgetConfig:
                 f"budget.group: {self.group} parts of partitions that keep their places from walk "
                 "to walk\nhint: `rename` as well, or `group` 1"
             )
-        if self.threads is not None:
-            within("budget.threads", self.threads, 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -372,18 +378,12 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(SeedAndDevice):
     """Seed, device and checkpoints."""
 
-    seed: SeedOption = 0
-    device: DeviceOption = "auto"
     checkpoint_seconds: Annotated[
         float, Option("Seconds between two checkpoints; 0: at the ends of epochs only.")
     ] = 60.0
-
-    def __post_init__(self) -> None:
-        within("run.seed", self.seed, 0, 2**63 - 1)
-        within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -425,3 +425,56 @@ class EmbedConfig(Configuration):
         values = super().to_dict()
         values["evaluation"]["also"] = list(self.evaluation.also)
         return values
+
+
+def _read() -> dict[str, dict[str, Any]]:
+    # Each is chosen on the validation split only; `docs/benchmarks/embedding.md` has the results.
+    text = resources.files("outercore.embedding").joinpath("recipes.json").read_text("utf-8")
+    return {name: one["config"] for name, one in json.loads(text).items()}
+
+
+RECIPES = _read()
+"""Groups and keys of `EmbedConfig`; what a recipe leaves out takes its default."""
+
+
+def recipe_named(name: str) -> Mapping[str, Any]:
+    """The groups of the recipe of that name.
+
+    Errors: `InvalidError` names the recipes that there are.
+    """
+    if name not in RECIPES:
+        raise InvalidError(f"recipe: unknown name `{name}`\nhint: {suggestion(name, RECIPES)}")
+    return RECIPES[name]
+
+
+def configuration(
+    base: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    plain_graph: bool = False,
+    has_score: bool = False,
+    **options: Any,
+) -> EmbedConfig:
+    """A configuration from a recipe, then `base`, then single options; the last one counts.
+
+    `base` and `options` are as for `outercore.base.options.configuration`. The links of a plain
+    graph have no kinds, so its model is `dot` by default. A score function replaces the model.
+
+    Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for the file.
+
+    Example:
+        >>> config = configuration({"model": {"dim": 64}}, model="distmult", epochs=3)
+        >>> config.model.kind, config.model.dim, config.optimiser.epochs
+        ('distmult', 64, 3)
+    """
+    if has_score:
+        if (model := options.get("model")) not in (None, "custom"):
+            raise InvalidError(
+                f"model `{model}`: found a score function beside it, which is a model itself"
+            )
+        options["model"] = "custom"
+    groups = merge({} if recipe is None else recipe_named(recipe), base_groups(base))
+    groups = merge(groups, groups_of(EmbedConfig, options))
+    if plain_graph and "kind" not in groups.get("model", {}):
+        groups = merge(groups, {"model": {"kind": "dot"}})
+    return EmbedConfig.from_dict(groups)

@@ -1,4 +1,4 @@
-"""What an embedding run would cost: `outercore plan embed`."""
+"""The cost of an embedding run before it begins: `outercore plan embed`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import outercore
 from outercore.base.native import Progress
 from outercore.base.plan_display import EmbedPlan
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import own_score
-from outercore.embedding.options import configuration
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
     Placement,
@@ -34,6 +33,7 @@ from outercore.runs import record as records
 if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
+    from outercore.embedding.gradients.trainer import Trainer
     from outercore.embedding.preparation import Planned
 
 _FILE = 64 << 20
@@ -68,11 +68,17 @@ def _triples_per_second(
         triples = torch.stack(columns, dim=1)
         store = MemoryStore.create(None, triples, entities, size.relations, layout, seed=0)
         trainer = Trainer(store, config, model)
-        trainer.train_epoch(0)
+        _train_epoch(trainer, 0)
         done, started = 0, time.perf_counter()
         while time.perf_counter() - started < _LEAST_SECONDS:
-            done += trainer.train_epoch(done + 1).triples
+            _train_epoch(trainer, done + 1)
+            done += batch
         return done / (time.perf_counter() - started)
+
+
+def _train_epoch(trainer: Trainer, epoch: int) -> None:
+    for pool in trainer.store.pools(epoch):
+        trainer.train_pool(pool, epoch)
 
 
 def read_rate(directory: Path) -> float | None:
@@ -139,13 +145,14 @@ def plan(
     told: Progress | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """How an embedding would use its memory, and what an epoch, a validation and the final figures
-    cost, the epoch by every order of partitions.
+    """How an embedding would use its memory, and the cost of an epoch by every order.
 
-    True answers to held-out triples are counted, as a run does, by a pass over all triples. Rates
-    that are not given are measured: training for a second, the device by writing and reading 64 MiB
-    beside the data set, unless `outercore probe` has measured how it reads. Triples are taken to be
-    spread evenly over the buckets. Needs PyTorch.
+    Also the cost of a validation and of the final metrics.
+
+    True answers to held-out triples are counted, as a run does, by a pass over all triples. Missing
+    rates are measured: training for a second, the device by writing and reading 64 MiB next to the
+    data set, unless `outercore probe` has measured its reads. Triples are taken to be spread evenly
+    over the buckets. Needs PyTorch.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
@@ -230,7 +237,7 @@ def _ranking(
     placement: Placement,
     rates: dict[str, Any],
 ) -> dict[str, Any]:
-    """What one validation costs, and what the final figures do, where there is something to rank.
+    """The cost of a validation, and of the final metrics, if triples are held out.
 
     By the rates, of which nothing is read from a device where all is in memory.
     """
@@ -259,8 +266,7 @@ def _ranking(
 def compare_orders(
     config: EmbedConfig, size: Size, placement: Placement, rates: Mapping[str, float]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Every order that there is for these partitions and slots, with every way to swap; and of the
-    other kinds, why there is none.
+    """All orders for these partitions and slots with all ways to swap; for other kinds the reason.
 
     An epoch takes at least as long as the device does for swaps and triples together.
     """
@@ -292,7 +298,8 @@ def compare_orders(
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
                     partition_bytes=placement.partition_bytes,
                 )
-                # Where not all triples stay in memory, those of the next state are read meanwhile.
+                # Unless all triples stay in memory, the triples of the next state are read
+                # meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
                 device_seconds = plan.swap_seconds + read / rates["read_bandwidth"]
                 found.append(

@@ -1,4 +1,4 @@
-"""What a run embeds and where everything will be, before its first batch."""
+"""The triples of a run and the placement of its tables, before its first batch."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def open_store(
 ) -> Store:
     """The tables of a run as its last checkpoint left them, or new ones.
 
-    `told` hears of reading triples and of first rows; what it raises ends the work.
+    `told` gets the progress of reading triples and of first rows; an error that it raises ends the
+    work.
 
     Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
     for bad triples.
@@ -143,7 +144,7 @@ def open_store(
     if not placement.in_memory:
         degrees = config.negatives.degree_share > 0.0
         if run.begun:
-            return PartitionStore.open(
+            return PartitionStore(
                 run.state, placement.for_partitions, degrees=degrees, device=device, told=told
             )
         return PartitionStore.create(
@@ -184,7 +185,7 @@ def open_store(
 
 @dataclass(frozen=True)
 class Planned:
-    """What is embedded, and where everything will be."""
+    """The data and the placement of a run."""
 
     data: EmbedData
     size: Size
@@ -204,9 +205,9 @@ def plan_session(
     told: Progress | None = None,
     warm: WarmStart | None = None,
 ) -> Planned:
-    """Opens the triples, counts true answers to what is ranked, and divides the budget.
+    """Opens the triples, counts true answers to held-out triples, and divides the budget.
 
-    `told` hears of going through the triples; what it raises ends the work.
+    `told` gets the progress of passes over the triples; an error that it raises ends the work.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
@@ -235,10 +236,10 @@ def placed_anew(
     observer: Observer,
     told: Progress,
 ) -> Planned:
-    """The plan of a run that has no table yet, with room for the pools that its triples make.
+    """The plan of a run without a table, with room for the pools of its triples.
 
-    Tells the observer of another placement than was planned, and writes down what `config` leaves
-    open, so that the run goes on with it.
+    Notes another placement than the planned one, and saves the values that `config` leaves open, so
+    that a resumed run has the same.
 
     Errors: as `place_new`.
     """
@@ -274,7 +275,7 @@ def open_fitting(
         # The core knows its own share of the budget only.
         if placement.in_memory or error.needed is None or not run.begun:
             raise
-        store = PartitionStore.open(run.state, error.needed)
+        store = PartitionStore(run.state, error.needed)
         pools = store.largest_pool()
     else:
         if not isinstance(store, PartitionStore):

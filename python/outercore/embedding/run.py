@@ -16,8 +16,7 @@ import outercore
 from outercore.base.display import html_table
 from outercore.base.shell import quoted
 from outercore.base.sizes import format_size
-from outercore.embedding.changes import Change
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import (
@@ -29,12 +28,12 @@ from outercore.embedding.gradients.custom import (
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
 from outercore.embedding.gradients.trainer import threads_of
-from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
+from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class EmbedResult:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The figures at the end, each with its `part` and `protocol`."""
+        """The metrics at the end, each with its `part` and `protocol`."""
         found: list[dict[str, Any]] = self.record["result"]["metrics"]
         return found
 
@@ -119,12 +118,12 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: a data set; its triples, or the links of its topology where it has none.
+        data_set: a data set; its triples, or without triples the links of its topology.
         config: a configuration, its groups, or a JSON file of them.
         recipe: a measured configuration by name, on which `config` and `options` are laid.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
-        from_data: where the data set of that run is now, if it is no longer where it was.
+        from_data: the data set of that run, if it was moved.
         score: your own score function, or where it is; see
             `outercore.embedding.gradients.custom.own_score`.
         observer: is called with batches, epochs and rankings.
@@ -181,22 +180,21 @@ def resume(
 ) -> EmbedResult:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    A finished run goes on after its last epoch, if it is given more of them or more patience; one
-    that diverged, with another learning rate or weight of the regulariser.
+    A finished run continues with more epochs or more patience. A diverged run continues with
+    another learning rate or weight of the regulariser.
 
     Args:
         run: its directory.
         memory: another budget than the run had; partitions and slots stay as they are once there is
             a table.
-        score: the run's score function, if it is of one's own.
+        score: the run's custom score function, if any.
         observer: told what happens.
         command: for the record.
-        options: new values from here on; `outercore.embedding.options.CHANGEABLE` has the names.
+        options: new values from here on; `outercore.embedding.config.CHANGEABLE` has the names.
 
     Raises:
-        InvalidError: the data set or the score function changed since; an option that a run
-            keeps, or with which there is nothing more to train. Else as `embed`.
-        NotFoundError: no such run.
+        InvalidError: the data set or the score function changed since; an option that may not
+        change, or with which nothing is left to train. Else as `embed`. NotFoundError: no such run.
 
     Example:
         >>> import outercore as oc
@@ -207,7 +205,7 @@ def resume(
     """
     directory = EmbedDirectory.open(Path(run))
     with only_run(directory.path, _COMMAND), directory.training(new=False):
-        change = Change.of(directory.config(), options)
+        change = _change(directory.config(), options)
         if directory.finished and not directory.begun:
             # Somebody has deleted what training needed.
             if change.values:
@@ -217,10 +215,9 @@ def resume(
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.
-        other = None if directory.begun else directory.started_from
         warm = None
-        if other is not None:
-            old_data = directory.started_from_data
+        other, old_data = directory.started_from
+        if other is not None and not directory.begun:
             warm = warm_start(other, graph, directory.config().model, data_set=old_data)
         return _run(graph, directory, warm, own, observer, command, memory, change=change)
 
@@ -233,7 +230,7 @@ def _run(
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
-    change: Change | None = None,
+    change: Change[EmbedConfig] | None = None,
 ) -> EmbedResult:
     from outercore.embedding.session import Session
 
@@ -249,11 +246,27 @@ def _run(
         session = Session(graph, config, model, run, warm, watch, stop, command)
         stack.enter_context(closing(session))
         if change is not None and change.values:
-            change.require_more(session.progress)
-            run.change(change, session.progress)
+            progress = session.progress
+            change.require_more(progress.epoch, progress.stale)
+            run.change(change.values, epoch=progress.epoch, triples=progress.triples)
             for name, (before, after) in change.values.items():
                 watch.note(f"{name} is {after} from here on, {before} before")
         return EmbedResult(run.path, session.fit())
+
+
+def _change(config: EmbedConfig, options: Mapping[str, Any]) -> Change[EmbedConfig]:
+    """The change of a configuration by options.
+
+    Errors: as `Change.of`; `InvalidError` for the weight of a regulariser without any.
+    """
+    change = Change.of(config, options, CHANGEABLE)
+    weight = next((path for path in change.values if path.startswith("regulariser.")), None)
+    if weight is not None and config.regulariser.kind == "none":
+        raise InvalidError(
+            f"{weight}: the run has no regulariser, so that nothing would change\n"
+            "hint: leave it out, or start another run"
+        )
+    return change
 
 
 def _no_table(run: EmbedDirectory) -> InvalidError:
@@ -265,11 +278,11 @@ def _no_table(run: EmbedDirectory) -> InvalidError:
 
 
 def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:
-    """The score function of a run of one's own, given again.
+    """The custom score function of a run, which the caller passes again.
 
-    Errors: `InvalidError` where it is another one, or missing, or the run has none.
+    Errors: `InvalidError` if it is missing or another one, and for a run of a built-in model.
     """
-    place, digest = run.own_score
+    place, digest = run.code("score")
     if (score is None) != (place is None):
         was = f"`{place}`" if place is not None else "a built-in model"
         raise InvalidError(

@@ -30,7 +30,7 @@ from outercore.embedding.tables.placement import (
     order_of,
     quality_warning,
 )
-from outercore.embedding.tables.store import EpochReport, Progress, final_scalars
+from outercore.embedding.tables.store import EpochReport, Progress
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
 
 
-def describe(
+def _describe(
     graph: Graph,
     config: EmbedConfig,
     data: EmbedData,
@@ -55,8 +55,10 @@ def describe(
     """What runs, on what data, where."""
     relations = data.relations * (2 if config.model.reciprocal else 1)
     numbers = data.entities * config.model.dim + relations * config.model.relation_width
-    return {
-        "description": {
+    return records.opening(
+        Path(graph.root),
+        config.to_dict(),
+        {
             "run": run,
             "model": config.model.kind,
             "dim": config.model.dim,
@@ -66,26 +68,23 @@ def describe(
             "metric": "MRR",
             "device": str(device),
         },
-        "config": config.to_dict(),
-        "data_set": {
-            "path": str(Path(graph.root).resolve()),
+        {
             "entities": data.entities,
             "relations": data.relations,
             **{f"{part} triples": triples.count for part, triples in data.parts.items()},
         },
-        "machine": {
-            **records.machine(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "device": str(device),
-        },
-        "device_profile": records.device_profile(Path(graph.root)),
-    }
+        str(device),
+    )
+
+
+def _final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The metrics at the end, for TensorBoard."""
+    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
 
 
 @contextmanager
 def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
-    """Says how to go on where somebody asks to stop before the first batch."""
+    """Adds the next step to the error of a stop before the first batch."""
     try:
         yield
     except InterruptError as error:
@@ -148,7 +147,7 @@ class Session:
                 counters=self._counters,
             )
             self._plan = self._planned()
-            self._described = describe(
+            self._described = _describe(
                 graph,
                 self._config,
                 self._data,
@@ -161,7 +160,7 @@ class Session:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
+        Errors: `InterruptError` after a requested stop and its checkpoint; `DivergedError`
         for a loss or a score that is not finite, with the best tables so far in the run.
         """
         with self._writing_scalars():
@@ -230,7 +229,7 @@ class Session:
         )
 
     def _finish(self, status: str, **more: str) -> dict[str, Any]:
-        """Figures and tables as they are now, those of the best epoch; `more` is for the record."""
+        """Writes metrics and tables of the best epoch; `more` is for the record."""
         with self._epochs.timeline.span("final figures"):
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
@@ -245,8 +244,8 @@ class Session:
         self._run.describe(
             {
                 "model": config.to_dict()["model"],
-                "score": self._run.own_score[0],
-                "score_digest": self._run.own_score[1],
+                "score": self._run.code("score")[0],
+                "score_digest": self._run.code("score")[1],
                 "entities": self._data.entities,
                 "relations": self._data.relations,
                 "width": config.model.dim,
@@ -258,12 +257,12 @@ class Session:
             }
         )
         record = self._write_record(status, result)
-        self._scalars.add(final_scalars(result), best or 0)
+        self._scalars.add(_final_scalars(result), best or 0)
         self._observer.finished(result)
         return record
 
     def _figures(self, status: str) -> list[dict[str, Any]]:
-        """The figures of the tables as they are; none of a failed run that cannot be ranked."""
+        """The metrics of the current tables; empty for a failed run that cannot be ranked."""
         try:
             return self._scoring.final()
         except (InvalidError, InterruptError) as error:
@@ -330,7 +329,7 @@ class Session:
         return self._store.counters() if isinstance(self._store, PartitionStore) else {}
 
     def _planned(self) -> dict[str, Any]:
-        """What the report shows beside what happened."""
+        """The plan, for the report."""
         plan = {"budget": self._placement.memory, **self._placement.to_dict()}
         if not isinstance(self._store, PartitionStore):
             return plan
@@ -375,7 +374,7 @@ def device_of(name: str, placement: Placement) -> torch.device:
 
     In partitions the GPU has those that are in memory.
 
-    Errors: `InvalidError` where PyTorch finds none; `BudgetError` where there is no room.
+    Errors: `InvalidError` if PyTorch finds no GPU; `BudgetError` if its memory is too small.
     """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

@@ -25,14 +25,14 @@ AGAIN = "run the same command again"
 
 
 class Storage:
-    """The few operations that durable writing is made of; tests put faults in their place."""
+    """The operations of durable writing; tests replace them with faults."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Creates or replaces `path` and waits until the bytes are on the device."""
         self.write_pieces(path, [data])
 
     def write_pieces(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-        """The same with what the pieces hold one after the other."""
+        """The same with the bytes of pieces, one after the other."""
         with path.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
@@ -143,8 +143,8 @@ def require_writable(path: Path, then: str = AGAIN) -> None:
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
     """A directory for files of this process, which is removed at the end of the block.
 
-    Names are `prefix` and something random. What a killed process has left under such a name is
-    removed first: its lock is free, as the system frees those of a process that ends.
+    Names are `prefix` and random letters. Directories that a killed process left are removed first:
+    the system has released their locks.
     """
     path, lock = _locked_directory(parent, prefix)
     try:
@@ -180,9 +180,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def remove_at_once(path: Path) -> None:
-    """Removes the directory `path`, under another name: after a crash it is whole, or not there.
+    """Removes the directory `path` after it is renamed: a crash leaves it whole, or removes it.
 
-    What a killed process has left under the other name is removed, too.
+    Leftovers of a killed process under the other name are removed, too.
     """
     gone = path.with_name(f"{path.name}.removed")
     shutil.rmtree(gone, ignore_errors=True)

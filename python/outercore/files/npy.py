@@ -29,7 +29,7 @@ _READERS = {
     (2, 0): npy_format.read_array_header_2_0,
 }
 _DATA_OFFSET = 4096
-"""Where the values of our own files begin: at a page, so that reads past the page cache fit."""
+"""Values of our files begin here: at a page, as reads past the page cache need."""
 _BLOCK_NUMBERS = 1 << 20
 _HINT = "\nhint: "
 _MOST_AXES = 32
@@ -42,7 +42,7 @@ _NO_NUMBERS = {"U": "text", "S": "text", "M": "dates", "m": "durations", "O": "P
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of an array says, as far as it can be true."""
+    """The checked header of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -75,7 +75,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
     try:
         shape, fortran, dtype = read(file)
     except Exception:
-        # NumPy parses the header as Python: bad bytes raise whatever a parser of Python raises.
+        # NumPy parses the header as Python: bad bytes raise any error of a parser.
         raise InvalidError(
             f"{where}: the header of the array cannot be read\nhint: {_AGAIN}"
         ) from None
@@ -144,7 +144,7 @@ def read_npy(path: Path, what: str) -> NDArray[Any]:
 def map_table(path: Path, hint: str) -> NDArray[Any]:
     """An array that Outercore wrote itself, mapped.
 
-    Errors: `CorruptError` with `hint` where there is none, or not a whole one.
+    Errors: `CorruptError` with `hint` for a missing file, and for one that is cut short.
     """
     try:
         return map_npy(path, "array")
@@ -159,8 +159,8 @@ def table_blocks(
 
     `checksum` is the result of `write_npy`.
 
-    Errors: `CorruptError` with `hint` where there is none, not a whole one, or one of another
-    `shape`; for other bytes after the last block.
+    Errors: `CorruptError` with `hint` for a missing file, for one that is cut short, and for
+    another `shape`; after the last block for a wrong checksum.
     """
     stored = map_table(path, hint)
     shape = stored.shape if shape is None else shape

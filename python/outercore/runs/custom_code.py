@@ -1,7 +1,7 @@
-"""Code of the user's own: where it comes from, and what tells one text from another.
+"""Custom code: its place, and the digest of its text.
 
-A run says which code it was made with, but code is only ever taken from whoever calls: opening
-somebody else's run runs nothing of theirs.
+A run names the code that made it, but only the caller passes code: opening another user's run never
+runs their code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_place(text: str) -> bool:
 
 
 def from_place(what: str, place: str, example: str) -> Any:
-    """What has the name NAME in the file of `FILE.py:NAME`, which is run for it.
+    """The value NAME of the file of `FILE.py:NAME`, which this runs.
 
     Errors: `InvalidError` for another text, and for a file that fails; `NotFoundError` for the file
     or the name. They begin with `what`.
@@ -65,7 +65,7 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Of the own text of a function, a class or an instance's class; empty where Python knows none.
+    """The digest of the source of a function, a class or an instance's class; empty without a source.
 
     What it calls is not looked at.
     """

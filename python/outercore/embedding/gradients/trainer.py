@@ -6,7 +6,6 @@ On a CPU the core trains whole batches of the built-in models. Everything else i
 from __future__ import annotations
 
 import math
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from outercore.embedding.gradients.negatives import (
 from outercore.embedding.gradients.optimizers import STEPS
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.placement import state_width
-from outercore.embedding.tables.store import EpochReport, Pool, Store, TableLayout
+from outercore.embedding.tables.store import Pool, Store, TableLayout
 from outercore.errors import InvalidError
 
 _SIZES = {"n3": "cubes", "l2": "squares"}
@@ -243,26 +242,6 @@ class Trainer:
             if after_batch is not None and after_batch(value, len(places)):
                 return False
         return True
-
-    def train_epoch(
-        self, epoch: int, *, after_batch: Callable[[int], None] | None = None
-    ) -> EpochReport:
-        """Every triple once. `after_batch` is told how many triples are done."""
-        started = time.perf_counter()
-        total, triples, batches = 0.0, 0, 0
-
-        def count(loss: float, more: int) -> None:
-            nonlocal total, triples, batches
-            total, triples, batches = total + loss * more, triples + more, batches + 1
-            if after_batch is not None:
-                after_batch(triples)
-
-        pools = 0
-        for pool in self.store.pools(epoch):
-            self.train_pool(pool, epoch, after_batch=count)
-            pools += 1
-        seconds = time.perf_counter() - started
-        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
 
     def _context(self, pool: Pool) -> _PoolContext:
         negatives = PoolNegatives(

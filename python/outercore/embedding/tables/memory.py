@@ -24,7 +24,7 @@ from outercore.errors import InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import read_sealed, seal
 from outercore.files.npy import read_table, table_blocks, write_npy
-from outercore.runs.lock import Lock, hold
+from outercore.runs.places import Lock, hold
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")

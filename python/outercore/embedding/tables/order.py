@@ -166,11 +166,6 @@ class PartitionOrder:
         """
         return _from_core(_core.reverse_order(self._json))
 
-    def iteration_order(self) -> list[list[Bucket]]:
-        """The buckets of each state as late as they can be trained (Legend 4, algorithm 2)."""
-        states = json.loads(_core.iteration_order(self._json))
-        return [[_bucket(bucket) for bucket in buckets] for buckets in states]
-
     def plan(
         self,
         *,

@@ -138,7 +138,15 @@ class PartitionStore:
         device: torch.device | None = None,
         told: native.Progress | None = None,
     ) -> None:
-        """`PartitionStore.open` says what it does."""
+        """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
+
+        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
+        beside `memory`, and one pass over the triples, whose progress `told` gets. On a `device`
+        other than the CPU partitions are trained in copies of the slots, as large as these.
+
+        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
+        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
+        """
         self.directory = directory
         self._device = device or _CPU
         self._storage = Storage()
@@ -200,8 +208,8 @@ class PartitionStore:
         An epoch goes through `order` as `walks` says, once and as it is by default; the table has
         as many partitions as the order, times those of a group.
         `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` and `device` as in `open`; `told` hears of sorting triples and of first rows, and
-        what it raises ends the work.
+        `degrees` and `device` are those of `PartitionStore`. `told` gets the progress of sorting
+        triples and of first rows; an error that it raises ends the work.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -239,28 +247,6 @@ class PartitionStore:
             str(directory), json.dumps(creation), order.to_json(), resident, first_rows, told
         )
         del resident
-        return cls.open(directory, memory, degrees=degrees, device=device, told=told)
-
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        memory: int,
-        *,
-        degrees: bool = False,
-        device: torch.device | None = None,
-        told: native.Progress | None = None,
-    ) -> PartitionStore:
-        """The table in `directory` at its last checkpoint; `memory` in bytes.
-
-        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
-        beside `memory`, and one pass over the triples, which `told` hears of.
-        On a `device` other than the CPU partitions are trained in copies of the slots, as large as
-        these; a partition is copied when it comes and when it leaves.
-
-        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
-        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
-        """
         return cls(directory, memory, degrees=degrees, device=device, told=told)
 
     def pools(self, epoch: int) -> Iterator[Pool]:

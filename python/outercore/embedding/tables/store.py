@@ -269,8 +269,3 @@ class EpochReport:
             "io/waited_seconds": self.counters.get("waited_s"),
             "io/waited_for_triples_seconds": self.counters.get("triples_waited_s"),
         }
-
-
-def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
-    """The figures at the end, as TensorBoard shows them."""
-    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}

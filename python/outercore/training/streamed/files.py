@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.common import Precision
+from outercore.base.options import Precision
 from outercore.data.layouts import require_int8
 from outercore.errors import CorruptError
 from outercore.files.atomic import device_errors

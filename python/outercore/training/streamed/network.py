@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outercore.base.common import Precision
+from outercore.base.options import Precision
 from outercore.training.models import Network
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 

@@ -1,11 +1,10 @@
-"""The part of a run record that is known before the first batch."""
+"""The record of a training: before the first batch, after an epoch, and at the end."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from outercore.data.batch_arrays import edge_array_names
 from outercore.data.sample_rules import edge_name
@@ -16,6 +15,43 @@ from outercore.training.work import Work, samples_only
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What is known after an epoch's validation."""
+
+    epoch: int
+    """Counted from 0."""
+    loss: float
+    score: float | None
+    metric: str
+    best: bool
+    """Whether the score is the best so far."""
+    seconds: float
+    """Training alone, without validation."""
+    seeds: int
+    validation_seconds: float
+    counters: dict[str, Any]
+    """What the training loader did in this epoch, and the stage `train`."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Loss, score, throughput, hits and bytes, as TensorBoard shows them."""
+        return {
+            "train/loss": self.loss,
+            f"valid/{self.metric}": self.score,
+            "train/seeds_per_second": self.seeds / self.seconds if self.seconds else None,
+            "io/hit_ratio": records.hit_ratio(self.counters),
+            "io/bytes_read": records.bytes_read(self.counters),
+        }
+
+
+def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The last scores, as TensorBoard shows them."""
+    points = {f"final/{split}": score for split, score in result["scores"].items()}
+    for split, errors in result.get("errors", {}).items():
+        points |= {f"final/{split}_{name}": value for name, value in errors.items()}
+    return points
 
 
 def describe(
@@ -29,8 +65,10 @@ def describe(
 ) -> dict[str, Any]:
     """What runs, on what data, where."""
     kind = TASKS[work.task.kind]
-    return {
-        "description": {
+    return records.opening(
+        Path(graph.root),
+        config.to_dict(),
+        {
             "run": run,
             "model": config.model.kind,
             "parameters": sum(value.numel() for value in work.model.parameters()),
@@ -42,9 +80,7 @@ def describe(
             "sampled": samples_only(config, work.model),
             "device": device,
         },
-        "config": config.to_dict(),
-        "data_set": {
-            "path": str(Path(graph.root).resolve()),
+        {
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "features": work.model.features,
@@ -52,14 +88,8 @@ def describe(
             "unused_edge_arrays": _unused(graph, config),
             **work.facts(),
         },
-        "machine": {
-            **records.machine(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "device": device,
-        },
-        "device_profile": records.device_profile(Path(graph.root)),
-    }
+        device,
+    )
 
 
 def _unused(graph: Graph, config: TrainConfig) -> list[str]:
