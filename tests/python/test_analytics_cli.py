@@ -93,7 +93,7 @@ def test_every_algorithm_says_the_least_memory_that_works(
     assert code == 1
     assert "the least that works is" in said
     assert "hint: `outercore run " in said
-    least = oc.config.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
+    least = oc.base.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
     code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
     assert (code, again.splitlines()[0]) == (1, said.splitlines()[0])
     code, planned, _ = outcome(*command, "--plan")

@@ -60,7 +60,7 @@ class ModelConfig:
             common=True,
         ),
     ] = "complex"
-    dim: Annotated[int, Option("Numbers of an entity's row.", common=True)] = 100
+    dim: Annotated[int, Option("Dimensions of an embedding.", common=True)] = 100
     norm: Annotated[
         Literal[1, 2],
         Option("Distance of `transe`: 1, sum of absolute differences, or 2, Euclidean."),
@@ -73,7 +73,9 @@ class ModelConfig:
     ] = 0.0
     relation_dim: Annotated[
         int,
-        Option("With `--score`: numbers of a relation's row; 0, the default: as of an entity's."),
+        Option(
+            "With `--score`: dimensions of a relation; 0 (default): as for entities."
+        ),
     ] = 0
 
     def __post_init__(self) -> None:
@@ -197,7 +199,7 @@ class OptimiserConfig(Stopping):
         ),
     ] = "adagrad"
     relation_learning_rate: Annotated[
-        float, Option("Step size for relations; 0, the default, takes that of entities.")
+        float, Option("Step size for relations; 0 (default): as for entities.")
     ] = 0.0
     schedule: Annotated[
         Schedule,
@@ -267,7 +269,7 @@ class DataConfig:
 
     train: Annotated[str, Option("Triples to train on.", name="train_part")] = "train"
     valid: Annotated[str, Option("Triples of validations.", name="valid_part")] = "valid"
-    test: Annotated[str, Option("Triples of the last figures.", name="test_part")] = "test"
+    test: Annotated[str, Option("Triples of the final metrics.", name="test_part")] = "test"
     held_out: Annotated[
         float,
         Option(
@@ -279,7 +281,7 @@ class DataConfig:
     ] = 0.05
     held_out_triples: Annotated[
         float,
-        Option("The same share of triples, where the data set has none for validation or test."),
+        Option("The same share of triples, if the data set has no triples for validation or test."),
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -303,7 +305,7 @@ class BudgetConfig(Budget):
     swap: Annotated[
         Swap,
         Option(
-            "Where a loaded partition goes: `in-place` of the one that leaves while others are "
+            "Where a loaded partition goes: `in-place` of the leaving one while others are "
             "trained, `in-turn` when all are trained, to a `spare-slot`, or `auto`."
         ),
     ] = "auto"
@@ -361,7 +363,7 @@ class EvaluationConfig:
     count: Annotated[int, Option("Candidates that are drawn.", name="candidate_count")] = 1000
     also: Annotated[
         tuple[CandidateKind, ...],
-        Option("More kinds of candidates for the last figures, separated by commas."),
+        Option("More kinds of candidates for the final metrics, separated by commas."),
     ] = ()
     filtered: Annotated[
         bool, Option("Whether other true answers are left out of the ranks that count.")
@@ -369,7 +371,7 @@ class EvaluationConfig:
     valid_triples: Annotated[
         int, Option("Most triples that a validation ranks, drawn once; 0 for all.")
     ] = 100_000
-    test_triples: Annotated[int, Option("The same for the last figures.")] = 100_000
+    test_triples: Annotated[int, Option("The same for the final metrics.")] = 100_000
 
     def __post_init__(self) -> None:
         positive("evaluation.count", self.count)

@@ -194,7 +194,8 @@ def resume(
 
     Raises:
         InvalidError: the data set or the score function changed since; an option that may not
-        change, or with which nothing is left to train. Else as `embed`. NotFoundError: no such run.
+            change, or with which nothing is left to train. The others as `embed`.
+        NotFoundError: no such run.
 
     Example:
         >>> import outercore as oc

@@ -80,7 +80,7 @@ class EmbedDirectory(RunDirectory):
         return EmbedConfig.from_dict({**values, "budget": budget})
 
     def settle(self, chosen: BudgetConfig) -> None:
-        """Saves the chosen partitions before their table is made, next to the budget of the user."""
+        """Saves the chosen partitions before their table is made; keeps the user's budget."""
         described = self._described()
         config = described["config"]
         asked = described.get("asked", config["budget"])

@@ -65,9 +65,9 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """The digest of the source of a function, a class or an instance's class; empty without a source.
+    """The digest of the source of a function, a class or an instance's class; else empty.
 
-    What it calls is not looked at.
+    Functions that it calls do not count.
     """
     bound = ""
     while isinstance(value, functools.partial):

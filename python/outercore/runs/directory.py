@@ -344,7 +344,7 @@ class RunDirectory:
 
 
 def _entries(path: Path) -> list[Path]:
-    """Entries of the directory `path`, except leftovers of a crash at creation, and the output of the process."""
+    """Entries of a directory without leftovers of a crash at creation, and output of a process."""
     ours = (LOCK, temporary_path(path / "config.json").name, OUTPUT, ERRORS)
     return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
 

@@ -23,7 +23,7 @@ LOCK = ".run.lock"
 
 
 class Lock:
-    """A file that only this process holds, until `close` or the end of the process, even if it is killed.
+    """A file that only this process holds, until `close` or the end of the process.
 
     Makes the file and the directory that it is in.
 

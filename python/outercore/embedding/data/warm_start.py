@@ -31,13 +31,13 @@ _BLOCK = 1 << 16
 def match_names(old: Names, new: Names) -> NDArray[np.int64]:
     """The old id of each new one, -1 for names that were not there; int64 [new ids].
 
-    Cost: reads both dictionaries once in the order of names, which is that of ids as imports give
-    them; a block of each in memory.
+    Cost: reads both dictionaries once in the order of names, in which imports number them; a block
+    of each in memory.
     """
     found = np.full(len(new), -1, np.int64)
     for start in range(0, len(new), _BLOCK):
         ids, names = _ranked(new, start, min(start + _BLOCK, len(new)))
-        # Both are sorted: the old names that can be among these lie in one range.
+        # Both are sorted: old names that can be equal to one of these form a range.
         first = old.place(names[0].as_py().encode())
         last = min(old.place(names[-1].as_py().encode()) + 1, len(old))
         for begin in range(first, last, _BLOCK):
@@ -118,7 +118,7 @@ class WarmStart:
             graph.relations if has_names(graph, "relation") else embedding.num_relations,
         )
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
-        """float32 [relation rows, relation width], not a number where there is no old row."""
+        """float32 [relation rows, relation width]; NaN for rows without an old one."""
 
     @property
     def memory(self) -> int:
@@ -128,7 +128,7 @@ class WarmStart:
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The first rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
-        # Some row for those without one, so that there is no second copy.
+        # Entities without an old row take any, which saves a second copy.
         rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
         rows[places < 0] = np.nan
         return rows
@@ -151,7 +151,7 @@ def warm_start(
     *,
     data_set: str | os.PathLike[str] | None = None,
 ) -> WarmStart:
-    """The first rows of a run on `graph` from those of `run`; see `WarmStart`.
+    """The first rows of a run on `graph` from the rows of `run`; see `WarmStart`.
 
     `data_set` is where the old data set is now, if it was moved.
     """

@@ -1,4 +1,4 @@
-"""Score functions of one's own: what they must do."""
+"""Custom score functions, and their checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
 
 
 class OwnScore(NamedTuple):
-    """A score function, and what a run remembers of it."""
+    """A custom score function with its place and digest, which a run records."""
 
     function: ScoreFunction
     place: str
@@ -26,13 +26,13 @@ class OwnScore(NamedTuple):
 
 
 def own_score(score: ScoreFunction | str) -> OwnScore:
-    """A score function by itself, or by where it is: `FILE.py:NAME`.
+    """A score function, or its place `FILE.py:NAME`.
 
     It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
     [...]; see `outercore.embedding.gradients.models.CustomModel`. Runs the file.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for what is no function, and
-    for a file that fails.
+    Errors: `NotFoundError` for the file or the name; `InvalidError` for any other value than a
+    function, and for a file that fails.
 
     Example:
         >>> own_score(max).place
@@ -80,7 +80,7 @@ def check_score(own: OwnScore, width: int, relation_width: int) -> None:
 
 
 def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
-    """Refuses a function whose text is another one than that of the function at `place`.
+    """Refuses a function whose source differs from the source of the function at `place`.
 
     Errors: `InvalidError`, which begins with `what`.
     """

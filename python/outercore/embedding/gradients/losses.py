@@ -24,7 +24,7 @@ class LossGradients(NamedTuple):
     positives: Tensor
     """[rows]"""
     negatives: Tensor
-    """[rows, negatives]; it lies in the memory that the call was given."""
+    """[rows, negatives], in memory that the caller passed."""
 
 
 class Loss(Protocol):
@@ -45,7 +45,7 @@ class SoftmaxLoss:
     """Cross entropy: minus the log of the positive's share among all of its row's scores.
 
     With `contrastive` the positive is left out of the sum, as equation 1 of Legend has it. That
-    loss is not bounded from below: it goes on pushing positives up.
+    loss is not bounded from below: it never stops pushing positives up.
     """
 
     contrastive: bool = False
@@ -135,7 +135,7 @@ class SelfAdversarialLoss:
         empty = negatives.amax(dim=1).isneginf()
         steep = negatives.mul(self.temperature)
         if self.temperature == 0.0:
-            # Minus infinity times 0 is no number, and what is masked would count again.
+            # Minus infinity times 0 is NaN, and masked negatives would count again.
             steep.nan_to_num_(nan=-torch.inf)
         shares = torch.softmax(steep, dim=1, out=work)
         shares.nan_to_num_(nan=0.0)

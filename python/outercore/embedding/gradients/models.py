@@ -41,13 +41,13 @@ class Start(NamedTuple):
 
     entities: float
     relations: float = 0.0
-    """0: that of the entities."""
+    """0: as for entities."""
     uniform_relations: bool = False
     """Within plus and minus `relations` instead."""
 
 
 class RowGradients(NamedTuple):
-    """The loss of a chunk and the gradients of its rows, except those of the candidates."""
+    """The loss of a chunk and the gradients of its rows without the candidates."""
 
     value: Tensor
     anchors: Tensor
@@ -66,7 +66,7 @@ class Model(Protocol):
         """The size of initial values, where the user names none."""
 
     def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        """The scores of all candidates as the side that is asked for, [rows, candidates]."""
+        """The scores of all candidates as the open side, [rows, candidates]."""
 
     def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """The score of each row with its own target, [rows]."""
@@ -77,7 +77,7 @@ class Model(Protocol):
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
     ) -> RowGradients:
-        """The loss and its gradients; that of the candidates is added to `to_candidates`."""
+        """The loss and its gradients; adds the gradient of the candidates to `to_candidates`."""
 
 
 class QueryModel:
@@ -91,13 +91,13 @@ class QueryModel:
         return Start(1e-3)
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """What a candidate is compared with, [rows, width]."""
+        """The vectors that candidates are compared with, [rows, width]."""
         raise NotImplementedError
 
     def queries_backward(
         self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of anchors and relations, given that of the queries."""
+        """Gradients of anchors and relations from the gradient of the queries."""
         raise NotImplementedError
 
     def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ class TransE(QueryModel):
         self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
         """See `QueryModel`."""
-        # Each has memory of its own, where a regulariser adds to it.
+        # In separate memory: a regulariser adds to each.
         return gradient, gradient.clone() if side == "tail" else -gradient
 
 
@@ -277,7 +277,7 @@ class RotatE(QueryModel):
         return Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True)
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor, turned; heads are asked for by turning the tail back."""
+        """The anchor, turned; for an open head the tail is turned back."""
         return complex_product(anchors, turn_of(relations), conjugate_second=side == "head")
 
     def queries_backward(
@@ -296,7 +296,7 @@ class RotatE(QueryModel):
 
 @dataclass(frozen=True)
 class CustomModel:
-    """A score function of one's own, with gradients by autograd.
+    """A custom score function, with gradients by autograd.
 
     `score(heads, relations, tails)` takes tensors whose last extent is the row and whose others
     broadcast, and returns their scores without that extent.

@@ -32,8 +32,8 @@ def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
 
     They are as many as `size` goes into the number of places, rounded, so each has three quarters
     of `size` to one and a half times it, or there are too few for one. A batch steps as far as any
-    other: a last one of a few triples would count for too much. And a batch costs something beside
-    its triples: of pools little larger than one, two halves would cost twice that.
+    other: a last one of a few triples would count for too much. And each batch has a constant cost:
+    of pools little larger than a batch, two halves would cost it twice.
 
     Example:
         >>> import torch
@@ -85,12 +85,12 @@ def population(
     """What negatives are drawn from, of the rows that are in memory, as the core takes it.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
-    entity of each range is drawn beside one of another, all alike without it.
+    triples of each, and is needed for degree-weighted draws only. `shares` has the relative
+    probability of an entity of each range; without it all are alike.
 
     Returns: both, and for draws by degree what every row of the ranges counts, float64, with the
     sums of these; all rows alike where none has a triple.
-    Errors: `InvalidError` where there is no row to draw, or the degrees are not known.
+    Errors: `InvalidError` without any row to draw, and for unknown degrees.
     """
     sizes = [stop - start for start, stop in ranges]
     if sum(sizes) < 1:
@@ -102,8 +102,8 @@ def population(
     kept = torch.cat([degrees[start:stop] for start, stop in ranges])
     weights = kept.to(torch.float64).pow_(config.degree_power)
     if not kept.any():
-        # A partition may have entities of held-out triples only: buckets with it have nothing to
-        # train, and stand in the pool nonetheless.
+        # A partition may have entities of held-out triples only. Its buckets are in the pool, too,
+        # # without any triple.
         weights.fill_(1.0)
     for some, share in zip(weights.split(sizes), shares or (), strict=False):
         some *= share
@@ -111,11 +111,11 @@ def population(
 
 
 COLUMNS = {side: ASKED[side] for side in ("tail", "head")}
-"""Of a triple whose one end is asked for: anchor, relation and target."""
+"""Columns of a triple with an open end: anchor, relation and target."""
 
 
 def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
-    """The true answers to triples among themselves, by the side that is asked for.
+    """The true answers to triples among themselves, by the open side.
 
     Shapes: `triples` int64 [m, 3].
     Cost: 16 bytes a distinct question and 4 an answer, for each side.
@@ -189,7 +189,7 @@ class Comparison(NamedTuple):
 
 
 Asked = dict["Side", list[Comparison]]
-"""What a batch's triples are compared with, by side."""
+"""The comparisons of a batch's triples, by side."""
 
 
 class PoolNegatives:
@@ -231,7 +231,7 @@ class PoolNegatives:
             every=config.kind == "all",
             biased=config.correction == "frequency",
         )
-        """What the core asks in training."""
+        """The comparisons as the core takes them in training."""
 
     def ask(self, places: Tensor, at: _core.At) -> Asked:
         """The triples at `places`, of the batch `at` (seed, epoch, pool, batch), in chunks."""
@@ -262,7 +262,8 @@ def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
 def _shared(
     config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
 ) -> _core.Shared:
-    """What anchors draw from, and what comes to the bias of rows by kind and range.
+    """The population that anchors draw from, and the addition to the bias of rows by kind and
+    range.
 
     Their answers are in the ranges `answers` [answers], where an entity of each is as likely as
     `shares` [kinds, answers] says, by the likeliest.
@@ -270,11 +271,10 @@ def _shared(
     ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:
         return (*population(config, ranges, pool.degrees), None)
-    # What is likely for one kind is drawn for all.
+    # One draw serves all kinds, by their mean probability.
     drawn = shares.mean(0)
     drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
-    # Corrected scores are those of all entities; others are as many as are drawn, whatever the
-    # kind.
+    # Corrected scores stand for all entities; otherwise each kind has as many as are drawn.
     if config.kind != "all" and config.correction == "none":
         sizes = np.array([stop - start for start, stop in ranges])
         shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
@@ -282,8 +282,8 @@ def _shared(
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
-    """[ranges, ranges]: how likely the tail of a triple whose head is in one range is a given
-    entity of another, beside other pairs of ranges; 0 if it never is."""
+    """[ranges, ranges]: relative probability that the tail of a triple, whose head is in the first
+    range, is a given entity of the second; 0 if it never is."""
     count = len(pool.ranges)
     if pool.pairs is None:
         return np.ones((count, count))

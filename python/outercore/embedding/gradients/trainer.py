@@ -95,7 +95,7 @@ class CoreBatches:
         return fits_core(pool.entities, pool.entity_state, store.relations, store.relation_state)
 
     def know(self, triples: Tensor, *, undirected: bool) -> None:
-        """From now on candidates do not count that make one of `triples`, those of a pool.
+        """From now on candidates that make one of a pool's `triples` do not count.
 
         Cost: 8 bytes a triple.
         """
@@ -118,8 +118,8 @@ class CoreBatches:
         """Moves the rows of a batch, the pool's triples at `places`, and returns its loss; `None`,
         and nothing has moved, where the loss or a gradient is not finite.
 
-        `at` is the batch's seed, epoch, pool and number; `unit` is what each triple counts for
-        each side, beside its weight; `rates` are of entities and relations.
+        `at` is the batch's seed, epoch, pool and number; `unit` is the factor of each triple's
+        weight for each side; `rates` are of entities and relations.
         """
         weights = pool.weights
         return self._core.train(
@@ -171,7 +171,7 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
 
 
 class _PoolContext(NamedTuple):
-    """What is prepared once for all batches of a pool."""
+    """Preparations for all batches of a pool."""
 
     pool: Pool
     negatives: PoolNegatives
@@ -188,7 +188,7 @@ class _Touched(NamedTuple):
 class Trainer:
     """Trains the tables of a store. A run is a function of triples, configuration and model.
 
-    With a `model` of one's own, `config.model` gives its dimension only. With `undirected` a triple
+    With a custom `model`, `config.model` gives its dimension only. With `undirected` a triple
     means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
     batch, as on a GPU: the definition, to compare with.
 
@@ -231,8 +231,8 @@ class Trainer:
     ) -> bool:
         """The pool's batches from number `first` on; whether all of them were trained.
 
-        `after_batch` is told the loss of each batch and its triples; training stops where it
-        says `True`.
+        `after_batch` gets the loss of each batch and its number of triples; training stops when it
+        returns `True`.
         """
         context = self._context(pool)
         for number, places in self._batches(pool, epoch):
@@ -367,7 +367,7 @@ class Trainer:
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]
         if self._undirected:
-            # What is known of an anchor as the other end.
+            # Known triples with the anchor as the other end.
             asked.append(("head" if side == "tail" else "tail", triples.flip(1)))
         for of, some in asked:
             for found in known_among(context.known[of], some, candidates):

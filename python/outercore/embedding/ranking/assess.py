@@ -54,14 +54,13 @@ _NORMAL_95 = 1.96
 def given_candidates(
     source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
 ) -> dict[Side, NDArray[Any]]:
-    """The candidates of a part's `triples`, int64 [m, 3], by the side that is asked for.
+    """The candidates of a part's `triples`, int64 [m, 3], by the open side.
 
     Arrays `head`, `relation`, `tail` (or `source_node`, `target_node`) are compared with the
     triples, so that no row gets the candidates of another one.
 
-    Shapes: each [m, candidates], entities by number.
-    Errors: `InvalidError` for arrays of another shape or type, for other triples, and for entities
-    out of range; those of reading the file.
+    Shapes: each [m, candidates], entities by number. Errors: `InvalidError` for arrays of another
+    shape or type, for other triples, and for entities out of range; errors of reading the file.
     """
     what = "negatives" if isinstance(source, Mapping) else f"negatives `{os.fspath(source)}`"
     arrays = {
@@ -185,7 +184,7 @@ def assess(
         candidates: among which entities; `auto` takes all unless that takes too many products.
         count: candidates that are drawn.
         also: further kinds of candidates.
-        filtered: gives figures without other true answers, too.
+        filtered: adds metrics without other true answers.
         triples: how many to rank at most; 0 for all.
         negatives: candidates of each triple, as OGB gives them: arrays `tail_neg` and `head_neg`
             (or `target_node_neg`), integers [triples of the part, candidates], by name, or an
@@ -196,14 +195,14 @@ def assess(
         observer: told how far it is.
 
     Returns:
-        The figures of each part and kind of candidates, with the protocol.
+        The metrics of each part and kind of candidates, with the protocol.
 
     Raises:
-        NotFoundError: the data set has no such part.
+        NotFoundError: the data set lacks the part.
         InvalidError: `negatives` of other triples, of several parts, or with other candidates; a
             protocol that there is not; a row that is not finite; a plain graph's run without its
             configuration.
-        InterruptError: somebody asked to stop.
+        InterruptError: a stop was requested.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
     ranked = (triples, negatives)
@@ -218,7 +217,7 @@ class Ranked(NamedTuple):
     """[m, 3]"""
     reciprocal: NDArray[np.float64]
     """[m, 2]: one over the rank of the tail, and of the head, which is the mean of the two below.
-    [m, 1] where negatives were given for one of them alone."""
+    [m, 1] with negatives for one of them only."""
     protocol: str
     optimistic: NDArray[np.int64]
     """[m, 2]: the ranks where the true end comes first of equal ones."""
@@ -243,7 +242,7 @@ def ranks(
 ) -> Ranked:
     """Ranks the held-out triples one by one: which of them are answered well, and which are not.
 
-    Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
+    Arguments and errors: see `assess`. Ranks are filtered unless `filtered` is false.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered}
     ranked = (triples, negatives)
@@ -277,7 +276,7 @@ def _scoring(
     Errors: `InvalidError` for a protocol that there is not.
     """
     triples, negatives = ranked
-    # Checked as that of a run: `test_triples` are those of any part.
+    # Checked as the options of a run: `test_triples` holds for any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
     config = _config(embedding)
@@ -327,7 +326,7 @@ def _held_out(
     negatives: GivenCandidates | None,
     told: Progress | None,
 ) -> list[HeldOut]:
-    """What is ranked of each part, with its own candidates where they are given."""
+    """The ranked triples of each part, with their own candidates, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation
     if negatives is None:
@@ -349,7 +348,7 @@ def _held_out(
 
 
 def _config(embedding: Embedding) -> EmbedConfig:
-    """The run's own configuration; that of its model where only the tables are left."""
+    """The run's configuration; a copy of the tables without their run has the model only."""
     config = embedding.config
     if config is None:
         if not has_triples(embedding.graph):
@@ -377,14 +376,14 @@ class PairedComparison:
     """The other's MRR less the first one's."""
     error: float
     """Standard error of the difference, by the triples; infinite for a single one. Runs with other
-    seeds vary besides."""
+    seeds vary in addition."""
     better: float
     """Share of the triples that the other ranks better."""
     worse: float
 
     @property
     def within_noise(self) -> bool:
-        """Whether a difference as large is no surprise between equals: in 5 % of all cases."""
+        """Whether equal embeddings differ as much in more than 5 % of all cases."""
         return abs(self.difference) <= _NORMAL_95 * self.error
 
     def to_dict(self) -> dict[str, Any]:
@@ -398,9 +397,9 @@ def compare(
 ) -> PairedComparison:
     """Ranks the same held-out triples by two embeddings.
 
-    `options` are those of `assess.ranks`; both draw by `seed`.
+    `options`: see `ranks`; both draw by `seed`.
 
-    Cost: that of ranking twice.
+    Cost: two rankings.
 
     Raises:
         InvalidError: other triples are held out, or they are ranked among other candidates.

@@ -2,7 +2,7 @@
 
 The table of entities is streamed once for each group of triples: blocks of it are compared with
 all of the group's questions, and only counts stay. So evaluation needs no more of the table in
-memory than a block, whether it lies in memory or in partitions on disk.
+memory than a block, also of partitions on disk.
 
 A rank counts the candidates with a higher score, and half of those with the same one: the mean of
 the optimistic and the pessimistic rank. So a model with the same score for all gains nothing.
@@ -37,7 +37,7 @@ _SCORED = 1 << 12
 
 
 class Tally(NamedTuple):
-    """What was counted so far of some questions, among candidates of one kind.
+    """Counts of some questions so far, among candidates of one kind.
 
     Shapes: int32 [2, questions], raw and filtered; int64 where candidates need it.
     """
@@ -57,7 +57,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def joined(cls, tallies: Iterable[Tally]) -> Tally:
-        """Those of some questions after those of others."""
+        """The counts of several groups of questions, one after the other."""
         return cls(*(torch.cat(counts, dim=1) for counts in zip(*tallies, strict=True)))
 
     def within(self, some: slice) -> Tally:
@@ -80,7 +80,7 @@ class Tally(NamedTuple):
 class Questions:
     """Triples with one end asked for.
 
-    Shapes: `triples` int64 [m, 3]; rows of what is asked with and for [m, width].
+    Shapes: `triples` int64 [m, 3]; rows of anchors, relations and targets [m, width].
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Questions:
         *,
         loops: bool,
     ) -> None:
-        """`question` are the triples as questions, and `rows` those of its anchors, relations and
-        targets, of which the last are not kept.
+        """`question` are the triples as questions, `rows` the rows of its anchors, relations and
+        targets. The rows of targets are not stored.
 
         Errors: `InvalidError` for a triple whose score is not finite.
         """
@@ -107,7 +107,7 @@ class Questions:
             row = int((~score.isfinite()).nonzero()[0])
             raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
         self._above, self._below = score + slack, score - slack
-        # What is no candidate, whatever is filtered: (question, entity).
+        # Pairs (question, entity) that are never candidates.
         self._out_rows, self._out = torch.arange(len(triples)), question.targets
         if not loops:
             others = (question.anchors != question.targets).nonzero().squeeze(1)
@@ -127,7 +127,7 @@ class Questions:
     def compare_given(
         self, tally: Tally, given: NDArray[Any], rows_of: Callable[[Tensor], Tensor]
     ) -> Iterator[int]:
-        """Counts candidates that each question has of its own; yields how many, some at a time.
+        """Counts separate candidates of each question; yields how many, some at a time.
 
         `given` [questions, candidates]; `rows_of` has the rows of entities. Nothing is filtered,
         but the true answer is not its own candidate.
@@ -225,7 +225,7 @@ def questions_of(
 
 def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows: Tensor) -> None:
     """Raises `InvalidError` for a row that is not finite: its scores compare with nothing, and
-    would pass for low ones. `numbers` are those of the rows."""
+    would pass for low ones. `numbers` has the number of each row."""
     if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
         row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
         raise InvalidError(f"{name} {int(numbers[row])}: its embedding is not finite")
@@ -246,12 +246,12 @@ class Candidates:
     count: int = 1000
     seed: int = 0
     given: Mapping[Side, NDArray[Any]] = field(default_factory=dict)
-    """Of kind `given`: candidates of each triple, integers [triples, candidates], by the side that
-    is asked for. Only these sides are ranked, and nothing is filtered."""
+    """Of kind `given`: candidates of each triple, integers [triples, candidates], by the open side.
+    Only these sides are ranked, and nothing is filtered."""
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is asked for."""
+        """The open sides."""
         return SIDES if self.kind != "given" else tuple(one for one in SIDES if one in self.given)
 
 
@@ -266,8 +266,8 @@ class TieMetrics:
     hits_at_3: float
     hits_at_10: float
     adjusted_mean_rank: float | None
-    """AMR: the mean rank divided by that of a random order; 1 for chance, less is better. `None`
-    where nothing has a candidate besides the true one, and so for the index."""
+    """AMR: the mean rank divided by the mean rank of a random order; 1 for chance, less is better.
+    `None` if the true one is always the only candidate, as for the index."""
     adjusted_mean_rank_index: float | None
     """AMRI: 1 for the best order, 0 for chance, below 0 for worse."""
 
@@ -323,7 +323,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Where the true end of every triple stands: what figures are made of."""
+    """The ranks of the true ends of all triples, from which metrics follow."""
 
     protocol: str
     by_side: dict[Side, Tally]
@@ -354,7 +354,7 @@ class Ranking:
         return torch.stack(found, dim=1)
 
     def evaluation(self) -> Evaluation:
-        """The figures."""
+        """The metrics."""
         every = Tally.joined(self.by_side.values())
         raw, filtered = (
             {side: RankMetrics.of(tally, row) for side, tally in self.by_side.items()}
@@ -386,17 +386,16 @@ def rank(
     """Ranks the tail and the head of each triple among candidates.
 
     `answers` are the other true ones, by side; without them nothing is filtered. Without `loops` an
-    entity is no candidate for its own neighbour: under an inner product its own row is the best by
-    far, whatever was learned. The protocol says if the triples are only some `of` more.
-    `after_block` is told how many rows of the table were compared, and may stop the ranking by an
-    exception.
+    entity is no candidate for its own neighbour: under an inner product its own row is always the
+    best by far. The protocol says if the triples are only some `of` more. `after_block` gets the
+    number of compared rows of the table, and may stop the ranking by an exception.
 
     Shapes: `triples` int64 [m, 3], entities by number; `degree_sums` int64 [entities], the running
-    sums of their degrees, for candidates by degree.
-    Cost: one pass over the table for each `group` triples, three rows in memory for each of them,
-    or four of reciprocal relations, and questions x entities scores; besides one read of the rows
-    of each group's ends. Of candidates that are drawn, one read of theirs instead of the passes.
-    Errors: `InvalidError` for no triples, for one out of range, or for a row that is not finite.
+    sums of their degrees, for candidates by degree. Cost: one pass over the table for each `group`
+    triples, three rows in memory for each of them, or four of reciprocal relations, questions x
+    entities scores, and one read of the rows of each group's ends. Of candidates that are drawn,
+    one read of theirs instead of the passes. Errors: `InvalidError` for no triples, for one out of
+    range, or for a row that is not finite.
     """
     check_triples("triples", triples, store.entity_count, store.relation_count)
     if not len(triples):
@@ -450,7 +449,7 @@ def _count_given(
     given: Sequence[NDArray[Any]],
     after_block: Callable[[int], None] | None,
 ) -> None:
-    """Compares questions with candidates of their own, [questions, candidates] each."""
+    """Compares questions with separate candidates, [questions, candidates] each."""
     for (questions, tally), candidates in zip(counted, given, strict=True):
         for compared in questions.compare_given(tally, candidates, store.rows):
             if after_block is not None:

@@ -52,7 +52,7 @@ class MemoryStore:
     weights: Tensor | None = None
     block_rows: int = 1 << 14
     directory: Path | None = None
-    """Where checkpoints go; without one there are none."""
+    """The directory of checkpoints; `None` takes none."""
     storage: Storage = field(default_factory=Storage)
     entities: Tensor = field(init=False)
     entity_state: Tensor = field(init=False)
@@ -121,8 +121,8 @@ class MemoryStore:
     ) -> MemoryStore:
         """A store at the last checkpoint in `directory`.
 
-        Errors: `InvalidError` where there is none, where it is of another number of triples, or
-        where another process goes on with it; `CorruptError` and `VersionError` name the file.
+        Errors: `InvalidError` for a missing checkpoint, for another number of triples, and if
+        another process trains it; `CorruptError` and `VersionError` name the file.
         """
         _read_journal(directory)
         with ExitStack() as failed:
@@ -164,7 +164,7 @@ class MemoryStore:
     ) -> None:
         """Makes the tables: initial values, and state of zeros.
 
-        Cost: beside the tables some MiB, whatever `start` gives.
+        Cost: some MiB in addition to the tables.
         """
         self.entities = torch.empty(self.entity_count, layout.width, device=device)
         step = max(1, _FILL_NUMBERS // max(1, layout.width))

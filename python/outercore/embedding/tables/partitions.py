@@ -31,12 +31,12 @@ _CPU = torch.device("cpu")
 
 
 class SlotCopies:
-    """The partitions of a step in a device's memory, where they are trained.
+    """The partitions of a step in a device's memory, for training.
 
     A slot is behind its copy from the step's first batch on. `send` makes them equal again: for
-    partitions that leave before the next step is asked for, for all before anybody else reads the
-    slots. What stays is not copied. Where the core moves partitions otherwise, for a checkpoint
-    for instance, the step is to be ended: its copies must not be written over what has come.
+    leaving partitions before the next step, for all before the slots are read otherwise. What stays
+    is not copied. Where the core moves partitions otherwise, for a checkpoint for instance, the
+    step is to be ended: its copies must not be written over what has come.
 
     Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
     Memory: as much on the device.
@@ -60,11 +60,12 @@ class SlotCopies:
 
     @property
     def state(self) -> Tensor:
-        """What the optimiser remembers of them."""
+        """Their state of the optimiser."""
         return self._copies[1]
 
     def bring(self, resident: Iterable[tuple[int, int, int]]) -> None:
-        """Copies what a step trains, (partition, slot, rows), where it is not on the device yet."""
+        """Copies the partitions of a step, (partition, slot, rows), that are not on the device
+        yet."""
         before, self._there = self._there, {}
         for partition, slot, rows in resident:
             first = slot * self._slot_rows
@@ -121,9 +122,9 @@ class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
     A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
-    of all that it allows; in place, unless in turn, those of the partition that leaves first. Its
-    rows lie in the slots of the executor, or in copies of them on another device: there are the
-    relations and whatever the store hands out, too.
+    of all buckets that it allows; in place, unless in turn, the buckets of the leaving partition
+    first. Its rows lie in the slots of the executor, or in copies of them on another device, where
+    the relations and the results of the store are, too.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.
@@ -140,12 +141,13 @@ class PartitionStore:
     ) -> None:
         """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
 
-        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
-        beside `memory`, and one pass over the triples, whose progress `told` gets. On a `device`
-        other than the CPU partitions are trained in copies of the slots, as large as these.
+        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row in
+        addition to `memory`, and one pass over the triples, whose progress `told` gets. On a
+        `device` other than the CPU partitions are trained in copies of the slots, as large as
+        these.
 
-        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
-        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
+        Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
+        `BudgetError` says the least memory; `CorruptError` and `VersionError`.
         """
         self.directory = directory
         self._device = device or _CPU
@@ -176,7 +178,7 @@ class PartitionStore:
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
     def _count_degrees(self, told: native.Progress | None) -> Tensor:
-        """Of every row, those of a partition one after the other."""
+        """Degrees of all rows, partition after partition."""
         try:
             return torch.from_numpy(self._core.degrees(told).astype(np.int32))
         except BaseException:
@@ -205,11 +207,11 @@ class PartitionStore:
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
-        An epoch goes through `order` as `walks` says, once and as it is by default; the table has
-        as many partitions as the order, times those of a group.
-        `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` and `device` are those of `PartitionStore`. `told` gets the progress of sorting
-        triples and of first rows; an error that it raises ends the work.
+        An epoch goes through `order` as `walks` says, once and as it is by default. The table has
+        as many partitions as the order, times the group. `start` and `relations` give first rows;
+        one that is not a number is the model's own. `degrees` and `device`: see `PartitionStore`.
+        `told` gets the progress of sorting triples and of first rows; an error that it raises ends
+        the work.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -279,7 +281,7 @@ class PartitionStore:
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
-            # The next pool's triples are made when nobody has these any more.
+            # These references go before the next pool's triples are made.
             del step, weights
             yield self._pool
             if self._pool is not None:
@@ -302,7 +304,7 @@ class PartitionStore:
             self._copies.end_step()
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
-        """Degrees by slot row, those of the partitions that are there."""
+        """Degrees by slot row of the partitions in memory."""
         if self._degrees is None:
             return None
         for partition, slot, rows in resident:
@@ -343,7 +345,7 @@ class PartitionStore:
                 yield torch.from_numpy(nodes[order]), found
 
     def keep(self) -> None:
-        """See `Store`; as files beside the table."""
+        """See `Store`; as files next to the table."""
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         with self._step_ended():
@@ -356,7 +358,7 @@ class PartitionStore:
     def restore(self) -> None:
         """See `Store`.
 
-        What is left of a state under way is passed over.
+        Skips the rest of a state in training.
         """
         self._pass_over()
         if self._kept is not None:
@@ -384,8 +386,8 @@ class PartitionStore:
         return found
 
     def largest_pool(self) -> tuple[int, int]:
-        """Triples of the largest pool that any epoch can have, and of a bucket that is read whole
-        beside it, where pools have parts of buckets."""
+        """Triples of the largest pool of any epoch, and of a bucket that is read whole meanwhile,
+        if pools have parts of buckets."""
         return self._core.largest_pool()
 
     def close(self) -> None:
@@ -418,7 +420,7 @@ def _shares(parts: list[int]) -> list[float] | None:
 
 @dataclass(frozen=True)
 class _Resident:
-    """What a commit holds beside the partitions: a line of JSON, then the numbers."""
+    """The part of a commit that is not in partitions: a line of JSON, then the numbers."""
 
     relations: Tensor
     relation_state: Tensor

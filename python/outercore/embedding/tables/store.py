@@ -101,8 +101,8 @@ def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
 class Pool:
     """Triples that can be trained now, and the rows that they are trained on.
 
-    Rows of entities are places in `entities`, whichever partition lies there now. A pool is valid
-    until the next one is asked for.
+    Rows of entities are places in `entities`, of the partition that is there now. A pool is valid
+    until the next one is requested.
     """
 
     number: int
@@ -126,8 +126,8 @@ class Pool:
     pairs: list[tuple[int, int]] | None = None
     """By number of their ranges: where the pool's triples have their heads and tails.
 
-    A triple's entity is replaced by those of the ranges that are paired with that of its other
-    one. `None`: any with any.
+    Negatives of a triple come from ranges that are paired with the range of its other entity.
+    `None`: any with any.
     """
     shares: list[float] | None = None
     """Of each pair: which part of its triples the pool has; `None`: the same of all, or all of it.
@@ -137,14 +137,14 @@ class Pool:
     """
 
     def release(self) -> None:
-        """Lets go of the triples and weights, whoever still holds the pool."""
+        """Releases triples and weights, even while the pool is referenced."""
         object.__setattr__(self, "triples", self.triples.new_empty(0, 3))
         object.__setattr__(self, "weights", None)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far training has come: what a checkpoint says beside the tables. Plain JSON values."""
+    """The progress of training, which a checkpoint stores with the tables. Plain JSON values."""
 
     epoch: int = 0
     """The epoch under way, from 0."""
@@ -194,8 +194,7 @@ class Store(Protocol):
         """Makes tables, optimiser state, kept tables and `progress` durable together.
 
         Allowed after a pool that ends its state, after any batch of one that says so, and between
-        epochs. A crash leaves this checkpoint
-        or the one before.
+        epochs. A crash leaves this checkpoint or the previous one.
         """
 
     def rows(self, entities: Tensor) -> Tensor:
@@ -239,7 +238,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What an epoch did."""
+    """Results of an epoch."""
 
     epoch: int
     """Counted from 0."""

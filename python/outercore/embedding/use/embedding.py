@@ -43,14 +43,14 @@ DESCRIPTION_VERSION = 2
 """The first one had no checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
-"""What a pass over a table reads at once, if the caller names no number of rows."""
+"""Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
 
 
 class Embedding:
     """The tables of a run of `outercore embed`. Opening it reads only the description.
 
     Rows are in the order of ids: entity `i` is row `i`. With reciprocal relations the table of
-    relations has a second half, by which heads are asked for. Rows of `complex` and `rotate` hold
+    relations has a second half, for questions about heads. Rows of `complex` and `rotate` hold
     all real parts, then all imaginary parts.
 
     Example:
@@ -80,12 +80,12 @@ class Embedding:
         """Without the rows that reciprocal relations add."""
         self.width = int(description["width"])
         self.metrics: list[dict[str, Any]] = description.get("metrics", [])
-        """What the run was found to be worth, with the protocol of every figure."""
+        """The metrics of the run, each with its protocol."""
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
         self.score: ScoreFunction | str | None = None
-        """The score function of a run of one's own, or where it is: scores need it."""
+        """The custom score function of the run, or its place. Scores need it."""
 
     @classmethod
     def open(
@@ -100,7 +100,7 @@ class Embedding:
         Args:
             run: what `outercore embed` printed as its run.
             data_set: where the run's data set is now, if it was moved.
-            score: the run's score function, if it is of one's own, for predictions and figures.
+            score: the run's custom score function, if any, for predictions and metrics.
 
         Raises:
             NotFoundError: the run has no embedding (yet).
@@ -127,7 +127,7 @@ class Embedding:
 
     @property
     def reciprocal(self) -> bool:
-        """Whether relations have a second row, by which heads are asked for."""
+        """Whether relations have a second row, for questions about heads."""
         return self.model.reciprocal
 
     @cached_property
@@ -162,7 +162,7 @@ class Embedding:
 
         The first pass compares its checksum at the end.
 
-        Cost: one sequential read of the table. A piece is valid until the next one is asked for.
+        Cost: one sequential read of the table. A piece is valid until the next one is requested.
 
         Raises:
             CorruptError: the file is damaged, or became shorter.
@@ -171,7 +171,7 @@ class Embedding:
         buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
         path = self.root / "entities.npy"
         with path.open("rb") as file:
-            # An array that is not mapped has no bytes.
+            # An array without bytes is not mapped.
             file.seek(getattr(self.entities, "offset", 0))
             total = 0
             for first in range(0, self.num_entities, step):
@@ -186,10 +186,9 @@ class Embedding:
             self._verified = True
 
     def verify(self) -> None:
-        """Compares the table of entities with its checksum, once; tables of older releases have
-        none.
+        """Compares the table of entities with its checksum, once.
 
-        What is made of single rows (`rows`, `entities`) does not look at the checksum otherwise.
+        Reads of single rows (`rows`, `entities`) ignore the checksum.
 
         Cost: one sequential read of the table.
 
@@ -212,8 +211,8 @@ class Embedding:
         """The data set that was embedded.
 
         Raises:
-            NotFoundError: it is no longer where it was.
-            InvalidError: it is no longer the one that was embedded.
+            NotFoundError: it is missing.
+            InvalidError: it changed since it was embedded.
         """
         try:
             graph = Graph(self.data_set)
@@ -251,8 +250,8 @@ class Embedding:
 
     @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
-        """Which entities training has seen, bool [entities]: the row of another one is what it was
-        before. `None` where the data set is gone.
+        """Which entities training has seen, bool [entities]: the rows of other entities have their
+        initial values. `None` where the data set is gone.
 
         Cost: a pass over the triples or links, and one over those that were trained on.
         """
@@ -269,7 +268,7 @@ class Embedding:
 
     @cached_property
     def first_id(self) -> int:
-        """What the files of the data set call entity 0; names stand for themselves."""
+        """The id of entity 0 in the files of the data set; 0 for named entities."""
         return 0 if self.named or self.typed else first_id_of(self.graph)
 
     @property
@@ -280,7 +279,7 @@ class Embedding:
     def entity_ids(
         self, entities: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
-        """Ids of entities by name, or by id where there are no names or `by_id` says so.
+        """Ids of entities by name; by id with `by_id`, or if entities have ids only.
 
         Without names a text is the id that the imported files have, and a number the row.
 
@@ -365,7 +364,7 @@ class Embedding:
     def _typed_id(self, item: str | int, kind: Named) -> int | None:
         """The id of `author:17` or `author,writes,paper`; `None` for anything else.
 
-        Errors: `NotFoundError`, `InvalidError` for what is not there.
+        Errors: `NotFoundError`, `InvalidError` for an unknown type or id.
         """
         types = self._types
         if types is None or not isinstance(item, str) or item.isdigit():
@@ -430,7 +429,7 @@ class Embedding:
 
 
 def has_names(graph: Graph, kind: Named = "entity") -> bool:
-    """Whether a data set has names; those of relations are a knowledge graph's alone."""
+    """Whether a data set has names; only knowledge graphs have names of relations."""
     return f"names/{kind}.offsets" in graph.arrays
 
 

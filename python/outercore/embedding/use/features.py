@@ -27,7 +27,7 @@ _BLOCK_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Features:
-    """What was written."""
+    """The result of `add_features`."""
 
     name: str
     nodes: int
@@ -63,7 +63,7 @@ def add_features(
         progress: told what is done.
 
     Cost: two passes over both arrays and one write; one more where they are not copied as they
-    are. Not more than some tens of MiB in memory, besides 8 bytes a node.
+    are. Not more than some tens of MiB in memory, and 8 bytes a node.
 
     Raises:
         InvalidError: the name is taken; nodes without an embedding; another number of nodes.
@@ -93,12 +93,12 @@ def add_features(
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
     origin = f"embedding {embedding.root}"
-    # The rows get a checksum of their own, so damage must be found here.
+    # The array gets a new checksum, so damage must be found here.
     embedding.verify()
     if beside is not None:
         verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
-        # As it lies on the disk.
+        # As it is on disk.
         graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)
         return Features(name, graph.num_nodes, embedding.width, 0)
     if places is None:

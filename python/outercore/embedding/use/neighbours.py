@@ -1,6 +1,6 @@
 """Entities whose rows are near to others', by the model's own measure.
 
-Exact by default: one pass over the table answers a group of questions, whatever its size. With an
+Exact by default: one pass over the table answers a group of questions of any size. With an
 `Index` the search reads a few lists of it instead, and scores their entities exactly.
 
 The index is FAISS's: entities in lists by the nearest of many centres, a byte for each number. A
@@ -72,7 +72,7 @@ _VERSION = 2
 _NEEDED = ("metric", "lists", "pieces", "table", "recalls")
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
-"""Rows a list from which centres are found, where there is memory for them."""
+"""Rows a list from which centres are found, if memory permits."""
 _QUESTIONS = 200
 """Entities whose neighbours are looked up to find out what the index is worth."""
 _CHECKED_K = 10
@@ -86,8 +86,8 @@ _SEED = 0
 class TopK:
     """The `k` highest scores of each question so far, and whose they are.
 
-    Equal scores are in the order of ids, so that what is found does not depend on the blocks.
-    A score of minus infinity is none.
+    Equal scores are in the order of ids, so that the result does not depend on the blocks.
+    Scores of minus infinity do not count.
     """
 
     def __init__(self, questions: int, k: int) -> None:
@@ -103,7 +103,7 @@ class TopK:
         Blocks come in the order of ids. Shapes: `scores` [questions, candidates], not kept.
         """
         best, ids = _best(scores, min(self._k, scores.size(1)))
-        # What was there comes first, has lower ids, and so wins where scores are equal.
+        # Earlier candidates come first, have lower ids, and so win ties.
         best = torch.cat([self._scores[some], best], dim=1)
         ids = torch.cat([self._ids[some], ids + first], dim=1)
         best, order = best.sort(dim=1, descending=True, stable=True)
@@ -151,7 +151,7 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Hidden:
-    """Pairs of a question and an id that is no answer to it.
+    """Pairs of a question and an id that may not answer it.
 
     Shapes: `questions` and `ids` int64 [pairs].
     """
@@ -188,7 +188,8 @@ class Search:
     ) -> None:
         """`candidates` are the ids to look among, all without.
 
-        Errors: `InvalidError` for an id that is none, no candidate, or an index beside them.
+        Errors: `InvalidError` for an unknown id, for an empty list, and for candidates with an
+        index.
         """
         self.embedding, self.index = embedding, index
         self._others: Tensor | None = None
@@ -250,7 +251,7 @@ def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
 def metric_of(model: ModelConfig, metric: str) -> str:
     """The name of the measure that `metric` means for this model.
 
-    Errors: `InvalidError` where there is none of the name, or the model has none.
+    Errors: `InvalidError` for an unknown name, and for a model without a measure.
     """
     if metric in _SIMILARITIES:
         if metric == "modulus" and model.dim % 2:
@@ -283,7 +284,7 @@ def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
 def rescored(
     embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
 ) -> Found:
-    """The best `k` of candidates [questions, some], each scored by itself; -1 is none.
+    """The best `k` of candidates [questions, some], each scored separately; -1 is a gap.
 
     A score does not depend on how many there were: a matrix product rounds another way.
     """
@@ -308,7 +309,7 @@ def rescored(
 
 @dataclass(frozen=True, repr=False)
 class Nearest(ShortRepr):
-    """What was found, best first.
+    """The nearest entities, best first.
 
     Shapes: [questions, k], or as many as the question with the most has. Where another has fewer,
     its last ids are -1.
@@ -338,7 +339,7 @@ def neighbours(
         embedding: where to look.
         of: names of entities (ids, where they have no names), or rows float32 [questions, width].
         k: how many.
-        metric: `model` takes that of the score function: the inner product for `dot`,
+        metric: `model` takes the measure of the score function: the inner product for `dot`,
             `distmult`, `complex` and `simple`, the distance for `transe` and `rotate`.
         by_id: `of` are ids, though there are names.
         itself: whether an entity may be its own neighbour.
@@ -350,7 +351,7 @@ def neighbours(
 
     Raises:
         NotFoundError: no such name.
-        InvalidError: an id that is none, a row of another width, an index of another metric, a
+        InvalidError: an unknown id, a row of another width, an index of another metric, a
             row that is not finite.
 
     Example:
@@ -448,8 +449,8 @@ class Index:
         Args:
             embedding: what to index.
             metric: as in `neighbours`.
-            memory: what the rows in work may take, besides FAISS itself and the centres. Where
-                64 rows a list and a copy of them are more, centres are found from fewer.
+            memory: for the rows in work; FAISS and the centres come in addition. If 64 rows a
+                list and a copy of them take more, centres are found from fewer.
             lists: how many; 0 takes twice the root of the number of entities.
             progress: told what is done.
 
@@ -489,7 +490,7 @@ class Index:
             for number in range(pieces):
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
-            # Last: a directory without it is no index.
+            # Last: only this file makes the directory an index.
             replace_file(storage, new / _DESCRIPTION, seal(described))
             # A crash between the two leaves none, and nothing that is taken for one.
             storage.remove_tree(root)
@@ -505,8 +506,8 @@ class Index:
         none had.
 
         Raises:
-            NotFoundError: there is none.
-            InvalidError: it is of another table, because the run went on.
+            NotFoundError: it is missing.
+            InvalidError: it is of an older table, because the run was resumed.
             UnsupportedError: FAISS is not installed.
         """
         chosen = metric_of(embedding.model, metric)
