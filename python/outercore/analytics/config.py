@@ -52,7 +52,7 @@ class RunConfig(Configuration):
     ] = None
     scratch: Annotated[
         str | None,
-        Option("Directory for what exceeds the memory; that of the data set by default."),
+        Option("Directory for scratch files; by default the directory of the data set."),
     ] = None
     checkpoint_every: Annotated[
         float, Option("Seconds between two checkpoints in the run's directory.")
@@ -68,8 +68,8 @@ class RunConfig(Configuration):
     def native(self, root: Path) -> dict[str, Any]:
         """As the core takes it, for a run on the data set in `root`.
 
-        Errors: `NotFoundError` for a relation or a file of `by_profile` that is not there;
-        `InvalidError` for a file that is no profile.
+        Errors: `NotFoundError` for an unknown relation, or a missing file of `by_profile`;
+        `InvalidError` for another file than a profile.
         """
         server = options_of(self.far, root)
         relation = None if self.relation is None else relation_key(Graph(root), self.relation)
@@ -112,13 +112,13 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     """How the core names a relation; `None` where it is all there is, in a graph of one type.
 
-    It names that of triples by its id.
+    A relation of triples has its id as name.
 
     Errors: `NotFoundError`, with the edge types there are, or similar relations.
     """
     if not graph.edge_types:
         name = relation if isinstance(relation, str) else ",".join(relation)
-        # The core says what to make of a data set without edges.
+        # The core decides about a data set without edges.
         return str(graph.relation_id(name)) if holds_triples(graph) else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None

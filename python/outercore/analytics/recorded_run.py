@@ -55,7 +55,7 @@ CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "ch
 
 @dataclass(frozen=True)
 class AnalysisConfig(Configuration):
-    """What a run of an algorithm computes, and where its result goes."""
+    """The algorithm of a run, and the destination of its result."""
 
     algorithm: str
     options: dict[str, Any]
@@ -123,7 +123,7 @@ class AnalysisDirectory(RunDirectory):
             return found["nodes"], found["weights"]
 
     def forget_checkpoint(self) -> None:
-        """Removes the checkpoint of a run that has come to its end."""
+        """Removes the checkpoint of a run that has ended."""
         self._storage.remove_tree(self.state)
         self._teleports.unlink(missing_ok=True)
 
@@ -154,8 +154,8 @@ def run(
     Args:
         algorithm: the name of one of the functions of `outercore.analytics`.
         graph: an opened graph or the directory of a data set.
-        record: directory of the run. It leaves checkpoints there, from which `resume` goes on after
-            a stop, and its record.
+        record: directory of the run. It leaves checkpoints there, from which `resume` continues
+            after a stop, and its record.
         personalization: for ``pagerank``.
         save: keep the result in the data set as a node array of this name; with several types, of
             each node type that has values.
@@ -239,8 +239,9 @@ def start(
     given and no directory can be made, and where nothing is `recorded`, it runs without one.
 
     Returns: the run and its directory.
-    Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
-    `InvalidError` where `record` is a run already; `DeviceError` and `NoSpaceError`.
+    Errors: as the algorithm; `InterruptError` after Ctrl-C
+    names the command that resumes; `InvalidError` if `record` is a run already; `DeviceError` and
+    `NoSpaceError`.
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     check(config, graph)
@@ -310,7 +311,7 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
 
 
 def continued(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
-    """As `resume`, without its warnings: the command line shows them by itself."""
+    """As `resume`, without its warnings, which the command line shows."""
     path = Path(run)
     directory = AnalysisDirectory.open(path)
     config = directory.config()
@@ -324,7 +325,7 @@ def continued(run: str | Path, progress: Progress | None, options: dict[str, Any
         graph = Graph(directory.data_set)
         directory.require_same(graph)
         with directory.training(new=False):
-            # Of the others the result does not depend, so they are those of this process alone.
+            # The result does not depend on the others, so they hold for this process only.
             values = Change(config, changed).values
             own = {path: pair for path, pair in values.items() if path.startswith("options.")}
             if own:
@@ -466,7 +467,7 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
 
 
 def _described(config: RunConfig) -> dict[str, Any]:
-    """What the record has of it."""
+    """The part of the configuration in the record."""
     names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
     return {name: value for name, value in config.to_dict().items() if name in names}
 
@@ -482,7 +483,7 @@ def _record_of(
 ) -> dict[str, Any]:
     """The record of an algorithm's run in the directory `run`.
 
-    `config` is what the run might use, `options` what the algorithm was told.
+    `config` has the resources of the run, `options` the options of the algorithm.
     """
     return {
         "version": 1,

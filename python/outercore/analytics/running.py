@@ -45,11 +45,12 @@ Personalization = (
 Teleports = tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]
 """Nodes and weights of a teleport vector, [nodes with a weight]; `None` where all are alike."""
 Algorithm = Callable[..., NDArray[Any]]
-"""A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
+"""A function of `outercore.analytics`: its name and its parameters become the request to the
+core."""
 
 
 class Resources(TypedDict, total=False):
-    """What every algorithm takes besides its own options, and what becomes of its result."""
+    """Options that all algorithms share: resources, and the destination of the result."""
 
     memory: str | int
     """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
@@ -70,7 +71,7 @@ class Resources(TypedDict, total=False):
     by_profile: str | os.PathLike[str] | None
     """Keep in memory what this profile has most reads of."""
     scratch: str | os.PathLike[str] | None
-    """Directory for what memory has no room for; that of the data set by default."""
+    """Directory for scratch files; by default the directory of the data set."""
     save: str | None
     """Keep the result in the data set as a node array of this name."""
     progress: Progress | None
@@ -91,7 +92,7 @@ _SHARED = ("graph", "personalization", "resources")
 def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """An algorithm by its function, with every option that it has.
 
-    Errors: `InvalidError` for an unknown option, or a value that is no finite number.
+    Errors: `InvalidError` for an unknown option, or a value that is not a finite number.
     """
     algorithm = function.__name__
     chosen: dict[str, Any] = {"algorithm": algorithm}
@@ -100,7 +101,7 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
     for name in options:
         if name not in own:
             raise _unknown_option(function, name)
-    # `Unpack` is there for type checkers alone.
+    # Only type checkers need `Unpack`.
     hints = get_type_hints(function, localns={"Unpack": list})
     for name, parameter in own.items():
         value = options.get(name, parameter.default)
@@ -194,7 +195,7 @@ def teleports(
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
     Errors: `InvalidError` for an algorithm without one, for another number of weights than nodes,
-    or for a weight that is no number.
+    or for a weight that is not a number.
     """
     if wanted is None:
         return None, None
@@ -236,23 +237,23 @@ def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Run(Shown):
-    """The result of an algorithm, and what it cost."""
+    """The result of an algorithm, and its cost."""
 
     algorithm: str
     values: NDArray[Any]
     """One value a node, by node id; in a graph with several types, type after type."""
     facts: dict[str, Any]
-    """What is worth saying beside the values: iterations, components, and the like."""
+    """Facts about the values: iterations, components, and the like."""
     plan: dict[str, Any]
     """How the budget was divided."""
     counters: dict[str, Any]
     """Passes, reads, seconds; ``far`` where there was a memory server."""
     profile: dict[str, Any] | None = None
-    """What was held, group by group, and the reads of each segment, where they were counted."""
+    """The segments in memory, group by group, and the reads of each segment, if counted."""
     note: str = ""
-    """Why no record of it was kept, where none was asked for and none could be."""
+    """Why no record was written, if the default directory failed."""
     described: str = ""
-    """The algorithm with its options, for the provenance of what is saved."""
+    """The algorithm with its options, for the provenance of saved arrays."""
     of_nodes: bool = False
     """Whether the values are nodes themselves, such as predecessors."""
     data_set: Path | None = None
@@ -264,7 +265,7 @@ class Run(Shown):
 
     @property
     def warnings(self) -> list[str]:
-        """What the caller should know before the values are used; mostly nothing."""
+        """Warnings about the values; mostly empty."""
         found = []
         if (self.facts.get("farthest") or 0) > _WHOLE:
             found.append("lengths beyond 2^53 are rounded: they are added as float64")
@@ -336,8 +337,8 @@ def compute(
     checkpoint: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Runs an algorithm with all its options; `checkpoint` says where checkpoints go, how often,
-    and whether the one that is there is gone on from."""
+    """Runs an algorithm with all its options. `checkpoint` has the directory of checkpoints, the
+    seconds between them, and whether the run resumes from one."""
     request = _request(graph.root, algorithm, run, checkpoint)
     graph.take_additions()
     values, outcome = native.run_algorithm(graph._core, request, *teleports, progress)
@@ -366,10 +367,10 @@ def plan(
     checkpoint_every: float | None = None,
     **given: Any,
 ) -> dict[str, Any]:
-    """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
+    """How a run would divide the budget, and its reads; needs the grid, runs nothing.
 
-    Takes what `run` takes, except for what becomes of the result; the plan is that of the run with
-    the same arguments. ``checkpoint_every`` has the seconds between the checkpoints of a run
+    Takes the arguments of `run`, without the destination of the result. The plan holds for the run
+    with the same arguments. ``checkpoint_every`` has the seconds between the checkpoints of a run
     with a ``record``. ``least`` is the least budget that works.
 
     Raises:

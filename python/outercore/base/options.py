@@ -1,7 +1,7 @@
 """Options of a job: each is written once, as a field of the job's configuration.
 
-The command line, the keywords of Python, the file of `--config`, `--help` and `docs/options.md` all
-come from these fields. At the end are those that several jobs have, each with one help text.
+These fields define the command line, the keywords of Python, the file of `--config`, `--help` and
+`docs/options.md`. At the end are those that several jobs have, each with one help text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Precision = Literal["exact", "int8"]
 
 @dataclass(frozen=True)
 class Option:
-    """What a field means, and what it is called where it is set."""
+    """The meaning of a field, and its names for users."""
 
     help: str
     name: str = ""
@@ -50,7 +50,7 @@ class Option:
     common: bool = False
     """Whether the command line has an option for it; other fields are set by `--set`."""
     off: str = ""
-    """What the command line has for `false`, such as `--directed`."""
+    """The flag of the command line for `false`, such as `--directed`."""
     choices: tuple[str, ...] = ()
     """What shells complete, where the type does not list all values."""
     least: float | None = None
@@ -120,7 +120,7 @@ def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
     """All fields of a configuration, group by group; of a function, its parameters but the first.
 
     A function says in the `Args:` of its docstring what a parameter means. `progress` and
-    `resources` are no options.
+    `resources` are not options.
 
     Example:
         >>> from outercore.training.config import TrainConfig
@@ -136,7 +136,7 @@ def _fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
 
 
 def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
-    # `Unpack` is there for type checkers alone; what it stands at is no option.
+    # Only type checkers need `Unpack`; its parameter is not an option.
     hints = typing.get_type_hints(function, localns={"Unpack": list})
     _, _, described = (inspect.getdoc(function) or "").partition("Args:\n")
     helps = dict(_ARGUMENT.findall(described.partition("\n\n")[0]))
@@ -262,7 +262,7 @@ def flat(groups: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Groups of two configurations; where both have a value, that of `above` counts."""
+    """Groups of two configurations; values of `above` override values of `below`."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -272,9 +272,9 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    """Groups of a configuration, which may be in a JSON file, or in that of a run.
+    """Groups of a configuration, which may be in a JSON file, or in `config.json` of a run.
 
-    Errors: `NotFoundError` for the file; `InvalidError` where it is no JSON object.
+    Errors: `NotFoundError` for the file; `InvalidError` for other contents than a JSON object.
     """
     if base is None:
         return {}

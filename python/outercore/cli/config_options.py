@@ -27,7 +27,7 @@ _SETTINGS = "settings"
 
 
 Kind = type[Configuration] | Callable[..., Any]
-"""What options come from: the fields of a configuration, or the parameters of a function."""
+"""The source of options: the fields of a configuration, or the parameters of a function."""
 
 
 def takes(
@@ -89,8 +89,8 @@ def common(kind: Kind) -> dict[str, Field]:
 
 
 def taken(kind: Kind, values: dict[str, Any]) -> dict[str, Any]:
-    """Takes the options of a configuration or function out of the values of a command line, those
-    of `--set` included.
+    """Takes the options of a configuration or function out of the values of a command line, with
+    the settings of `--set`.
 
     Errors: `InvalidError` for an unknown setting, or a value of another type.
     """
@@ -105,7 +105,7 @@ def taken(kind: Kind, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def hint_for(command: Any, option: str) -> str | None:
-    """How a rarer option of a command is set, where somebody used it as a flag."""
+    """A hint for a rarer option that was used as a flag: the way to set it."""
     kind = getattr(command.callback, "configuration", None)
     name = option.removeprefix("--").removeprefix("no-").replace("-", "_")
     for field in fields(kind) if kind is not None else ():

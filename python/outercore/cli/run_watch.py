@@ -19,7 +19,7 @@ _REFRESH_S = 0.2
 
 
 class RunWatch(Observer):
-    """A bar that comes and goes, and lines beside it; a context manager.
+    """A bar, and lines above it; a context manager.
 
     Batches consist of a `unit`, and an epoch of `steps`. Quiet, nothing is shown.
     """
@@ -45,11 +45,11 @@ class RunWatch(Observer):
         self._stack.close()
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
-        """A bar of its own."""
+        """A separate bar."""
         self._bars(what, done, total, unit)
 
     def resumed(self, epoch: int, done: int) -> None:
-        """One line on where it goes on."""
+        """One line with the place where the run resumes."""
         self._say(f"resumed in epoch {epoch + 1} after {done:,} {self._steps}")
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
@@ -103,7 +103,7 @@ class RunWatch(Observer):
         )
 
     def note(self, message: str) -> None:
-        """A line of its own; a warning is shown also where nothing else is."""
+        """A separate line; a warning is shown also in quiet runs."""
         if message.startswith("warning: "):
             console.note(message)
         else:
@@ -114,7 +114,7 @@ class RunWatch(Observer):
         self._bars.clear()
 
     def _start(self, title: str, total: int, done: int, unit: str = "") -> None:
-        """A new bar instead of the one before."""
+        """A new bar in place of the previous one."""
         self._bars.clear()
         self._bar, self._done = (title, total, unit), done
         self._move()
@@ -137,7 +137,7 @@ class RunWatch(Observer):
 
 
 def _moved(counters: dict[str, Any]) -> list[str]:
-    """What an epoch has found in memory, read, written and waited for."""
+    """The cache hits, bytes and waits of an epoch."""
     hits, far = records.hit_ratio(counters), records.far_share(counters)
     moved = [] if hits is None else [f"hits {hits:.0%}"]
     if counters:

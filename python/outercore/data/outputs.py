@@ -1,7 +1,7 @@
 """Results as files: in the format that the name says, checked before the work, whole or not at all.
 
-Every command that writes a result calls `check_output` before it begins, and writes by what is here
-when it is done.
+Every command that writes a result calls `check_output` before the work, and uses these writers
+after it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:
-    """As `check_output`, whatever the ending."""
+    """As `check_output`, for any ending."""
     if path.is_dir():
         what = f"{option}: `{path}`" if option else f"`{path}`"
         raise InvalidError(f"{what}: expected a file, found a directory")
@@ -131,7 +131,7 @@ class TableWriter:
             self._parquet.close()
 
     def _text(self, array: pa.Array) -> pa.Array:
-        # What is missing is an empty cell.
+        # Missing values are empty cells.
         text = pc.fill_null(array.cast(pa.large_string()), "")
         if not (pa.types.is_large_string(array.type) or pa.types.is_string(array.type)):
             return text
@@ -156,7 +156,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         try:
             yield writer
         except BaseException:
-            # Else it is closed later, when its file is not open any more.
+            # The garbage collector would close it later, after its file.
             with suppress(OSError):
                 writer.close()
             raise
@@ -191,7 +191,7 @@ class _Called:
         return pa.large_string()
 
     def values(self, ids: NDArray[Any]) -> pa.Array:
-        """What nodes are called as the values of others: a text, or their id; -1 is none."""
+        """Nodes as values of other nodes: a text, or their id; -1 is missing."""
         if self._numbers is None and isinstance(self._ids, FileIds):
             return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
         there = np.maximum(ids, 0).astype(np.int64)
@@ -207,7 +207,7 @@ class _Called:
 class NodeValues:
     """Values of nodes, a row each, on their way to a file.
 
-    NPY holds the values alone, in the order in which they come; nodes are positions there. A table
+    NPY has only the values, in the order of `append`; there nodes are positions. A table
     has a column `id`, with the node's name where the data set has names and else its id in the
     imported files, and `value`, or `value_0`, `value_1`, ... of several. Values that are nodes
     themselves (`of_nodes`) have names or ids, too; -1 has neither.
@@ -400,7 +400,7 @@ def write_lines(file: BinaryIO, lines: pa.Array) -> None:
 
 
 def lines_hold(names: pa.Array, first: int) -> pa.Array:
-    """The names, the first of which stands in row `first`.
+    """The names; the first one belongs to row `first`.
 
     Errors: `InvalidError` for one with a tab or a line break.
     """

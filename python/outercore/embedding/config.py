@@ -73,9 +73,7 @@ class ModelConfig:
     ] = 0.0
     relation_dim: Annotated[
         int,
-        Option(
-            "With `--score`: dimensions of a relation; 0 (default): as for entities."
-        ),
+        Option("With `--score`: dimensions of a relation; 0 (default): as for entities."),
     ] = 0
 
     def __post_init__(self) -> None:

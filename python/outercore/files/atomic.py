@@ -20,9 +20,6 @@ from outercore.errors import (
     OutercoreError,
 )
 
-AGAIN = "run the same command again"
-"""The usual next step after space was freed on a full device."""
-
 
 class Storage:
     """The operations of durable writing; tests replace them with faults."""
@@ -99,18 +96,16 @@ def replacing(storage: Storage, path: Path, *, durable: bool = True) -> Iterator
 
 
 @contextmanager
-def whole_file(
-    path: Path, then: str = AGAIN, *, what: str = "", durable: bool = True
-) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, what: str = "", durable: bool = True) -> Iterator[BinaryIO]:
     """A file to write to, which gets the name `path` at the end; a failure leaves nothing.
 
-    `then` is the next step after space was freed, `what` the name of the file in errors. Scratch
-    files need not be `durable`: no power failure matters to them, and a sync costs a disk's time.
+    `what` is the name of the file in errors. Scratch files need not be `durable`: no power failure
+    matters to them, and a sync costs a disk's time.
 
     Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
     """
     with (
-        device_errors(what or f"`{path}`", then),
+        device_errors(what or f"`{path}`"),
         replacing(Storage(), path, durable=durable) as temporary,
     ):
         file = _opened(temporary)
@@ -131,10 +126,10 @@ def _opened(path: Path) -> BinaryIO:
     return path.open("wb")
 
 
-def require_writable(path: Path, then: str = AGAIN) -> None:
+def require_writable(path: Path) -> None:
     """Errors: `DeviceError` where the file `path` cannot be made."""
     temporary = temporary_path(path)
-    with device_errors(f"`{path}`", then):
+    with device_errors(f"`{path}`"):
         temporary.open("wb").close()
         temporary.unlink()
 
@@ -215,7 +210,7 @@ def missing_file(what: str, path: Path) -> NotFoundError:
 
 
 @contextmanager
-def device_errors(what: str, then: str = AGAIN) -> Iterator[None]:
+def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
     """Turns the operating system's errors while writing `what` into ours.
 
     `then` is what to do after space was freed.

@@ -1,4 +1,4 @@
-"""Everything a training run is a function of, besides the data set."""
+"""The configuration of a training run, which with the data set determines its result."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NOT_OF_GRAPHS = (
     "budget.hotness",
     "budget.far.",
 )
-"""What the task `graph` reads whole graphs without."""
+"""Options without effect on the task `graph`, which reads whole graphs."""
 _NODES_OR_EDGES, _GRAPHS = 1024, 64
 """Seeds of a batch where nothing else is chosen."""
 
@@ -109,7 +109,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """What a mini-batch is."""
+    """The contents of a mini-batch."""
 
     fanout: Annotated[
         tuple[int, ...],
@@ -341,7 +341,7 @@ class TrainConfig(Configuration):
 
     @property
     def layers(self) -> int:
-        """Layers of the network: one a hop, or those of the task `graph`."""
+        """Layers of the network: one a hop, or as many as the task `graph` has."""
         return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What is known after an epoch's validation."""
+    """The results of an epoch and its validation."""
 
     epoch: int
     """Counted from 0."""
@@ -33,7 +33,7 @@ class EpochReport:
     seeds: int
     validation_seconds: float
     counters: dict[str, Any]
-    """What the training loader did in this epoch, and the stage `train`."""
+    """Counters of the training loader in this epoch, and of the stage `train`."""
 
     def scalars(self) -> dict[str, float | None]:
         """Loss, score, throughput, hits and bytes, as TensorBoard shows them."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TrainDirectory(RunDirectory):
-    """Where a run of a network keeps what it makes.
+    """The directory of a training run.
 
     Besides `checkpoints/`, `model/` the best model, `scratch/` removed when the run ends.
     """
