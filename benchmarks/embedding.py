@@ -26,8 +26,9 @@ from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.epochs import Epochs
+from outercore.embedding.gradients.negatives import known_answers
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.ranking.ranks import Evaluation, evaluate
+from outercore.embedding.ranking.ranks import Candidates, Evaluation, rank
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.store import EpochReport
 
@@ -145,14 +146,17 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
     layout = table_layout(config, trainer.model, relations)
     store.allocate(layout, config.run.seed, torch.device("cpu"))
 
+    answers = known_answers(torch.cat(list(splits.values())))
+
     def ranks(split: str) -> Evaluation:
-        return evaluate(
+        return rank(
             store,
             trainer.model,
             splits[split],
+            Candidates(),
+            answers,
             reciprocal=config.model.reciprocal,
-            known=list(splits.values()),
-        )
+        ).evaluation()
 
     def tell(report: EpochReport) -> None:
         score = "" if report.score is None else f", valid MRR {report.score:.4f}"

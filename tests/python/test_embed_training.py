@@ -25,14 +25,13 @@ from outercore.embedding.gradients.negatives import PoolNegatives, even_pieces
 from outercore.embedding.gradients.trainer import (
     CoreBatches,
     DivergedError,
-    EpochReport,
     Trainer,
     table_layout,
 )
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.placement import Size, decide
-from outercore.embedding.tables.store import Pool
+from outercore.embedding.tables.store import EpochReport, Pool
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")
