@@ -167,7 +167,7 @@ def plan(
     """
     require_its_run(start_from, from_data)
     graph = outercore.open(data_set)
-    own = None if score is None else own_score(score).function
+    own = None if score is None else own_score(score).value
     chosen = configuration(
         config,
         recipe=recipe,

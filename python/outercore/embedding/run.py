@@ -20,17 +20,16 @@ from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import (
-    GIVE,
-    OwnScore,
     check_score,
     own_score,
-    require_same,
+    require_same_score,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
 from outercore.embedding.gradients.trainer import threads_of
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.resume import Change
@@ -212,7 +211,7 @@ def resume(
             if change.values:
                 raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
-        own = _same_score(directory, score)
+        own = require_same_score(f"run `{directory.path}`", directory.code("score"), score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.
@@ -227,7 +226,7 @@ def _run(
     graph: Graph,
     run: EmbedDirectory,
     warm: WarmStart | None,
-    own: OwnScore | None,
+    own: CustomCode | None,
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
@@ -242,7 +241,7 @@ def _run(
     with ExitStack() as stack:
         stack.enter_context(threads_of(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
-        model = build_model(config.model, own and own.function)
+        model = build_model(config.model, own and own.value)
         watch = observer or Observer()
         session = Session(graph, config, model, run, warm, watch, stop, command)
         stack.enter_context(closing(session))
@@ -276,22 +275,3 @@ def _no_table(run: EmbedDirectory) -> InvalidError:
         f"hint: `outercore embed {quoted(run.data_set)} --from {quoted(run.path)}` with the "
         "run's other options begins with its rows"
     )
-
-
-def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:
-    """The custom score function of a run, which the caller passes again.
-
-    Errors: `InvalidError` if it is missing or another one, and for a run of a built-in model.
-    """
-    place, digest = run.code("score")
-    if (score is None) != (place is None):
-        was = f"`{place}`" if place is not None else "a built-in model"
-        raise InvalidError(
-            f"run `{run.path}` was made with {was}\nhint: "
-            + (GIVE if place is not None else "leave out `score`")
-        )
-    if score is None:
-        return None
-    own = own_score(score)
-    require_same(f"run `{run.path}`", str(place), digest, own)
-    return own

@@ -25,7 +25,7 @@ from outercore.data.names import Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.custom import GIVE, own_score, require_same
+from outercore.embedding.gradients.custom import require_same_score
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.checked_json import read_sealed
@@ -313,17 +313,9 @@ class Embedding:
         """
         from outercore.embedding.gradients.models import build_model
 
-        place, digest = self.description.get("score"), self.description.get("score_digest", "")
-        if self.model.kind == "custom" and self.score is None:
-            raise InvalidError(
-                f"embedding `{self.root}` was made with the score function `{place}`, which is "
-                f"not kept with it\nhint: {GIVE}"
-            )
-        if self.score is None:
-            return build_model(self.model)
-        own = own_score(self.score)
-        require_same(f"embedding `{self.root}`", str(place), digest, own)
-        return build_model(self.model, own.function)
+        made_with = self.description.get("score"), self.description.get("score_digest", "")
+        own = require_same_score(f"embedding `{self.root}`", made_with, self.score)
+        return build_model(self.model, own and own.value)
 
     def _ids(
         self, wanted: str | int | Iterable[str | int], kind: Named, *, by_id: bool
