@@ -16,7 +16,7 @@ from torch.nn import functional
 from outercore.data.how_to_add import how_to_add
 from outercore.data.many_graphs import Labelled
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.files.large_arrays import blocks
+from outercore.files.large_arrays import blocks, mapped
 from outercore.training.config import LinkMetric, TaskName
 from outercore.training.metrics import Metric, build_metric
 
@@ -356,10 +356,7 @@ class _Labels:
         if self._dtype == "bfloat16":
             values: NDArray[Any] = self._graph.array(self._key)
             return values
-        entry = self._graph.manifest["arrays"][self._key]
-        path = Path(self._graph.root) / entry["file"]
-        shape, offset = tuple(self._shape), int(entry["data_offset"])
-        return np.memmap(path, np.dtype(self._dtype), "r", offset, shape)
+        return mapped(Path(self._graph.root), self._graph.manifest["arrays"][self._key])
 
 
 def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:
