@@ -95,7 +95,7 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 
     Errors: `InvalidError` for a wrong value.
     """
-    names = {field.name for field in fields(RunConfig)}
+    names = [field.name for field in fields(RunConfig)]
     used = {name: given[name] for name in names if name in given}
     options = {name: value for name, value in given.items() if name not in used}
     for name in ("profile", "by_profile", "scratch"):

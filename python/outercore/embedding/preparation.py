@@ -49,31 +49,6 @@ _BUCKETS = "buckets.bin"
 """The core's file of them."""
 
 
-def place_new(
-    run: EmbedDirectory,
-    data: EmbedData,
-    config: EmbedConfig,
-    size: Size,
-    first: Placement,
-    told: Progress | None = None,
-) -> Placement:
-    """Where everything of a new run is: `first` if there is room for its pools, which is known once
-    triples are counted, else another placement that `config` leaves open.
-
-    The run's table takes the buckets over, if they are its own.
-
-    Errors: as `decide` and `BucketCounter`.
-    """
-    if first.in_memory:
-        # Of a run that was to have partitions when it was stopped.
-        (run.state / _BUCKETS).unlink(missing_ok=True)
-        return first
-    # Somebody may have deleted it.
-    Storage().make_directory(run.state)
-    counter = BucketCounter(run, data, size, first.for_partitions, config.run.seed, told)
-    return decide(config, size, counter).placement
-
-
 class BucketCounter:
     """How many triples the buckets of tables of some numbers of parts have."""
 
@@ -86,14 +61,14 @@ class BucketCounter:
         seed: int,
         told: Progress | None = None,
     ) -> None:
-        """`memory`: in which triples are sorted, in bytes; the more, the longer the writes. `told`
-        hears of it, and what it raises ends the work."""
+        """Triples are sorted in `memory` bytes; the more, the longer the writes. `told` gets the
+        progress; an error that it raises ends the work."""
         self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
         self._memory, self._seed, self._told = memory, seed, told
         self._has_counted = False
 
     def __call__(self, parts: int) -> str:
-        """Those of a table of so many parts, as the core writes them.
+        """The counts of a table of so many parts, as the core writes them.
 
         Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
         the buckets that were counted before.
@@ -238,13 +213,23 @@ def placed_anew(
 ) -> Planned:
     """The plan of a run without a table, with room for the pools of its triples.
 
-    Notes another placement than the planned one, and saves the values that `config` leaves open, so
-    that a resumed run has the same.
+    Their sizes are known once triples are counted; then other partitions may be chosen where
+    `config` leaves them open. Notes another placement than the planned one, and saves the values
+    that `config` leaves open, so that a resumed run has the same. The run's table takes the counted
+    buckets over, if they are its own.
 
-    Errors: as `place_new`.
+    Errors: as `decide` and `BucketCounter`.
     """
-    first = planned.placement
-    found = place_new(run, planned.data, config, planned.size, first, told)
+    found = first = planned.placement
+    if first.in_memory:
+        # A run that was to have partitions may have been stopped.
+        (run.state / _BUCKETS).unlink(missing_ok=True)
+    else:
+        # The user may have deleted it.
+        Storage().make_directory(run.state)
+        memory, seed = first.for_partitions, config.run.seed
+        counter = BucketCounter(run, planned.data, planned.size, memory, seed, told)
+        found = decide(config, planned.size, counter).placement
     if (note := instead_of(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)

@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from outercore.base import native
 from outercore.base.shell import quoted
 from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
-from outercore.embedding.preparation import Planned, open_fitting, placed_anew, plan_session
-from outercore.embedding.ranking.scoring import (
-    Scoring,
-)
+from outercore.embedding.preparation import open_fitting, placed_anew, plan_session
+from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
@@ -135,7 +131,18 @@ class Session:
                 self._store, self._config, self._model, undirected=self._data.undirected
             )
             with _stopped_early(run):
-                self._scoring = self._prepare_scoring(planned, told)
+                self._scoring = Scoring(
+                    self._config,
+                    self._model,
+                    self._store,
+                    self._data,
+                    planned.held_out,
+                    planned.known,
+                    memory=self._placement.for_evaluation,
+                    observer=observer,
+                    stop=stop,
+                    told=told,
+                )
             self._epochs = Epochs(
                 self._trainer,
                 validate=self._scoring.validate if self._scoring.has("valid") else None,
@@ -299,30 +306,6 @@ class Session:
         reports = self._epochs.reports
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
-
-    def _prepare_scoring(self, planned: Planned, told: native.Progress) -> Scoring:
-        scoring = Scoring(
-            self._config,
-            self._model,
-            self._store,
-            planned.held_out,
-            loops=self._data.loops,
-            degrees=self._degrees(told),
-            memory=self._placement.for_evaluation,
-            observer=self._observer,
-            stop=self._stop,
-        )
-        if planned.known:
-            answers = self._data.answers("collect true answers", told)
-            scoring.collect_known(planned.known, answers)
-        return scoring
-
-    def _degrees(self, told: native.Progress) -> Tensor | None:
-        """How many training triples each entity is in, where candidates are drawn by that."""
-        evaluation = self._config.evaluation
-        if "degree" not in (evaluation.candidates, *evaluation.also):
-            return None
-        return torch.from_numpy(self._data.degrees(told))
 
     def _counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""

@@ -296,26 +296,21 @@ def _scoring(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = _held_out(embedding, data, config, parts, negatives, told)
-    degrees = None
-    if "degree" in (evaluation.candidates, *evaluation.also):
-        degrees = torch.from_numpy(data.degrees(told))
     with stop_on_signals(stop):
-        scoring = Scoring(
+        is_filtered = evaluation.filtered and negatives is None
+        yield Scoring(
             config,
             embedding.build_model(),
             # Ranking reads: it needs none of what training does with a store.
             cast("Store", FinishedTables(embedding)),
+            data,
             held_out,
-            loops=data.loops,
-            degrees=degrees,
+            count_answers(data, held_out, told) if is_filtered else {},
             memory=parse_size(memory),
-            observer=observer,
+            observer=observer or Observer(),
             stop=stop,
+            told=told,
         )
-        if evaluation.filtered and negatives is None:
-            answers = count_answers(data, held_out, told)
-            scoring.collect_known(answers, data.answers("collect true answers", told))
-        yield scoring
 
 
 def _held_out(

@@ -165,43 +165,43 @@ class Scoring:
         config: EmbedConfig,
         model: Model,
         store: Store,
+        data: EmbedData,
         held_out: Iterable[HeldOut],
+        known: Answers,
         *,
-        loops: bool,
-        degrees: Tensor | None = None,
-        memory: int = 1 << 28,
-        observer: Observer | None = None,
-        stop: StopRequest | None = None,
+        memory: int,
+        observer: Observer,
+        stop: StopRequest,
+        told: Progress,
     ) -> None:
-        """`memory` is for a group of questions; `degrees` int64 [entities] for draws by degree,
-        which become their running sums.
+        """`known` are the counted true answers to `held_out`; `memory` is for a group of questions.
 
-        `loops` says whether an entity is a candidate for its own neighbour.
+        Cost: one pass over all triples for the answers, 4 bytes each, or 8 with long ids; one over
+        the training triples for degrees if candidates are drawn by them. `told` gets the progress.
         """
-        self._loops = loops
+        self._loops = data.loops
         self._config = config
         self._model = model
         self._store = store
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
-        # In their place: entities may be many.
-        self._degree_sums = None if degrees is None else degrees.cumsum_(0)
+        self._degree_sums: Tensor | None = None
+        if "degree" in (config.evaluation.candidates, *config.evaluation.also):
+            # In place: entities may be many.
+            self._degree_sums = torch.from_numpy(data.degrees(told)).cumsum_(0)
         self._group = group_size(config, memory)
-        self._observer = observer or Observer()
-        self._stop = stop or StopRequest()
+        self._observer, self._stop = observer, stop
         self._known: Answers = {}
+        if known:
+            self.collect_known(known, data.answers("collect true answers", told))
 
     def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
-        """Goes through all triples for the answers that `count_answers` has counted.
-
-        Cost: 4 bytes an answer, 8 where ids are long.
-        """
+        """Goes through all triples for the answers that `count_answers` has counted."""
+        every = [answers for sides in known.values() for answers in sides.values()]
         for chunk in chunks:
-            for sides in known.values():
-                for answers in sides.values():
-                    answers.add(chunk)
-        for sides in known.values():
-            for answers in sides.values():
-                answers.finish()
+            for answers in every:
+                answers.add(chunk)
+        for answers in every:
+            answers.finish()
         self._known = known
 
     def has(self, part: Part) -> bool:
