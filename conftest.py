@@ -41,13 +41,15 @@ def tiny_embedding(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_path: Path) -> Path:
     """Created once per session, if an example uses it."""
+    from outercore.files.checked_json import seal
+
     path = tmp_path_factory.mktemp("doctest") / "embedding"
     path.mkdir()
     rows = np.random.default_rng(1).standard_normal((200, 8), np.float32)
     np.save(path / "entities.npy", rows)
     np.save(path / "relations.npy", np.empty((1, 0), np.float32))
     described = {
-        "version": 1,
+        "version": 2,
         "model": {"kind": "dot", "dim": 8},
         "entities": 200,
         "relations": 1,
@@ -55,5 +57,5 @@ def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_p
         "data_set": str(tiny_dataset_path),
         "metrics": [],
     }
-    (path / "embedding.json").write_text(json.dumps(described))
+    (path / "embedding.json").write_bytes(seal(described))
     return path

@@ -17,8 +17,7 @@ import typer
 from outercore import _core, cli
 from outercore.cli import console
 from outercore.cli.next_step import Known, with_command
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.recipes import RECIPES
+from outercore.embedding.config import RECIPES, EmbedConfig
 from outercore.errors import BudgetError, CorruptError, InternalError, InterruptError
 
 VERBS = [

@@ -16,9 +16,8 @@ import outercore as oc
 from outercore import _core
 from outercore import embedding as embeddings
 from outercore.data.triples import PARTS, HeldOut, Triples
-from outercore.embedding.config import DataConfig, EmbedConfig
+from outercore.embedding.config import DataConfig, EmbedConfig, configuration
 from outercore.embedding.data.parts import EmbedData, knowledge_graph
-from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore, sorting
 from outercore.errors import InterruptError, InvalidError

@@ -34,18 +34,16 @@ from outercore.base import native
 from outercore.cli import run as run_cli
 from outercore.data.triples import Triples
 from outercore.embedding import resume
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.forecast import plan
-from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.options import configuration
+from outercore.embedding.gradients.trainer import CoreBatches, Trainer
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
 from outercore.files.checked_json import seal, unseal
-from outercore.files.npy_tables import npy_header
+from outercore.files.npy import npy_header
 from outercore.importing.build.graph import import_graph
 from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edges import from_edge_index

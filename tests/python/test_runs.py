@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import outercore as oc
 from outercore.base import native
 from outercore.errors import InterruptError, InvalidError
-from outercore.runs.identity import Identity
+from outercore.runs.directory import Identity
 from outercore.runs.progress import Observer
 from outercore.runs.progress import Observer as EmbedObserver
 from outercore.training.model_files import load_model

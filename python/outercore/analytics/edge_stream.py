@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.analytics.config import divided
-from outercore.analytics.request import Direction
+from outercore.analytics.running import Direction
 from outercore.base import native
-from outercore.base.common import Backend
 from outercore.base.display import ShortRepr
+from outercore.base.options import Backend
 from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far
 from outercore.data.graph import Graph, Source, root_of

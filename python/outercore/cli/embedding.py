@@ -15,8 +15,8 @@ import typer
 from numpy.typing import NDArray
 
 from outercore import embedding as embeddings
-from outercore.base.common import MemoryOption
 from outercore.base.fields import within
+from outercore.base.options import MemoryOption
 from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.cli.embed import Score, show

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.base.common import MemoryOption, SeedOption
 from outercore.base.display import flat
+from outercore.base.options import MemoryOption, SeedOption
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 

@@ -310,27 +310,6 @@ def require_one(command: str, data_set: object | None, resume: object | None) ->
         )
 
 
-def require_resumable(
-    kind: type[Configuration],
-    values: Mapping[str, Any],
-    others: Mapping[str, object],
-    *,
-    changeable: Container[str],
-    hint: str,
-) -> None:
-    """Checks that the user sets only `changeable` options of a resumed run.
-
-    `others` are values by flag of options that do not belong to the configuration.
-
-    Errors: `InvalidError` names the first option that may not change.
-    """
-    paths = {field.name: field.path for field in fields(kind)}
-    fixed = [paths[name] for name in values if name not in changeable]
-    fixed += [option for option, value in others.items() if value is not None]
-    if fixed:
-        raise InvalidError(f"{fixed[0]}: a run is resumed with its own options\nhint: {hint}")
-
-
 def named(kind: Kind, values: Mapping[str, Any]) -> AbstractContextManager[None]:
     """Names the flag in errors of a configuration, for the options that the user set.
 

@@ -19,8 +19,7 @@ from outercore.cli.train import network_of
 from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
-from outercore.training.config import TrainConfig
-from outercore.training.options import configuration
+from outercore.training.config import TrainConfig, configuration
 
 _LIMITS = {
     "device": "the disk",

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.analytics import ALGORITHMS, Node
 from outercore.analytics.config import RunConfig
-from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded_run import continued, start
+from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, continued, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.display import flat
 from outercore.base.durations import format_duration

@@ -1,4 +1,4 @@
-"""Orders of partitions: which partitions of nodes are in memory when, and what that costs.
+"""Orders of partitions: which partitions of nodes are in memory when, and at what cost.
 
 Needs no PyTorch. `partition_order` is also ``outercore.partition_order``.
 """
@@ -16,8 +16,8 @@ from outercore import _core
 from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
-OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]
-ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover", "sequential")
+OrderKind = Literal["optimal", "legend", "beta", "cover"]
+ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover")
 """All orders, as they are listed to people."""
 
 
@@ -32,7 +32,7 @@ class Walks:
     rename: bool = False
     """Whether partitions change their places at random from walk to walk."""
     in_turn: bool = False
-    """Whether a state is trained as a whole and swaps wait for it, where they are in place."""
+    """Whether swaps in place wait until the whole state is trained."""
     group: int = 1
     """Partitions of the table that one of the order consists of: which ones is drawn anew for
     every walk, but for those that are in memory when it begins."""
@@ -46,10 +46,10 @@ Bucket = tuple[int, int]
 
 @dataclass(frozen=True)
 class BufferState:
-    """What is in memory at one time, and what is trained then."""
+    """The partitions in memory at one time, and the buckets that are trained then."""
 
     resident: tuple[int, ...]
-    """The partitions, by slot: the loaded one stands where the evicted one stood."""
+    """The partitions, by slot: the loaded one takes the slot of the evicted one."""
     loaded: int | None
     """The partition that came last, ``None`` in the first state."""
     evicted: int | None
@@ -69,7 +69,7 @@ class BufferState:
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """What an epoch in an order costs."""
+    """The cost of an epoch in an order."""
 
     kind: str
     """How the order was made."""
@@ -100,8 +100,8 @@ class OrderPlan:
     bytes_written: int
     """Written by an epoch that leaves nothing in memory."""
     bytes_between: int
-    """Read, and written as well, by an epoch between two others, which begins with what the one
-    before left in memory."""
+    """Read, and written as well, by an epoch between two others, which begins with the partitions
+    that the previous epoch left in memory."""
     triples_read: int
     """Triples that an epoch reads where they are not kept in memory: every bucket as often as a
     part of it is trained."""
@@ -114,7 +114,7 @@ class OrderPlan:
     epoch_seconds: float
     """Expected seconds of an epoch between two others."""
     ends_seconds: float
-    """What first loads and last stores add to an epoch that stands alone."""
+    """Seconds of first loads and last stores, which a single epoch takes in addition."""
     density: float
     """Edges by the square of the nodes."""
     least_density: float | None
@@ -136,7 +136,7 @@ class PartitionOrder:
     spare: bool
     """Whether one slot is kept free to load into."""
     states: tuple[BufferState, ...]
-    """What is in memory, in order."""
+    """The states, in order."""
     loads: int
     """Partitions read by an epoch that begins with nothing in memory; as many are written."""
     evicts_last_loaded: int
@@ -162,14 +162,10 @@ class PartitionOrder:
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
 
-        An epoch that goes backwards begins with what the one before left in memory.
+        An epoch that goes backwards begins with the partitions that the previous epoch left in
+        memory.
         """
         return _from_core(_core.reverse_order(self._json))
-
-    def iteration_order(self) -> list[list[Bucket]]:
-        """The buckets of each state as late as they can be trained (Legend 4, algorithm 2)."""
-        states = json.loads(_core.iteration_order(self._json))
-        return [[_bucket(bucket) for bucket in buckets] for buckets in states]
 
     def plan(
         self,
@@ -183,7 +179,7 @@ class PartitionOrder:
         walks: Walks | None = None,
         partition_bytes: int | None = None,
     ) -> OrderPlan:
-        """What an epoch in this order costs.
+        """The cost of an epoch in this order.
 
         Args:
             nodes: of the graph, divided evenly into the partitions.
@@ -212,7 +208,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # JSON has no word for what is not finite.
+            # JSON has only finite numbers.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
@@ -253,8 +249,8 @@ def partition_order(
 
     Args:
         kind: ``optimal`` searches for the fewest states with something to train during every
-            swap; ``legend`` (3 slots), ``beta``, ``cover`` (as many partitions as a power of the
-            slots) and ``sequential`` follow rules.
+            swap; ``legend`` (3 slots), ``beta`` and ``cover`` (as many partitions as a power of the
+            slots) follow rules.
         partitions: of the nodes.
         slots: partitions that fit in memory, the spare one included.
         spare: whether one slot is kept free to load into; then everything can be trained during a
@@ -264,7 +260,7 @@ def partition_order(
             which up to 20 partitions in 3 slots take a fraction.
 
     Raises:
-        InvalidError: there is no such order for these numbers.
+        InvalidError: these numbers admit no such order.
 
     Example:
         >>> import outercore as oc
