@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 import loops
 import outercore as oc
 from loops import Change, Commands, Ended, Fault
-from outercore.base import native
+from outercore import _core
 from outercore.errors import OutercoreError
 
 Result = Callable[[Path], Any]
@@ -151,7 +151,7 @@ def spread(count: int, rounds: int) -> list[int]:
 def problems(data_set: Path) -> list[str]:
     """What a check of a data set finds; its arrays are looked at as they are."""
     try:
-        return [str(one) for one in native.check(data_set, None)["problems"]]
+        return [str(one) for one in _core.check(data_set, None)["problems"]]
     except OutercoreError as error:
         return [str(error)]
 
@@ -378,7 +378,7 @@ def left_names(root: Path) -> list[str]:
         # removes the layouts of an array that has none.
         keys = json.loads((note.parent / "graph.json").read_bytes())["arrays"]
         plain = [key for key in keys if not any(one.startswith(f"layout/{key}/") for one in keys)]
-        native.remove_layouts(note.parent, plain[0])
+        _core.remove_layouts(note.parent, plain[0])
     # Numbers of checkpoints, and those of arrays that replaced others, may be other ones.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
     found = [re.sub(varies, "", name) for name in files(root)]

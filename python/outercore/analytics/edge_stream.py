@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore import _core
 from outercore.analytics.config import divided
 from outercore.analytics.request import Direction
-from outercore.base import native
 from outercore.base.common import Backend
 from outercore.base.display import ShortRepr
 from outercore.data.edge_types import EdgeType
@@ -103,4 +103,4 @@ class EdgeStream:
         options = {"weights": self._weights, "flow": direction, "config": self._config}
         self._graph.take_additions()
         data_set = self._graph._core
-        native.stream_edges(data_set, options, lambda *arrays: function(EdgeBlock(*arrays)))
+        _core.stream_edges(data_set, options, lambda *arrays: function(EdgeBlock(*arrays)))

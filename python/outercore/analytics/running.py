@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from outercore import _core
 from outercore.analytics.config import RunConfig, divided
 from outercore.analytics.request import (
     Personalization,
@@ -213,7 +214,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(called, personalization, opened, run.relation)
-    return RunPlan(native.plan_algorithm(opened._core, request, *vector))
+    return RunPlan(_core.plan_algorithm(opened._core, request, *vector))
 
 
 def _request(

@@ -1,8 +1,7 @@
-"""The core's functions as the command line and the sources use them: JSON in, plain values out."""
+"""What the core's functions need around them: blocks, contiguous arrays, mapped results."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.errors import REFUSALS
 
 MANIFEST = "graph.json"
@@ -31,13 +29,13 @@ class Arrays:
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
         """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
-        self._core.array_npy(role, name, str(path), plain_json(options))
+        self._core.array_npy(role, name, path, options)
 
     def array_begin(
         self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
     ) -> None:
         """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
-        self._core.array_begin(role, name, dtype, width, plain_json(options))
+        self._core.array_begin(role, name, dtype, width, options)
 
     def array_push(self, rows: NDArray) -> None:
         """The next rows of the array begun."""
@@ -56,7 +54,7 @@ class Addition(Arrays):
     """
 
     def __init__(self, root: Path, progress: Progress, *, overwrite: bool) -> None:
-        self._core = _core.Addition(str(root), overwrite, progress)
+        self._core = _core.Addition(root, overwrite, progress)
 
     def __enter__(self) -> Addition:
         return self
@@ -66,8 +64,7 @@ class Addition(Arrays):
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
         """Commits the arrays, which were made of `inputs`; returns what became of each."""
-        found: dict[str, Any] = json.loads(self._core.finish(inputs))
-        return found
+        return self._core.finish(inputs)
 
 
 class Importer(Arrays):
@@ -78,7 +75,7 @@ class Importer(Arrays):
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.Importer(str(out), plain_json(options), progress)
+        self._core = _core.Importer(out, options, progress)
 
     def __enter__(self) -> Importer:
         return self
@@ -86,13 +83,13 @@ class Importer(Arrays):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
-    def edges_text(self, path: Path, text: str) -> None:
-        """Takes a text file of edges; `text` says how it is written and where the ends are."""
-        self._core.edges_text(str(path), text)
+    def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
+        """Takes a text file of edges; `layout` says how it is written and where the ends are."""
+        self._core.edges_text(path, layout)
 
     def edges_npy(self, path: Path) -> None:
         """Takes a `.npy` of edges, [E, 2] or [2, E]."""
-        self._core.edges_npy(str(path))
+        self._core.edges_npy(path)
 
     def push_edges(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
         """Takes a batch of edges."""
@@ -106,7 +103,7 @@ class Importer(Arrays):
 
     def finish(self) -> dict[str, Any]:
         """Sorts the edges, checks all against each other, and commits; returns the summary."""
-        return json.loads(self._core.finish())
+        return self._core.finish()
 
 
 Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
@@ -121,7 +118,7 @@ class TripleImporter:
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.TripleImporter(str(out), plain_json(options), progress)
+        self._core = _core.TripleImporter(out, options, progress)
 
     def __enter__(self) -> TripleImporter:
         return self
@@ -131,7 +128,7 @@ class TripleImporter:
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
         """Takes a text file of triples, written as `dialect` says."""
-        self._core.text(part, str(path), plain_json(dialect))
+        self._core.text(part, path, dialect)
 
     def push(
         self,
@@ -146,18 +143,7 @@ class TripleImporter:
 
     def finish(self) -> dict[str, Any]:
         """Merges the names, compares and writes the triples, and commits; returns the summary."""
-        return json.loads(self._core.finish())
-
-
-def generate(kind: str, out: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Writes a generated graph, `rmat` or `planted`; returns the summary."""
-    functions = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}
-    return json.loads(functions[kind](str(out), plain_json(options), progress))
-
-
-def check(path: Path, progress: Progress) -> dict[str, Any]:
-    """Reads all of a data set and reports every problem found."""
-    return json.loads(_core.check(str(path), progress))
+        return self._core.finish()
 
 
 def verify_arrays(path: Path, keys: list[str]) -> None:
@@ -165,47 +151,9 @@ def verify_arrays(path: Path, keys: list[str]) -> None:
 
     Errors: `CorruptError`, naming the first array that is damaged.
     """
-    data_set = _core.DataSet(str(path))
+    data_set = _core.DataSet(path)
     for key in keys:
         data_set.verify_array(key)
-
-
-def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Measures the device under `directory` and stores its profile there."""
-    return json.loads(_core.probe(str(directory), plain_json(options), progress))
-
-
-def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Builds the grid of a data set; returns the summary."""
-    return json.loads(_core.build_grid(str(path), plain_json(options), progress))
-
-
-def build_layout(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Builds a layout of an array; returns the summary."""
-    return json.loads(_core.build_layout(str(path), plain_json(options), progress))
-
-
-def convert_arrays(
-    path: Path, arrays: list[str], to: str, progress: Progress | None
-) -> list[dict[str, Any]]:
-    """Converts arrays to a smaller type; returns what became of each."""
-    found: list[dict[str, Any]] = json.loads(_core.convert_arrays(str(path), arrays, to, progress))
-    return found
-
-
-def remove_layouts(path: Path, array: str | None) -> int:
-    """Removes the layouts of an array; returns how many there were."""
-    return _core.remove_layouts(str(path), array)
-
-
-def plan_algorithm(
-    data_set: _core.DataSet,
-    request: dict[str, Any],
-    ids: NDArray[np.int64] | None,
-    weights: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    """How a run with the same arguments would divide its budget."""
-    return json.loads(_core.plan_algorithm(data_set, plain_json(request), ids, weights))
 
 
 def run_algorithm(
@@ -220,9 +168,9 @@ def run_algorithm(
     Returns the values by node id, mapped from a file without a name where the budget has no room
     for them, and `plan`, `counters` and `facts`.
     """
-    values, outcome = _core.run_algorithm(data_set, plain_json(request), ids, weights, progress)
+    values, outcome = _core.run_algorithm(data_set, request, ids, weights, progress)
     if isinstance(values, np.ndarray):
-        return values, json.loads(outcome)
+        return values, outcome
     descriptor: int = values
     try:
         mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
@@ -231,14 +179,7 @@ def run_algorithm(
     # The descriptor's number will be another file's: whoever opens mapped arrays by their name, as
     # joblib does in its workers, must not find that one.
     mapped.filename = None
-    return mapped, json.loads(outcome)
-
-
-def stream_edges(
-    data_set: _core.DataSet, options: dict[str, Any], function: Callable[..., object]
-) -> None:
-    """Calls `function(sources, targets, weights)` for every piece of the grid."""
-    _core.stream_edges(data_set, plain_json(options), function)
+    return mapped, outcome
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
@@ -247,4 +188,4 @@ def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     width = list(flat.shape[1:])
     bytes_ = flat.reshape(-1).view(np.uint8)
-    _core.add_array(str(path), key, flat.dtype.name, width, bytes_, origin)
+    _core.add_array(path, key, flat.dtype.name, width, bytes_, origin)

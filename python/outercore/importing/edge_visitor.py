@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,9 @@ class EdgeVisitor(ABC):
     def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         """Called with the sources and targets of the next edges."""
 
-    def edges_text(self, path: Path, text: str) -> None:
+    def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
         """Called with a text and how it is written."""
-        layout = json.loads(text)
-        table = _core.TextTable(path, json.dumps(layout["dialect"]))
+        table = _core.TextTable(path, layout["dialect"])
         first = layout["dialect"]["first_id"]
         columns = [layout["source"], layout["target"]]
         while (flat := table.next(columns, "integers", None)) is not None:

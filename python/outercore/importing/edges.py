@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -168,7 +167,7 @@ def text_edges(
         raise _or_triples(error, spec, file) from None
     parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
-    layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
+    layout = {"dialect": file.dialect, "source": places[0], "target": places[1]}
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
 
     def feed(importer: Importer, _nodes: int | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,13 +67,16 @@ class ServerConfig:
     """Part of the budget for first-layer states that later requests use again; 0 keeps none, None
     means an eighth, or less where the rest would be too small."""
 
-    def native(self) -> str:
-        """As the core reads it."""
+    def native(self) -> dict[str, Any]:
+        """The options as the core takes them."""
         states = parse_size(self.states, "states") if self.states else self.states
         analyses = None if self.analyses is None else parse_size(self.analyses, "analyses")
         sizes = {"memory": parse_size(self.memory), "states": states, "analyses": analyses}
-        told = {**self.__dict__, **sizes, "threads": self.threads or 0}
-        return json.dumps(told, default=os.fspath)
+        values = {**self.__dict__, **sizes, "threads": self.threads or 0}
+        return {
+            name: os.fspath(value) if isinstance(value, os.PathLike) else value
+            for name, value in values.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +148,13 @@ class Server:
     @property
     def plan(self) -> dict[str, Any]:
         """How the budget is divided, in bytes."""
-        plan: dict[str, Any] = json.loads(self._core.plan())
-        return plan
+        return self._core.plan()
 
     @property
     def loss(self) -> Loss | None:
         """What int8 loses beside float32 on a sample of the data set; `None` for float32."""
         found = self._core.loss()
-        return found and Loss(**json.loads(found[0]), text=found[1])
+        return found and Loss(**found[0], text=found[1])
 
     @property
     def ended(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 from outercore import _core
 from outercore.base.native import Progress
@@ -61,7 +61,7 @@ class BucketCounter:
         self._memory, self._seed, self._told = memory, seed, told
         self._has_counted = False
 
-    def __call__(self, parts: int) -> str:
+    def __call__(self, parts: int) -> dict[str, Any]:
         """Those of a table of so many parts, as the core writes them.
 
         Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
@@ -79,7 +79,7 @@ class BucketCounter:
             # To say the least memory: a table of so many parts needs more than there is.
             return self._sort(parts, error.needed or self._memory)
 
-    def _sort(self, parts: int, memory: int) -> str:
+    def _sort(self, parts: int, memory: int) -> dict[str, Any]:
         how = sorting(
             self._source,
             entity_count=self._size.entities,
@@ -88,4 +88,4 @@ class BucketCounter:
             memory=memory,
             seed=self._seed,
         )
-        return _core.sort_triples(str(self._run.state), json.dumps(how), self._told)
+        return _core.sort_triples(self._run.state, how, self._told)
