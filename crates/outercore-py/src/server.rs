@@ -55,15 +55,14 @@ impl Server {
 
     /// Division of the budget.
     fn plan<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.with(|server| python_value(py, server.plan())).map_err(to_python)?
+        let plan = self.with(|server| server.plan().clone()).map_err(to_python)?;
+        python_value(py, &plan)
     }
 
     /// Loss of int8 against float32, and the same as a sentence; `None` for float32.
     fn loss<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, String)>> {
-        let described = |server: &Native| {
-            server.loss().map(|loss| Ok((python_value(py, loss)?, loss.to_string()))).transpose()
-        };
-        self.with(described).map_err(to_python)?
+        let loss = self.with(|server| server.loss().copied()).map_err(to_python)?;
+        loss.map(|loss| Ok((python_value(py, &loss)?, loss.to_string()))).transpose()
     }
 
     /// A notice for the operator at the start.

@@ -1,4 +1,5 @@
-//! Values of the core as Python objects, and back: dictionaries, lists, texts and numbers.
+//! Values of the core as Python objects, and back: dictionaries, lists, texts and numbers. They cross
+//! as values, never as text, so no number changes.
 
 use outercore_core::{Error, Result};
 use pyo3::prelude::*;
@@ -12,10 +13,12 @@ use serde_json::{Map, Number, Value};
 
 use crate::errors::to_python;
 
-/// Deepest nesting of lists and dictionaries. Ours have five levels; one that contains itself ends.
+/// Deepest nesting of lists and dictionaries, so that one that contains itself is refused.
 const DEEPEST: usize = 64;
 
 /// A value of the core as a Python object. Dictionaries have the keys in the order of the fields.
+///
+/// Hold no lock: a collection of garbage meanwhile may run any Python code.
 pub fn python_value<'py>(
     py: Python<'py>,
     value: &(impl Serialize + ?Sized),

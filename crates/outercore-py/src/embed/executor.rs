@@ -219,7 +219,8 @@ impl PartitionExecutor {
 
     /// Memory by purpose.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        python_value(py, &self.lock().memory)
+        let memory = self.lock().memory;
+        python_value(py, &memory)
     }
 
     /// Triples of the largest possible pool, and of buckets that are read whole because a pool
@@ -247,6 +248,7 @@ impl PartitionExecutor {
             "weighted": buckets.weighted(),
             "walks": executor.walk_config(),
         });
+        drop(state);
         python_value(py, &shape)
     }
 
@@ -376,6 +378,7 @@ impl PartitionExecutor {
             partitions: state.executor.counters(),
             triples_waited_s: state.pools.waited().as_secs_f64(),
         };
+        drop(state);
         python_value(py, &counters)
     }
 
@@ -403,7 +406,8 @@ impl PartitionExecutor {
 
     /// The order of walks that run forwards.
     fn order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        python_value(py, self.lock().executor.order(0))
+        let order = self.lock().executor.order(0).clone();
+        python_value(py, &order)
     }
 }
 

@@ -211,7 +211,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # JSON has no word for what is not finite.
+            # The core would not say which one.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
