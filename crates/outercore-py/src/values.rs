@@ -42,7 +42,7 @@ pub fn parsed<T: DeserializeOwned>(what: &str, value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|error| Error::invalid(format!("{what}: {error}")))
 }
 
-/// Dictionaries whose numbers can be written to a file of JSON: `None` for what is not finite.
+/// Dictionaries that a file of JSON can hold: `None` for numbers that are not finite.
 struct FiniteFields;
 
 impl PythonizeMappingType for FiniteFields {

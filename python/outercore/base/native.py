@@ -1,4 +1,4 @@
-"""What the core's functions need around them: blocks, contiguous arrays, mapped results."""
+"""Importers of the core as context managers, and functions that prepare arrays for the core."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANIFEST = "graph.json"
 """Name of the manifest in a data set."""
 
 Progress = Callable[[str, int, int, str], None]
-"""Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
+"""Called as `progress(phase, done, total, unit)`; an exception stops the work."""
 
 Role = Literal["features", "labels", "split", "array", "edge", "names"]
 
@@ -28,7 +28,7 @@ class Arrays:
     _core: Any
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
-        """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
+        """Takes a whole `.npy`: copies it, or with the option `in_place` refers to it."""
         self._core.array_npy(role, name, path, options)
 
     def array_begin(
@@ -38,19 +38,19 @@ class Arrays:
         self._core.array_begin(role, name, dtype, width, options)
 
     def array_push(self, rows: NDArray) -> None:
-        """The next rows of the array begun."""
+        """Adds the next rows of the array."""
         self._core.array_push(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), len(rows))
 
     def array_end(self) -> None:
-        """The array begun is complete."""
+        """Completes the array."""
         self._core.array_end()
 
 
 class Addition(Arrays):
     """Adds arrays to a data set, all at once in `finish`.
 
-    The data set is held against other writers until `finish`, or the end of a `with` block, which
-    removes what was not finished.
+    No other process can write to the data set until `finish` or the end of a `with` block. The end
+    of the block removes arrays that are not finished.
     """
 
     def __init__(self, root: Path, progress: Progress, *, overwrite: bool) -> None:
@@ -63,15 +63,15 @@ class Addition(Arrays):
         self._core.close()
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
-        """Commits the arrays, which were made of `inputs`; returns what became of each."""
+        """Commits the arrays, which come from the files `inputs`; returns the counts of each."""
         return self._core.finish(inputs)
 
 
 class Importer(Arrays):
     """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
-    held against other writers until `finish`, or the end of a `with` block.
+    An import that was stopped resumes when it is begun again with the same options. No other
+    process can write to its directory until `finish` or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
@@ -84,7 +84,7 @@ class Importer(Arrays):
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
-        """Takes a text file of edges; `layout` says how it is written and where the ends are."""
+        """Takes a text file of edges; `layout` has its dialect and the columns of both ends."""
         self._core.edges_text(path, layout)
 
     def edges_npy(self, path: Path) -> None:
@@ -107,14 +107,14 @@ class Importer(Arrays):
 
 
 Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
-"""Where each name begins and the last one ends, and the bytes of all."""
+"""The start of each name and the end of the last one, and the bytes of all names."""
 
 
 class TripleImporter:
     """Builds a data set from triples; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
-    held against other writers until `finish`, or the end of a `with` block.
+    An import that was stopped resumes when it is begun again with the same options. No other
+    process can write to its directory until `finish` or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
@@ -127,7 +127,7 @@ class TripleImporter:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
-        """Takes a text file of triples, written as `dialect` says."""
+        """Takes a text file of triples in the given dialect."""
         self._core.text(part, path, dialect)
 
     def push(
@@ -147,9 +147,9 @@ class TripleImporter:
 
 
 def verify_arrays(path: Path, keys: list[str]) -> None:
-    """Compares the checksums of arrays of which others are to be made.
+    """Compares the checksums of arrays, before other arrays are computed from them.
 
-    Errors: `CorruptError`, naming the first array that is damaged.
+    Errors: `CorruptError` names the first damaged array.
     """
     data_set = _core.DataSet(path)
     for key in keys:
@@ -165,8 +165,8 @@ def run_algorithm(
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
 
-    Returns the values by node id, mapped from a file without a name where the budget has no room
-    for them, and `plan`, `counters` and `facts`.
+    Returns the values by node id, and `plan`, `counters` and `facts`. If the values exceed the
+    budget, they are mapped from a file without a name.
     """
     values, outcome = _core.run_algorithm(data_set, request, ids, weights, progress)
     if isinstance(values, np.ndarray):
@@ -176,14 +176,14 @@ def run_algorithm(
         mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
         os.close(descriptor)
-    # The descriptor's number will be another file's: whoever opens mapped arrays by their name, as
-    # joblib does in its workers, must not find that one.
+    # The number of the descriptor will belong to another file. Programs that open mapped arrays by
+    # name, such as joblib's workers, must not find that file.
     mapped.filename = None
     return mapped, outcome
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
-    """Writes an array of a data set under `key`; one that is there under the key is replaced."""
+    """Writes an array of a data set under `key`, and replaces an existing one."""
     flat = np.ascontiguousarray(values)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     width = list(flat.shape[1:])
