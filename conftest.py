@@ -1,4 +1,4 @@
-"""What the examples in docstrings may use without saying where it comes from."""
+"""Names that the examples in docstrings can use without a definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tiny_dataset(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once, and only for those who ask."""
+    """Created once per session, if an example uses it."""
     from outercore import _core
 
     path = tmp_path_factory.mktemp("doctest") / "tiny"
@@ -31,7 +31,7 @@ def tiny_dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def tiny_embedding(request: pytest.FixtureRequest) -> None:
-    """`tiny_embedding`: the path of a run that embedded `tiny_dataset`, 8 numbers a node."""
+    """`tiny_embedding`: the path of an embedding of `tiny_dataset` with 8 dimensions."""
     if isinstance(request.node, pytest.DoctestItem):
         namespace: dict[str, Any] = request.getfixturevalue("doctest_namespace")
         namespace["tiny_embedding"] = str(request.getfixturevalue("tiny_embedding_path"))
@@ -40,7 +40,7 @@ def tiny_embedding(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_path: Path) -> Path:
-    """Made once, and only for those who ask."""
+    """Created once per session, if an example uses it."""
     path = tmp_path_factory.mktemp("doctest") / "embedding"
     path.mkdir()
     rows = np.random.default_rng(1).standard_normal((200, 8), np.float32)

@@ -2,10 +2,10 @@
 
     python benchmarks/accuracy.py [NAME...] [--seeds 3] [--memory 256MiB] [--work DIR] [--json]
 
-Every run goes through the command line: `outercore import`, then `outercore train` under a
-memory budget. For each seed the score is the mean over the splits of the set (the 10 of the
-heterophilous ones, one otherwise); the table has mean and standard deviation over the seeds. The
-baseline is the same command with `--model mlp`, which sees no edge.
+Every run uses the command line: `outercore import`, then `outercore train` under a memory budget.
+For each seed, the score is the mean over the splits of the set: 10 for the heterophilous sets, one
+for the others. The table has mean and standard deviation over the seeds. The baseline is the same
+command with `--model mlp`, which does not use edges.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from product import command, imported
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one set is trained."""
+    """Options to train on a data set."""
 
     options: str
     """Options of `outercore train`."""
@@ -42,9 +42,9 @@ class Recipe:
     """Further options of `outercore import`."""
 
 
-# Found by a small search with everything in memory: on the validation split for cora; for the
-# other sets test scores were looked at too, so these say what is reachable. Tried besides:
-# hidden 64-256, dropout 0.2-0.8, learning rates 0.001-0.01, weight decay 0-0.01, 2 and 3 layers.
+# Chosen by a small search with all data in memory. For cora, the search used the validation split.
+# For the other sets it also used test scores, so these show reachable scores. Also tried: hidden
+# 64-256, dropout 0.2-0.8, learning rates 0.001-0.01, weight decay 0-0.01, 2 and 3 layers.
 RECIPES = {
     "cora": Recipe(
         "--model gcn --fanout -1,-1 --hidden 256 --set model.dropout=0.8 --lr 0.01 "
@@ -90,7 +90,7 @@ RECIPES = {
         "--set optimiser.weight_decay=0.0005 "
         "--epochs 15 --patience 5 --batch-size 64 --metric accuracy",
         memory="128MiB",
-        # The features are 0 and 1: half the bytes, the same values.
+        # The features are 0 and 1, so float16 has the same values in half the bytes.
         importing="--feature-dtype float16",
     ),
     "facebook100": Recipe(
@@ -108,7 +108,7 @@ RECIPES["facebook100-labels"] = RECIPES["facebook100"]
 
 @dataclass(frozen=True)
 class Scores:
-    """Test scores of one model on one set: one row a seed, one column a split."""
+    """Test scores of a model on a data set: a row per seed, a column per split."""
 
     model: str
     scores: np.ndarray
@@ -133,7 +133,7 @@ class Scores:
 
 
 def data_set(name: str, split: int, work: Path, root: str | None) -> Path:
-    """The imported data set of one split."""
+    """The imported data set of a split."""
     out = work / "real" / f"{name}-{split}.outercore"
     if (out / "graph.json").exists():
         return out
@@ -147,7 +147,7 @@ def data_set(name: str, split: int, work: Path, root: str | None) -> Path:
 def train(
     name: str, label: str, options: str, recipe: Recipe, arguments: argparse.Namespace
 ) -> Scores:
-    """Train on every seed and split; each run is a process of its own."""
+    """Train on every seed and split, each in a separate process."""
     splits = min(recipe.splits, arguments.splits or recipe.splits)
     memory = arguments.memory or recipe.memory
     scores = np.zeros((arguments.seeds, splits))
@@ -183,7 +183,7 @@ def percent(scores: Scores) -> str:
 
 
 def verdict(data: adapters.RealData, network: Scores, baseline: Scores) -> str:
-    """How the score lies to the published range, or to the baseline where there is none."""
+    """Compares the score with the published range, or with the baseline if none is published."""
     mean = float(network.by_seed.mean())
     if data.published is None:
         return "above features only" if mean > baseline.by_seed.mean() else "below features only"
@@ -192,7 +192,7 @@ def verdict(data: adapters.RealData, network: Scores, baseline: Scores) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns 1 where a score lies below its range."""
+    """Command line; returns 1 if a score is below its range."""
     cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[[], *RECIPES], metavar="NAME")
@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
 
-    found, low = [], False
+    results, low = [], False
     table = [
         "| data set | nodes | edges | metric | published | Outercore | features only | budget | |",
         "|---|---:|---:|---|---|---:|---:|---:|---|",
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"| {percent(network)} | {percent(baseline)} | {options.memory or recipe.memory} "
             f"| {says} |"
         )
-        found.append(
+        results.append(
             {
                 "name": name,
                 "metric": data.metric,
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             }
         )
         print(table[-1], flush=True)
-    record = {"machine": machine(), "results": found}
+    record = {"machine": machine(), "results": results}
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
     stem = f"accuracy-{str(record['machine']['when']).replace(':', '')}"

@@ -1,10 +1,10 @@
-"""Turn the collected real data sets into files that `outercore import` takes.
+"""Convert the collected real data sets to files for `outercore import`.
 
-Every adapter is a function `root -> RealData`; `write` lays the arrays down as
+Every adapter is a function `root -> RealData`; `write` writes the arrays as
 
     edges.npy    int64 [E, 2], each undirected edge once
     x.npy        float32 [N, F]
-    y.npy        int64 [N], -1 where a node has no label
+    y.npy        int64 [N], -1 for nodes without a label
     splits.npz   train, valid, test: int64 ids
     about.json   name, sizes, metric and the published range
 
@@ -33,7 +33,7 @@ FACEBOOK_CLASSES = 6
 
 @dataclass(frozen=True)
 class RealData:
-    """One graph with everything a node-classification run needs."""
+    """A graph with all data for node classification."""
 
     name: str
     edges: np.ndarray
@@ -43,7 +43,7 @@ class RealData:
     classes: int
     metric: str = "accuracy"
     published: tuple[float, float] | None = None
-    """Lowest and highest published score, as fractions; None where no table was found."""
+    """Lowest and highest published score, as fractions; None without published scores."""
     note: str = ""
 
     @property
@@ -53,11 +53,11 @@ class RealData:
 
 
 class MissingDataError(FileNotFoundError):
-    """The data library, or the wanted set in it, is not on this machine."""
+    """The data library, or the requested data set, is not on this machine."""
 
 
 def data_root(given: str | None = None) -> Path:
-    """The data library: the option, else `OUTERCORE_DATA`, else beside the repository."""
+    """The data library: the option, `OUTERCORE_DATA`, or a folder next to the repository."""
     return Path(given or os.environ.get("OUTERCORE_DATA") or DEFAULT_ROOT)
 
 
@@ -74,7 +74,7 @@ def _rows_summing_to_one(x: np.ndarray) -> np.ndarray:
 
 
 def _random_split(labelled: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """60/20/20 of the labelled nodes, ids ascending inside each part."""
+    """60/20/20 of the labelled nodes; ids ascend within each part."""
     order = np.random.default_rng(seed).permutation(labelled)
     train, valid = int(0.6 * len(order)), int(0.8 * len(order))
     parts = {"train": order[:train], "valid": order[train:valid], "test": order[valid:]}
@@ -82,7 +82,7 @@ def _random_split(labelled: np.ndarray, seed: int) -> dict[str, np.ndarray]:
 
 
 def cora(root: Path, split: int = 0) -> RealData:
-    """Citations, public split (20 per class / 500 / 1000), rows of features sum to one."""
+    """Citations; public split (20 per class / 500 / 1000); rows of features sum to one."""
     raw = np.load(_existing(root / "cora" / "data.npz"))
     nodes, width = (int(n) for n in raw["feat_shape"])
     x = np.zeros((nodes, width), np.float32)
@@ -122,7 +122,7 @@ def _heterophilous(
 
 
 def tolokers(root: Path, split: int = 0) -> RealData:
-    """Crowd workers who share tasks; who was banned (ROC-AUC), one of 10 splits."""
+    """Crowd workers who share tasks; the label is whether a worker was banned (ROC-AUC)."""
     return _heterophilous(
         root,
         "tolokers",
@@ -135,7 +135,7 @@ def tolokers(root: Path, split: int = 0) -> RealData:
 
 
 def squirrel_filtered(root: Path, split: int = 0) -> RealData:
-    """Wikipedia pages on squirrels without duplicates; traffic class, one of 10 splits."""
+    """Wikipedia pages on squirrels, without duplicates; the label is a traffic class."""
     return _heterophilous(
         root,
         "squirrel_filtered",
@@ -148,7 +148,7 @@ def squirrel_filtered(root: Path, split: int = 0) -> RealData:
 
 
 def chameleon_filtered(root: Path, split: int = 0) -> RealData:
-    """Wikipedia pages on chameleons without duplicates; traffic class, one of 10 splits."""
+    """Wikipedia pages on chameleons, without duplicates; the label is a traffic class."""
     return _heterophilous(
         root,
         "chameleon_filtered",
@@ -180,8 +180,11 @@ def _twitch_language(root: Path, language: str) -> tuple[np.ndarray, np.ndarray,
 
 
 def twitch(root: Path, languages: tuple[str, ...], name: str, split: int = 0) -> RealData:
-    """Streamers and their friendships; mature language or not. Several languages are laid
-    side by side in the order given. `split` seeds the random 60/20/20 split."""
+    """Streamers and their friendships; the label is mature language or not.
+
+    The graphs of several languages are joined in the given order. `split` is the random seed of the
+    60/20/20 split.
+    """
     edges, xs, ys, offset = [], [], [], 0
     for language in languages:
         part_edges, part_x, part_y = _twitch_language(root, language)
@@ -202,7 +205,7 @@ def twitch(root: Path, languages: tuple[str, ...], name: str, split: int = 0) ->
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """A fixed 64-bit mixing of integers (the finaliser of SplitMix64)."""
+    """A fixed 64-bit hash of integers (the finaliser of SplitMix64)."""
     with np.errstate(over="ignore"):
         z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -213,8 +216,8 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 def sketch(columns: list[np.ndarray], width: int, repeats: int = 4) -> np.ndarray:
     """Hash categorical columns into `width` signed counters (a count sketch).
 
-    Each (column, value) adds +-1/sqrt(repeats) to `repeats` counters, so that two different
-    values are nearly orthogonal. Zero means missing and adds nothing.
+    Each (column, value) adds +-1/sqrt(repeats) to `repeats` counters, so that different values are
+    nearly orthogonal. Zero means a missing value and adds nothing.
     """
     nodes = len(columns[0])
     x = np.zeros(nodes * width, np.float32)
@@ -248,14 +251,14 @@ def neighbour_labels(
 ) -> np.ndarray:
     """Shares of the classes among each node's training neighbours: one step of propagation.
 
-    A node's own label is never in its own row. Nodes without a training neighbour have zeros.
+    The row of a node does not contain its label. Nodes without training neighbours have zeros.
     """
     known = np.zeros(len(y), bool)
     known[train] = True
     counts = np.zeros(len(y) * classes, np.float32)
     for source, target in (edges.T, edges.T[::-1]):
-        told = known[source]
-        slots = target[told] * classes + y[source[told]]
+        is_known = known[source]
+        slots = target[is_known] * classes + y[source[is_known]]
         counts += np.bincount(slots, minlength=len(counts)).astype(np.float32)
     return _rows_summing_to_one(counts.reshape(len(y), classes)).astype(np.float32)
 
@@ -265,10 +268,10 @@ def facebook100(
 ) -> RealData:
     """Sixty college networks; graduation year 2004-2009 as six classes.
 
-    The year itself never enters the features. Status and gender are one-hot; major, second
-    major, dorm, high school (codes are per school) and the school are hashed into the rest.
-    Labels and split follow `reference.json` of the set. `with_labels` spends six columns on the
-    years of the training neighbours, which is what label propagation sees.
+    The features do not contain the year. Status and gender are one-hot; major, second major, dorm,
+    high school (codes are per school) and the school are hashed into the other columns. Labels and
+    split follow `reference.json` of the set. `with_labels` uses six columns for the years of the
+    training neighbours, the input of label propagation.
     """
     edges, school = _facebook_edges(root)
     raw = np.load(_existing(root / "facebook100-open" / "nodes.npz"))
@@ -290,7 +293,7 @@ def facebook100(
     for name in ("major", "second_major", "dorm", "high_school"):
         code = raw[name].astype(np.int64) & 0xFFFFFFFF
         columns.append(np.where(code == 0, 0, code + (school + 1) * (1 << 32)))
-    hashed = sketch(columns, width - sum(one.shape[1] for one in plain))
+    hashed = sketch(columns, width - sum(column.shape[1] for column in plain))
     suffix = "-labels" if with_labels else "" if width == 128 else f"-{width}"
     return RealData(
         name=f"facebook100{suffix}",
@@ -318,13 +321,13 @@ ADAPTERS: dict[str, Callable[..., RealData]] = {
     "facebook100-32": lambda root, split=0: facebook100(root, split, width=32),
     "facebook100-labels": lambda root, split=0: facebook100(root, split, with_labels=True),
 }
-"""Every set by name; call as `ADAPTERS[name](root, split=0)`."""
+"""Adapters by name; call `ADAPTERS[name](root, split=0)`."""
 
 
 def load(name: str, root: str | Path | None = None, split: int = 0) -> RealData:
-    """One set by name.
+    """A data set by name.
 
-    Errors: `KeyError` for an unknown name, `MissingDataError` where the files are not there.
+    Errors: `KeyError` for an unknown name, `MissingDataError` if the files are missing.
     """
     if name not in ADAPTERS:
         raise KeyError(f"unknown data set `{name}`; known: {', '.join(ADAPTERS)}")
@@ -332,7 +335,7 @@ def load(name: str, root: str | Path | None = None, split: int = 0) -> RealData:
 
 
 def write(data: RealData, out: Path) -> dict[str, object]:
-    """Write the importable files of `data` into `out`; returns what `about.json` says."""
+    """Write the files of `data` to `out`; returns the content of `about.json`."""
     out.mkdir(parents=True, exist_ok=True)
     np.save(out / "edges.npy", np.ascontiguousarray(data.edges))
     np.save(out / "x.npy", np.ascontiguousarray(data.x))

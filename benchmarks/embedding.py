@@ -1,15 +1,15 @@
-"""Embeddings in memory: what a batch costs, and what a recipe reaches.
+"""Embeddings in memory: the time of batches, and the quality of recipes.
 
     python benchmarks/embedding.py batches [--rows N] [--negatives N] [--dim D] [--threads T]
     python benchmarks/embedding.py train DIRECTORY NAME [--epochs N] [--seed S] [--threads T]
 
-`batches` compares whole batches by the core with those by PyTorch, which a GPU takes: scores,
-loss, gradients and steps. Triples a second of processor time; the fastest of several epochs counts,
-so that a busy machine disturbs little.
+`batches` compares whole batches in the core with whole batches in PyTorch, the implementation for
+GPUs: scores, loss, gradients and steps. It prints triples per second of processor time in the
+fastest of several epochs, so that other programs on the machine have little effect.
 
-`train` reads `DIRECTORY/NAME/{train,valid,test}.txt.xz` (head, relation, tail a line), prints the
-loss and the speed of each epoch, the validation figure every few, and in the end the figures of
-the best epoch on the test split with their protocol.
+`train` reads `DIRECTORY/NAME/{train,valid,test}.txt.xz` (head, relation, tail in each line). It
+prints the loss and the speed of each epoch, and the validation metric every few epochs. At the end
+it prints the test metrics of the best epoch with their protocol.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from outercore.embedding.tables.memory import MemoryStore
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say
 
-# ComplEx of rank 100 with reciprocal relations and N3 (Lacroix et al. 2018): all entities as
-# negatives where there are few of them, else a sample that estimates their sum.
+# ComplEx of rank 100 with reciprocal relations and N3 (Lacroix et al. 2018). The negatives are all
+# entities for small graphs, or a sample that estimates their sum.
 _MODEL = {"kind": "complex", "dim": 200, "reciprocal": True}
 _SAMPLED = {"count": 1000, "correction": "frequency"}
 RECIPES: dict[str, dict[str, Any]] = {
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def compare_batches(rows: int, negatives: int, dim: int) -> None:
-    """One line for each model: triples a second of processor time, by the core and by PyTorch."""
+    """Prints triples per second of processor time for each model, in the core and in PyTorch."""
     adversarial = {"kind": "self-adversarial", "margin": 9.0}
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"kind": "complex"}, {}),
@@ -119,7 +119,7 @@ def compare_batches(rows: int, negatives: int, dim: int) -> None:
 
 
 def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
-    """Triples a second of processor time in the fastest of some epochs."""
+    """Triples per second of processor time in the fastest of several epochs."""
     store = MemoryStore(triples, 20_000, 50)
     trainer = Trainer(store, config, native=native)
     layout = table_layout(config, trainer.model, 50)
@@ -133,7 +133,7 @@ def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
 
 
 def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> None:
-    """Trains a recipe and prints what it reaches."""
+    """Trains a recipe and prints its metrics."""
     splits, entities, relations = read_triples(directory / name)
     values = dict(RECIPES[name], run={"seed": seed})
     if epochs is not None:
@@ -161,12 +161,15 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
         )
 
     Epochs(trainer, validate=lambda: ranks("valid").mrr, after_epoch=tell).run()
-    found = ranks("test")
-    print(f"{name}, seed {seed}: {found.protocol}\nfiltered: {found.filtered}\nraw: {found.raw}")
+    test_metrics = ranks("test")
+    print(
+        f"{name}, seed {seed}: {test_metrics.protocol}\n"
+        f"filtered: {test_metrics.filtered}\nraw: {test_metrics.raw}"
+    )
 
 
 def read_triples(folder: Path) -> tuple[dict[str, Tensor], int, int]:
-    """The three splits with names numbered as they come, and how many names there are."""
+    """The three splits with names numbered in the order of the file, and the counts of names."""
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     splits = {}

@@ -1,13 +1,13 @@
-"""Check on the real data sets that nothing but the seed decides what a batch holds.
+"""Check on the real data sets that batches depend only on the random seed.
 
     python benchmarks/exactness.py [NAME...] [--batches N] [--work DIR]
 
-For every budget (5 %, 25 % and all of the data), back end (uring, threads, mmap) and number of
-threads (1, 2, 4) an epoch is delivered and trained on; every tensor of every batch and the loss
-after the epoch must be equal to the last bit. The batches must also be those of
-`outercore.loading.reference`, the definition of the sampler in plain Python, with rows taken from
-the array by NumPy. On large graphs the first `--batches` batches stand for the epoch, and the
-reference, which takes seconds a batch, checks the first few of them.
+Loads and trains an epoch for every budget (5 %, 25 % and all of the data), back end (uring,
+threads, mmap) and number of threads (1, 2, 4). Every tensor of every batch, and the loss after the
+epoch, must be bit-identical. The batches must also equal the batches of
+`tests/python/reference.py`, the definition of the sampler in plain Python, with rows that NumPy
+reads from the array. On large graphs, only the first `--batches` batches are compared. The
+reference takes seconds per batch and checks the first few of them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ import torch
 from torch_geometric.nn.models import GraphSAGE
 
 import outercore as oc
-from outercore.loading import reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 import adapters
 from accuracy import RECIPES, data_set
 from limits import parse_bytes
 from measure import REPOSITORY, say
+
+import reference
 
 SHARES = (0.05, 0.25, 1.0)
 BACKENDS = ("uring", "threads", "mmap")
@@ -43,12 +45,12 @@ THREADS = (1, 2, 4)
 SEED = 7
 EPOCH = 1
 REFERENCE_EDGES = 200_000
-"""The reference samples batches until it has seen so many edges."""
+"""Number of edges after which the reference stops sampling batches."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a batch of a data set is made of."""
+    """Batch size and fan-outs for a data set."""
 
     batch_size: int
     fanout: tuple[int, ...]
@@ -56,14 +58,14 @@ class Shape:
 
 LARGE = Shape(512, (15, 10))
 SMALL = Shape(16, (4, 3))
-"""Where a batch of the large shape would be a quarter of the graph."""
+"""Shape for small graphs, of which a batch of the large shape would be a quarter."""
 SMALL_NODES = 5_000
 WIDE_FEATURES = 1_000
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way of making the same batches."""
+    """A setting that must not change the batches."""
 
     share: float
     backend: str
@@ -75,14 +77,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What must not differ: a digest of each batch, and the mean loss after the epoch."""
+    """Results that must be equal: a digest of each batch, and the mean loss after the epoch."""
 
     digests: list[str]
     loss: str
 
 
 def digest(batch: oc.NeighborLoader) -> str:
-    """One hash over every tensor and count of a batch."""
+    """A hash of all tensors and counts of a batch."""
     mark = hashlib.sha256()
     for name in ("x", "y", "edge_index", "n_id", "e_id", "input_id"):
         tensor = getattr(batch, name)
@@ -96,14 +98,14 @@ def digest(batch: oc.NeighborLoader) -> str:
 def data_bytes(graph: oc.Graph) -> int:
     """Bytes of features and topology."""
     return sum(
-        int(np.prod(one["shape"])) * np.dtype(one["dtype"]).itemsize
-        for key, one in graph.manifest["arrays"].items()
+        int(np.prod(entry["shape"])) * np.dtype(entry["dtype"]).itemsize
+        for key, entry in graph.manifest["arrays"].items()
         if key.startswith("edges/") or key == graph.manifest["roles"]["features"]
     )
 
 
 def shape_of(graph: oc.Graph) -> Shape:
-    """The batches that suit the size of a graph."""
+    """The shape of batches for the size of a graph."""
     small = graph.num_nodes < SMALL_NODES or graph.num_features > WIDE_FEATURES
     return SMALL if small else LARGE
 
@@ -125,9 +127,9 @@ def open_loader(graph: oc.Graph, setting: Setting, budget: int) -> oc.NeighborLo
 
 
 def within_budget(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outcome, int]:
-    """An epoch under the budget of a setting; returns what happened and the budget it had.
+    """An epoch under the budget of a setting; returns the outcome and the budget.
 
-    The shares of a tiny graph are less than one batch takes; then it is the least that works.
+    If the share of a tiny graph is too small for a batch, the budget is the least that works.
     """
     budget = int(data_bytes(graph) * setting.share)
     if setting.share == 1.0:
@@ -136,7 +138,8 @@ def within_budget(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outc
         try:
             return epoch_of(graph, setting, batches, budget), budget
         except oc.BudgetError as error:
-            # The plan names the least; an epoch with a larger batch than the trial saw does not.
+            # The error of the plan has the least budget. The error of an epoch with a larger batch
+            # than in the trial does not.
             least = re.search(r"least that works is ([0-9.]+ ?[A-Za-z]+)", str(error))
             wanted = int(parse_bytes(least[1]) * 1.02) if least else 0
             budget = max(wanted, int(budget * 1.25))
@@ -145,7 +148,7 @@ def within_budget(graph: oc.Graph, setting: Setting, batches: int) -> tuple[Outc
 
 
 def epoch_of(graph: oc.Graph, setting: Setting, batches: int, budget: int) -> Outcome:
-    """Deliver and train one epoch."""
+    """Load and train an epoch."""
     torch.manual_seed(SEED)
     layers = len(shape_of(graph).fanout)
     model = GraphSAGE(graph.num_features, 32, layers, graph.num_classes)
@@ -183,28 +186,28 @@ def expected(graph: oc.Graph, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[st
         places = reference.batch_seeds(
             everyone, batch, shape.batch_size, shuffle=True, seed=SEED, epoch=EPOCH
         )
-        found = reference.sample_batch(
+        sampled = reference.sample_batch(
             offsets, sources, ids, seeds[places], shape.fanout,
             replace=False, seed=SEED, epoch=EPOCH, batch=batch,
         )  # fmt: skip
         data = Data(
-            x=torch.from_numpy(x[found.n_id]),
-            y=torch.from_numpy(y[found.n_id]),
-            edge_index=torch.from_numpy(np.stack([found.row, found.col])),
-            n_id=torch.from_numpy(found.n_id),
-            e_id=torch.from_numpy(found.e_id),
+            x=torch.from_numpy(x[sampled.n_id]),
+            y=torch.from_numpy(y[sampled.n_id]),
+            edge_index=torch.from_numpy(np.stack([sampled.row, sampled.col])),
+            n_id=torch.from_numpy(sampled.n_id),
+            e_id=torch.from_numpy(sampled.e_id),
             input_id=torch.from_numpy(np.asarray(places, np.int64)),
             batch_size=len(places),
-            num_sampled_nodes=found.num_sampled_nodes,
-            num_sampled_edges=found.num_sampled_edges,
+            num_sampled_nodes=sampled.num_sampled_nodes,
+            num_sampled_edges=sampled.num_sampled_edges,
         )
-        yield digest(data), len(found.row)
+        yield digest(data), len(sampled.row)
 
 
 def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, object]:
-    """All settings of one data set against each other and against the reference."""
+    """Compares all settings of a data set with each other and with the reference."""
     graph = oc.open(data_set(name, 0, work, root))
-    settings = [Setting(*one) for one in itertools.product(SHARES, BACKENDS, THREADS)]
+    settings = [Setting(*values) for values in itertools.product(SHARES, BACKENDS, THREADS)]
     first: Outcome | None = None
     differing, budgets = [], {}
     for setting in settings:
@@ -240,7 +243,7 @@ def check(name: str, batches: int, work: Path, root: str | None) -> dict[str, ob
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns 1 where anything differs."""
+    """Command line; returns 1 if anything differs."""
     cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[[], *RECIPES], metavar="NAME")
@@ -248,17 +251,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     options = parser.parse_args(arguments)
-    # A sum of floats depends on how many threads share it; batches do not.
+    # A sum of floats in PyTorch depends on the number of threads; batches do not.
     torch.set_num_threads(1)
     bad = False
     for name in options.names or RECIPES:
         try:
-            found = check(name, options.batches, options.work, options.data)
+            outcome = check(name, options.batches, options.work, options.data)
         except adapters.MissingDataError as missing:
             say(f"skipped {name}: {missing}")
             continue
-        bad |= bool(found["differing"])
-        print(json.dumps(found), flush=True)
+        bad |= bool(outcome["differing"])
+        print(json.dumps(outcome), flush=True)
     return int(bad)
 
 

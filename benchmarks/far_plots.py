@@ -1,4 +1,4 @@
-"""Draws the figures of the far-memory benchmark as one HTML page that needs no network."""
+"""Draws the plots of the far-memory benchmark as an HTML page without external files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measure import Result, Series
 from plotly.subplots import make_subplots
 
 Key = Callable[[Series], tuple[str, str, float | str] | None]
-"""Panel, line and place on the horizontal axis of a series; None where it belongs elsewhere."""
+"""Panel, line and horizontal position of a series; None if it is not in these panels."""
 
 
 def page(result: Result, path: Path) -> Path:
@@ -35,42 +35,42 @@ def page(result: Result, path: Path) -> Path:
     return path
 
 
-def _by_ratio(one: Series) -> tuple[str, str, float | str] | None:
-    found = re.fullmatch(r"(\w+) at ([0-9.]+)", one.case)
-    return (found[1], one.program, float(found[2])) if found else None
+def _by_ratio(series: Series) -> tuple[str, str, float | str] | None:
+    match = re.fullmatch(r"(\w+) at ([0-9.]+)", series.case)
+    return (match[1], series.program, float(match[2])) if match else None
 
 
-def _by_threads(one: Series) -> tuple[str, str, float | str] | None:
-    found = re.fullmatch(r"(\w+) with (\d+)", one.case)
-    return ("seconds", found[1], int(found[2])) if found and one.program == "threads" else None
+def _by_threads(series: Series) -> tuple[str, str, float | str] | None:
+    match = re.fullmatch(r"(\w+) with (\d+)", series.case)
+    return ("seconds", match[1], int(match[2])) if match and series.program == "threads" else None
 
 
-def _by_chunk(one: Series) -> tuple[str, str, float | str] | None:
-    found = re.fullmatch(r"(\w+) in (\w+)", one.case)
-    return (found[1], one.program.removeprefix("chunk, "), found[2]) if found else None
+def _by_chunk(series: Series) -> tuple[str, str, float | str] | None:
+    match = re.fullmatch(r"(\w+) in (\w+)", series.case)
+    return (match[1], series.program.removeprefix("chunk, "), match[2]) if match else None
 
 
-def _by_partition(one: Series) -> tuple[str, str, float | str] | None:
-    found = re.fullmatch(r"(\w+) with (\d+)", one.case)
-    if found is None or not one.program.startswith("partitions of "):
+def _by_partition(series: Series) -> tuple[str, str, float | str] | None:
+    match = re.fullmatch(r"(\w+) with (\d+)", series.case)
+    if match is None or not series.program.startswith("partitions of "):
         return None
-    return (found[1], f"{found[2]} threads", one.program.removeprefix("partitions of "))
+    return (match[1], f"{match[2]} threads", series.program.removeprefix("partitions of "))
 
 
-def _by_queue(one: Series) -> tuple[str, str, float | str] | None:
-    found = re.fullmatch(r"(\d+) threads, length (\d+)", one.case)
-    return (f"queue length {found[2]}", one.program, int(found[1])) if found else None
+def _by_queue(series: Series) -> tuple[str, str, float | str] | None:
+    match = re.fullmatch(r"(\d+) threads, length (\d+)", series.case)
+    return (f"queue length {match[2]}", series.program, int(match[1])) if match else None
 
 
 def _figure(
     result: Result, title: str, across: str, key: Key, unit: str, *, log_y: bool = False
 ) -> go.Figure:
     panels: dict[str, dict[str, list[tuple[float | str, float]]]] = {}
-    for one in result.series:
-        place = key(one)
-        if place is not None and one.median is not None:
+    for series in result.series:
+        place = key(series)
+        if place is not None and series.median is not None:
             panel, line, at = place
-            panels.setdefault(panel, {}).setdefault(line, []).append((at, one.median))
+            panels.setdefault(panel, {}).setdefault(line, []).append((at, series.median))
     figure = make_subplots(cols=max(1, len(panels)), subplot_titles=list(panels))
     for column, lines in enumerate(panels.values(), start=1):
         for name, points in lines.items():
@@ -88,15 +88,15 @@ def _figure(
 def _table(result: Result) -> str:
     """Table 4: seconds without and with buffering at far ratio 1."""
     rows = []
-    for one in result.series:
-        bare = one.program.removesuffix(", no buffering")
-        if bare == one.program or not one.case.endswith(" at 1.0"):
+    for series in result.series:
+        bare = series.program.removesuffix(", no buffering")
+        if bare == series.program or not series.case.endswith(" at 1.0"):
             continue
-        without, buffered = one.median, result.median(bare, one.case)
+        without, buffered = series.median, result.median(bare, series.case)
         if without and buffered:
             saved = 100 * (1 - buffered / without)
             cells = (
-                one.case.split()[0],
+                series.case.split()[0],
                 bare,
                 f"{without:.3f}",
                 f"{buffered:.3f}",

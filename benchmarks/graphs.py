@@ -3,9 +3,9 @@
     python benchmarks/graphs.py NAME... [--folds 10] [--seeds 3] [--epochs N] [--work DIR]
 
 The TU sets run their folds. A tenth of a fold's training graphs is held out to choose the epoch,
-and the score is the accuracy on the fold's test graphs. With `--best-epoch` nothing is held out:
-the epoch is the one with the best mean over the folds. That is the rule of the GIN paper, and it
-looks at the test graphs. The molecules run their scaffold split, once for each seed.
+and the score is the accuracy on the fold's test graphs. With `--best-epoch`, no graphs are held
+out, and the epoch with the best mean over the folds is chosen. This is the rule of the GIN paper,
+and it uses the test graphs. The molecules run their scaffold split, once for each seed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from outercore.training.config import GraphConfig
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one set is trained."""
+    """Options to train on a data set."""
 
     file: str
     metric: str
@@ -53,13 +53,13 @@ class Recipe:
     learning_rate: float = 0.003
     memory: str = "256MiB"
     features: str = "x"
-    """The node array; where there is no `x`, tags that differ, else in-degrees."""
+    """Node array of features. Sets without `x` use tags if they differ, otherwise in-degrees."""
 
 
 _TU = ModelConfig(kind="gin", hidden=64, dropout=0.5, norm="batch", jumping="cat")
 _ATOMS = ModelConfig(kind="gin", hidden=128, dropout=0.3, norm="batch")
-# The TU sets have the network of the GIN paper: 5 layers of 64, outputs from all of them, the mean
-# of the nodes for social networks and their sum for the others. No value was searched for.
+# The TU sets use the network of the GIN paper: 5 layers of 64 with outputs from all layers; the
+# readout is the mean for social networks and the sum for the others. No value was searched for.
 RECIPES = {
     "mutag": Recipe("MUTAG.txt.xz", "accuracy", _TU, "sum", 100, 32),
     "proteins": Recipe("PROTEINS.txt.xz", "accuracy", _TU, "sum", 40, 32),
@@ -91,29 +91,29 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Score:
-    """What came of a set."""
+    """The results of a data set."""
 
     name: str
     runs: list[float]
     """The test score of each fold or seed."""
     curves: list[list[float | None]]
-    """The score after each epoch of each run, on what chooses the epoch."""
+    """The score after each epoch of each run, on the graphs that choose the epoch."""
     seconds: float
 
     def row(self, best_epoch: bool) -> str:
         """The scores as a line of a table."""
-        found = np.array(self.runs)
+        scores = np.array(self.runs)
         if best_epoch:
             curves = np.array(self.curves, float)
-            found = curves[:, curves.mean(axis=0).argmax()]
+            scores = curves[:, curves.mean(axis=0).argmax()]
         return (
-            f"| {self.name} | {found.mean():.4f} ± {found.std():.4f} | {len(found)} | "
+            f"| {self.name} | {scores.mean():.4f} ± {scores.std():.4f} | {len(scores)} | "
             f"{self.seconds:.0f} s |"
         )
 
 
 def folds_of(directory: Path, best_epoch: bool) -> dict[str, np.ndarray]:
-    """The splits of all folds by the names `0-train`, `0-valid`, `0-test`, and so on."""
+    """The splits of all folds, named `0-train`, `0-valid`, `0-test`, and so on."""
     folds = json.loads(lzma.decompress((directory / "folds.json.xz").read_bytes()))
     splits = {}
     for number, (train_ids, test) in enumerate(zip(folds["train"], folds["test"], strict=True)):

@@ -1,12 +1,11 @@
-"""Run a command under a memory limit that counts the page cache too, and say what it used.
+"""Run a command under a memory limit that includes the page cache, and report its use.
 
     python benchmarks/limits.py --memory 1GiB -- python worker.py ...
 
-A memory cgroup (version 1 or 2) is made for the child where that is allowed, so that anonymous
-memory, page cache and kernel buffers together stay below the limit: reading through `mmap`
-cannot borrow the rest of the machine's memory. Where no cgroup can be made the command runs
-unlimited and the outcome says so (`enforced` is `none`). A limit that is to be set later (`ready`)
-and cannot be ends the command.
+The child runs in a new memory cgroup (version 1 or 2) if that is allowed. Anonymous memory, page
+cache and kernel buffers together then stay below the limit, so reads through `mmap` cannot use the
+rest of the machine's memory. If a cgroup cannot be created, the command runs without a limit, and
+`enforced` is `none`. If a limit with `ready` cannot be set, the command is killed.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from typing import IO
 CGROUPS = Path("/sys/fs/cgroup")
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 TIGHTENING_S = 60.0
-"""What is in memory has so long to go to swap."""
+"""Seconds to swap out memory above a new limit."""
 READY_S = 900.0
-"""A child has so long to say that it is ready."""
+"""Seconds for a child until it is ready."""
 _numbers = itertools.count()
 
 
@@ -47,23 +46,23 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one limited run did. Bytes unless the name says otherwise."""
+    """The outcome of a limited run; bytes unless the name has another unit."""
 
     command: list[str]
     returncode: int
     wall_s: float
     enforced: str
-    """`cgroup1`, `cgroup2` or `none`: what held the command below its limit."""
+    """`cgroup1`, `cgroup2` or `none`: how the limit was enforced."""
     limit: int | None
     peak: int | None
     """Highest charge of the cgroup, page cache included; None without a cgroup."""
     peak_resident: int
-    """Highest resident set of one process of the run."""
+    """Highest resident set of a single process of the run."""
     bytes_read: int
-    """Read from the device by the child and the descendants it waited for."""
+    """Bytes that the child and its awaited descendants read from the device."""
     bytes_written: int
     limit_hits: int | None
-    """How often the limit forced reclaim."""
+    """How often the kernel reclaimed memory because of the limit."""
     stdout: str
     stderr: str
 
@@ -79,7 +78,7 @@ class Outcome:
         raise self._failure()
 
     def check(self) -> Outcome:
-        """The outcome itself. Errors: `RuntimeError` if the run failed."""
+        """Returns the outcome. Errors: `RuntimeError` if the run failed."""
         if self.returncode:
             raise self._failure()
         return self
@@ -98,14 +97,14 @@ class _Unlimited:
         """Called in the child before it starts the program."""
 
     def tighten(self, limit: int) -> bool:
-        """Sets another limit, which what is in memory already may exceed; whether that worked."""
+        """Sets a lower limit, also below the memory in use; returns whether it succeeded."""
         return False
 
     def usage(self) -> tuple[int | None, int | None]:
         return None, None
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Does nothing: there is no cgroup to remove."""
 
 
 class _Cgroup1:
@@ -127,7 +126,7 @@ class _Cgroup1:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def tighten(self, limit: int) -> bool:
-        # Refused while there is more than can be swapped out at once.
+        # The kernel refuses until enough memory is swapped out.
         end = time.monotonic() + TIGHTENING_S
         while time.monotonic() < end:
             try:
@@ -142,8 +141,11 @@ class _Cgroup1:
         return peak, int((self.path / "memory.failcnt").read_text())
 
     def close(self) -> None:
-        """Give the charged pages back before removing: otherwise they would stay charged to
-        the parent and be free for the next run."""
+        """Removes the cgroup after its pages are released.
+
+        Otherwise the pages would be charged to the parent, and the next run could use them for
+        free.
+        """
         for act in (lambda: (self.path / "memory.force_empty").write_text("0"), self.path.rmdir):
             for _ in range(20):
                 try:
@@ -195,7 +197,7 @@ class _Cgroup2:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the cgroups of drivers that were killed; those in use refuse it."""
+    """Remove the cgroups of killed drivers; the kernel refuses this for cgroups in use."""
     for path in parent.glob("outercore-*-*"):
         if not Path("/proc", path.name.split("-")[1]).exists():
             with contextlib.suppress(OSError):
@@ -203,8 +205,10 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _cage(limit: int | None, swap: bool) -> _Unlimited | _Cgroup1 | _Cgroup2:
-    """The strongest limit this machine lets us set. Without a wanted limit the cgroup is made
-    all the same, with no bound, for its accounting."""
+    """The strongest limit that this machine allows.
+
+    Without `limit`, an unlimited cgroup is created for its accounting.
+    """
     bound = limit if limit is not None else (1 << 62)
     for kind, present in (
         (_Cgroup1, CGROUPS / "memory" / "memory.limit_in_bytes"),
@@ -220,12 +224,12 @@ def _cage(limit: int | None, swap: bool) -> _Unlimited | _Cgroup1 | _Cgroup2:
 
 
 def drop_cached(paths: Sequence[Path]) -> None:
-    """Ask the kernel to forget the cached pages of these files (folders: all files below).
+    """Drop the cached pages of these files, or of all files below folders.
 
-    Needs no privileges: dirty pages are written first, then `POSIX_FADV_DONTNEED`.
+    Works without privileges: dirty pages are written first, then `POSIX_FADV_DONTNEED`.
     """
     for path in paths:
-        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
         for file in files:
             descriptor = os.open(file, os.O_RDONLY)
             try:
@@ -237,7 +241,7 @@ def drop_cached(paths: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def swap_file(path: Path, size: int) -> Iterator[bool]:
-    """Swap space in a file while the block runs; False where that is not allowed."""
+    """Swap space in a file while the block runs; False if that is not allowed."""
     path.unlink(missing_ok=True)
     try:
         with path.open("wb") as file:
@@ -269,14 +273,14 @@ def run_limited(
     ready: Path | None = None,
     ready_s: float = READY_S,
 ) -> Outcome:
-    """Run `command` to its end under `memory` bytes, beyond which it may use `swap` or not.
+    """Run `command` under `memory` bytes; with `swap`, it may swap out more.
 
-    With `ready` the limit is set when the child has made that file, which is then removed; the
-    time counts from there. A child that has not made it after `ready_s`, or that cannot be limited
-    then, is killed with its whole process group, and `enforced` is `none`.
+    With `ready`, the limit is set when the child has created this file, which is then removed. The
+    time counts from this moment. A child that does not create the file within `ready_s`, or that
+    cannot be limited, is killed with its process group, and `enforced` is `none`.
 
-    A run past `timeout_s` is killed with its whole process group; its return code is negative.
-    So it is when an exception, such as Ctrl-C's, ends the wait for it.
+    After `timeout_s`, the child is killed with its process group, and the return code is negative.
+    It is also killed if an exception, such as `KeyboardInterrupt`, ends the wait.
     """
     cage = _cage(memory if ready is None else None, swap)
     enforced = cage.kind
@@ -297,13 +301,13 @@ def run_limited(
                 if ready is not None and memory is not None:
                     if not (_wait_for(child, ready, ready_s) and cage.tighten(memory)):
                         enforced = "none"
-                        # Nobody has reaped it: it is there, if only as a zombie.
+                        # Not reaped yet: the process exists, at least as a zombie.
                         os.killpg(child.pid, signal.SIGKILL)
                     ready.unlink(missing_ok=True)
                     started = time.perf_counter()
                 status, usage = _wait(child, timeout_s)
             except BaseException:
-                # It is in a session of its own, which Ctrl-C does not reach.
+                # The child is in a separate session, which Ctrl-C does not reach.
                 _end(child)
                 raise
             wall = time.perf_counter() - started
@@ -332,7 +336,7 @@ def run_limited(
 
 @dataclass(frozen=True)
 class Service:
-    """A server that runs under a limit."""
+    """A server under a memory limit."""
 
     process: subprocess.Popen
     enforced: str
@@ -341,10 +345,10 @@ class Service:
     errors: IO[bytes]
 
     def cpu_s(self) -> float:
-        """Processor seconds so far, of all processes of its session."""
+        """Processor seconds of all processes of its session until now."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
-            # A process may end while the folder is read.
+            # A process may end during the iteration.
             with contextlib.suppress(OSError):
                 fields = stat.read_text().rpartition(")")[2].split()
                 if int(fields[3]) == self.process.pid:
@@ -361,7 +365,7 @@ class Service:
         return self.errors.read().decode(errors="replace")[-1500:] or "no message"
 
     def kill(self) -> None:
-        """`SIGKILL` to all of it."""
+        """Sends SIGKILL to all its processes."""
         _end(self.process)
 
 
@@ -374,8 +378,8 @@ def started_limited(
 ) -> Iterator[Service]:
     """Run `command` under `memory` bytes while the block runs; its standard output is a pipe.
 
-    At the end of the block it gets SIGTERM, and SIGKILL with its whole process group if that has
-    not ended it after 30 seconds.
+    At the end of the block it receives SIGTERM. After 30 seconds, its process group receives
+    SIGKILL.
     """
     cage = _cage(memory, swap=False)
     try:
@@ -412,7 +416,7 @@ def _end(child: subprocess.Popen) -> None:
 
 
 def _wait_for(child: subprocess.Popen, ready: Path, limit_s: float) -> bool:
-    """Waits so long for a file of the child's; whether it came before the child ended."""
+    """Waits for a file of the child, up to `limit_s`; whether it exists before the child ends."""
     end = time.monotonic() + limit_s
     while not ready.exists():
         ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -423,7 +427,7 @@ def _wait_for(child: subprocess.Popen, ready: Path, limit_s: float) -> bool:
 
 
 def _wait(child: subprocess.Popen, timeout_s: float | None):
-    """Reap the child and its resource usage, killing its group when the time is over."""
+    """Reap the child and its resource usage; kill its process group after the time limit."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     pause, killed = 0.001, False
     while True:
@@ -439,7 +443,7 @@ def _wait(child: subprocess.Popen, timeout_s: float | None):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; prints the outcome as one JSON object and passes the return code on."""
+    """Command line; prints the outcome as a JSON object and returns the command's code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--memory", type=parse_bytes, help="limit, for instance 1GiB")
     parser.add_argument("--timeout", type=float, help="seconds")

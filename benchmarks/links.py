@@ -1,10 +1,10 @@
-"""Learn to predict the edges of real graphs, and compare with published scores.
+"""Train link prediction on real graphs, and compare with published scores.
 
     python benchmarks/links.py [NAME...] [--seeds 1] [--work DIR] [--data DIR]
 
-Every run goes through the command line: `outercore import`, then `outercore train --task link`. The
-test score is that of the epoch with the best validation score. For each set the baseline is the
-same command with `--model mlp`, which passes no messages.
+Every run uses the command line: `outercore import`, then `outercore train --task link`. The test
+score is the score of the epoch with the best validation score. For each set, the baseline is the
+same command with `--model mlp`, which does not pass messages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from measure import REPOSITORY, machine, say
 from product import command
 
 import outercore
-from outercore.training.links.metrics import LinkScores
+from outercore.training.links.scoring import LinkScores
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one set is laid down and trained."""
+    """Functions and options to import a data set and to train on it."""
 
     files: Callable[[Path, Path], list[object]]
     """Writes a set of the data library to a folder; returns the arguments of `outercore import`."""
@@ -42,11 +42,11 @@ class Recipe:
     metrics: tuple[str, ...]
     published: str
     held_out: str = "link.edges={files}/held_out.npz"
-    """What is held out, as `--set` takes it."""
+    """The held-out edges, as an argument of `--set`."""
 
 
 def ogbl_ddi(root: Path, out: Path) -> list[object]:
-    """OGB's edges for training, its held-out edges and their negatives."""
+    """The training edges of OGB, its held-out edges and their negatives."""
     with np.load(root / "ogbl-ddi" / "ogbl_ddi.npz") as parts:
         np.save(out / "edges.npy", parts["train"].astype(np.int64))
     shutil.copyfile(root / "ogbl-ddi" / "ogbl_ddi.npz", out / "held_out.npz")
@@ -68,13 +68,13 @@ def collegemsg_by_time(root: Path, out: Path) -> list[object]:
 
 
 def _messages(root: Path) -> np.ndarray:
-    """Source and target from 1 on, and seconds, int64 [messages, 3]."""
+    """Source and target (ids from 1) and time in seconds, int64 [messages, 3]."""
     with lzma.open(root / "collegemsg" / "CollegeMsg.txt.xz", "rt") as file:
         return np.loadtxt(file, dtype=np.int64)
 
 
 def collegemsg(root: Path, out: Path) -> list[object]:
-    """Who wrote to whom, an edge for two people."""
+    """Pairs of people with messages, one edge per pair."""
     messages = _messages(root)
     messages = messages[np.argsort(messages[:, 2], kind="stable")]
     names, ends = np.unique(messages[:, :2], return_inverse=True)
@@ -112,20 +112,20 @@ RECIPES = {
 
 
 def data_set(name: str, arguments: argparse.Namespace) -> tuple[Path, str]:
-    """The imported data set, and which edges are held out."""
+    """The imported data set, and the option for held-out edges."""
     files = arguments.work / "links" / name
     out = files / "data"
     if not (out / "graph.json").exists():
         files.mkdir(parents=True, exist_ok=True)
-        given = RECIPES[name].files(adapters.data_root(arguments.data), files)
-        made = run_limited(command("import", *given, "--out", out, "--overwrite"))
+        imported = RECIPES[name].files(adapters.data_root(arguments.data), files)
+        made = run_limited(command("import", *imported, "--out", out, "--overwrite"))
         if made.returncode:
             raise RuntimeError(f"{name}: {made.stderr[-1500:]}")
     return out, RECIPES[name].held_out.format(files=files)
 
 
 def degree_product(run: Path) -> float:
-    """ROC-AUC in per cent of scoring the test pairs of a run by the product of degrees plus 1."""
+    """ROC-AUC in per cent if the score of a test pair is the product of its degrees plus 1."""
     offsets = outercore.open(run / "links" / "graph").array("edges/edge/offsets")
     degrees = np.diff(offsets.astype(np.int64)) + 1
     edges, negatives = (
@@ -136,7 +136,7 @@ def degree_product(run: Path) -> float:
 
 
 def trained(name: str, model: str, arguments: argparse.Namespace) -> str:
-    """Test metrics in per cent over the seeds, epochs and seconds, as cells of the table."""
+    """Test metrics in per cent over the seeds, epochs and seconds, as table cells."""
     recipe = RECIPES[name]
     graph, held_out = data_set(name, arguments)
     scores, epochs, seconds = [], [], 0.0

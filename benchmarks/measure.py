@@ -1,4 +1,4 @@
-"""What the side-by-side benchmarks share: settings, repeated limited runs, medians, tables."""
+"""Common parts of the side-by-side benchmarks: settings, repeated limited runs, medians, tables."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ REPOSITORY = HERE.parent
 
 @dataclass(frozen=True)
 class Settings:
-    """Where files lie, and how long to measure."""
+    """Paths of files and programs, and the length of measurements."""
 
     work: Path
-    """Large inputs and data sets; made once, reused."""
+    """Folder for large inputs and data sets, which are created once."""
     dgl_python: Path
     """Interpreter of the environment of `peers/requirements.txt`."""
     peers_python: Path
@@ -40,16 +40,16 @@ class Settings:
     load: Path = Path("load")
     """The load generator: example `load` of the crate `outercore-server`."""
     replay: Path = Path("replay")
-    """Reads made again by the engine alone: example `replay` of the crate `outercore-pipeline`."""
+    """Repeats reads by the I/O engine: example `replay` of the crate `outercore-pipeline`."""
     scale: int = 22
-    """2^scale nodes of the graph that is served, ten edges each."""
+    """The served graph has 2^scale nodes with ten edges each."""
     rounds: int = 20
-    """Times that a store is killed and opened again."""
+    """Number of times that a store is killed and opened again."""
     repeats: int = 3
     quick: bool = False
     threads: int = 2
     seconds: float = 60.0
-    """A slow program is stopped after so long; its throughput is that of what it finished."""
+    """Seconds after which a slow program is stopped; its throughput counts its finished work."""
 
     @property
     def big(self) -> str:
@@ -69,7 +69,7 @@ class Settings:
 
 @dataclass
 class Series:
-    """Repeated measurements of one program in one case."""
+    """Repeated measurements of a program in a case."""
 
     program: str
     case: str
@@ -79,7 +79,7 @@ class Series:
 
     @property
     def median(self) -> float | None:
-        """The median, None where no run succeeded."""
+        """The median; None if all runs failed."""
         return statistics.median(self.values) if self.values else None
 
 
@@ -90,17 +90,17 @@ class Target:
     what: str
     ratio: float | None
     least: float | None
-    """None where the ratio is only told."""
+    """The bound; None if the ratio is only reported."""
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound is reached; None where nothing can be said."""
+        """Whether the bound is reached; None without a bound or a ratio."""
         return None if self.ratio is None or self.least is None else self.ratio >= self.least
 
 
 @dataclass
 class Result:
-    """One benchmark: series and the ratios of interest."""
+    """The results of a benchmark: series, and ratios with their bounds."""
 
     name: str
     what: str
@@ -109,10 +109,10 @@ class Result:
     details: dict[str, object] = field(default_factory=dict)
 
     def median(self, program: str, case: str = "") -> float | None:
-        """The median of one series."""
-        for one in self.series:
-            if (one.program, one.case) == (program, case):
-                return one.median
+        """The median of a series."""
+        for series in self.series:
+            if (series.program, series.case) == (program, case):
+                return series.median
         return None
 
     def compare(
@@ -122,7 +122,7 @@ class Result:
         denominator: tuple[str, str],
         least: float | None = None,
     ) -> None:
-        """Note the ratio of two medians."""
+        """Record the ratio of two medians."""
         over, under = self.median(*numerator), self.median(*denominator)
         ratio = over / under if over is not None and under else None
         self.targets.append(Target(what, ratio, least))
@@ -132,8 +132,8 @@ class Result:
         return {
             "name": self.name,
             "what": self.what,
-            "series": [{**asdict(one), "median": one.median} for one in self.series],
-            "targets": [{**asdict(one), "met": one.met} for one in self.targets],
+            "series": [{**asdict(series), "median": series.median} for series in self.series],
+            "targets": [{**asdict(target), "met": target.met} for target in self.targets],
             "details": self.details,
         }
 
@@ -145,16 +145,16 @@ def python(script: str, *arguments: object, interpreter: Path | None = None) -> 
 
 @dataclass
 class Trial:
-    """A program to be measured in one case, and what its runs printed and used."""
+    """A program to measure in a case, with the outputs and resource use of its runs."""
 
     series: Series
     command: Sequence[str]
     value: Callable[[dict], float]
-    """What the series collects of the JSON that a run prints."""
+    """The value for the series, from the JSON output of a run."""
     memory: int | None = None
     swap: bool = False
     cold: Sequence[Path] = ()
-    """Files and folders whose cached pages are forgotten before each run."""
+    """Files and folders whose cached pages are dropped before each run."""
     timeout_s: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     runs: list[dict] = field(default_factory=list)
@@ -163,8 +163,8 @@ class Trial:
     def run(self, settings: Settings) -> None:
         """Run once more, unless a run has failed.
 
-        A failure is noted and the last run: a program that cannot work under the limit is a
-        result, too.
+        A failure is recorded and ends the runs: it is a result that a program cannot work under the
+        limit.
         """
         if self.failed:
             return
@@ -179,12 +179,12 @@ class Trial:
         turn = len(self.runs) + 1
         say(f"{self.series.program} {self.series.case} run {turn}: {outcome.wall_s:.1f} s")
         try:
-            found = outcome.last_json()
+            printed = outcome.last_json()
         except RuntimeError as failure:
             self.failed, self.series.note = True, str(failure)[-400:]
             say(f"failed: {failure}")
             return
-        found["used"] = {
+        printed["used"] = {
             "wall_s": outcome.wall_s,
             "peak": outcome.peak,
             "peak_resident": outcome.peak_resident,
@@ -192,22 +192,22 @@ class Trial:
             "enforced": outcome.enforced,
             "limit": outcome.limit,
         }
-        self.series.values.append(self.value(found))
-        self.runs.append(found)
+        self.series.values.append(self.value(printed))
+        self.runs.append(printed)
 
 
 class Runs(Protocol):
-    """What takes its turn."""
+    """A measurement that takes turns with others."""
 
     def run(self, settings: Settings) -> None:
         """Run once more."""
 
 
 def by_turns(settings: Settings, trials: Sequence[Runs]) -> None:
-    """Run every program once, then every one again, `repeats` times.
+    """Run every program once, and repeat this `repeats` times.
 
-    A shared machine is faster in one minute than in another. So all of them meet the same minutes,
-    where one after the other the ratios would be those of the minutes.
+    The speed of a shared machine changes from minute to minute. With turns, all programs run under
+    the same conditions; otherwise, the ratios would show changes of the machine.
     """
     for _ in range(settings.repeats):
         for trial in trials:
@@ -224,7 +224,7 @@ def repeated(
     cold: Sequence[Path] = (),
     timeout_s: float | None = None,
 ) -> list[dict]:
-    """Run one program `repeats` times; what its runs printed and used."""
+    """Run a program `repeats` times; returns the outputs and resource use of its runs."""
     trial = Trial(series, command, value, memory, cold=cold, timeout_s=timeout_s)
     by_turns(settings, [trial])
     return trial.runs
@@ -232,7 +232,7 @@ def repeated(
 
 @contextmanager
 def busy_cores(count: int) -> Iterator[None]:
-    """Beside the block, `count` processes that compute all the time."""
+    """`count` processes that compute all the time while the block runs."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(count)]
     try:
@@ -244,12 +244,12 @@ def busy_cores(count: int) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Print progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def machine() -> dict[str, object]:
-    """What a figure depends on besides the program."""
+    """The machine and versions on which measurements depend."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processor": platform.processor() or platform.machine(),
@@ -263,7 +263,7 @@ def machine() -> dict[str, object]:
 
 
 def number(value: float | None) -> str:
-    """A figure as people read it: three digits, k and M."""
+    """A number for tables: three digits, with k and M."""
     if value is None:
         return "-"
     for bound, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -278,31 +278,33 @@ def markdown(results: Sequence[Result]) -> str:
     for result in results:
         lines += [f"## {result.name}", "", result.what, ""]
         lines += ["| program | case | median | unit | runs | note |", "|---|---|---:|---|---|---|"]
-        for one in result.series:
-            runs = ", ".join(number(value) for value in one.values)
-            note = " ".join(one.note.split()).replace("|", "/")[-160:]
+        for series in result.series:
+            runs = ", ".join(number(value) for value in series.values)
+            note = " ".join(series.note.split()).replace("|", "/")[-160:]
             lines.append(
-                f"| {one.program} | {one.case} | {number(one.median)} | {one.unit} "
+                f"| {series.program} | {series.case} | {number(series.median)} | {series.unit} "
                 f"| {runs} | {note} |"
             )
         if result.targets:
             lines += ["", "| ratio | found | at least | met |", "|---|---:|---:|---|"]
             words = {True: "yes", False: "no", None: ""}
             for target in result.targets:
-                found = "-" if target.ratio is None else f"{target.ratio:.2f}"
+                ratio = "-" if target.ratio is None else f"{target.ratio:.2f}"
                 least = "" if target.least is None else f"{target.least:g}"
-                lines.append(f"| {target.what} | {found} | {least} | {words[target.met]} |")
+                lines.append(f"| {target.what} | {ratio} | {least} | {words[target.met]} |")
         lines.append("")
     return "\n".join(lines)
 
 
 def write_results(results: Sequence[Result], folder: Path) -> Path:
-    """Store everything as JSON and as Markdown; returns the JSON's path."""
+    """Store all results as JSON and as Markdown; returns the path of the JSON file."""
     folder.mkdir(parents=True, exist_ok=True)
     about = machine()
-    stem = "-".join(one.name for one in results)[:80] + "-" + str(about["when"]).replace(":", "")
+    stem = (
+        "-".join(result.name for result in results)[:80] + "-" + str(about["when"]).replace(":", "")
+    )
     path = folder / f"{stem}.json"
-    record = {"machine": about, "results": [one.to_json() for one in results]}
+    record = {"machine": about, "results": [result.to_json() for result in results]}
     path.write_text(json.dumps(record, indent=1) + "\n")
     path.with_suffix(".md").write_text(markdown(results))
     return path

@@ -1,8 +1,8 @@
-"""A plain in-memory neighbour loader: NumPy only, the whole graph and all features in RAM.
+"""A plain in-memory neighbour loader: only NumPy, with the graph and all features in memory.
 
-It is the yardstick the out-of-core runs are held against: uniform sampling without
-replacement, duplicates removed, batches in PyG's layout. Its random numbers are NumPy's, so
-its batches equal nobody else's; for bit-exact comparison there is `outercore.loading.reference`.
+It is the baseline of the out-of-core runs: uniform sampling without replacement, duplicates
+removed, batches in PyG's layout. It uses NumPy's random numbers, so its batches differ from those
+of all other loaders. For bit-exact comparisons, use `tests/python/reference.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 @dataclass(frozen=True)
 class Csc:
-    """In-neighbours by column: those of `v` are `sources[offsets[v]:offsets[v + 1]]`."""
+    """CSC: the in-neighbours of `v` are `sources[offsets[v]:offsets[v + 1]]`."""
 
     offsets: np.ndarray
     sources: np.ndarray
@@ -29,9 +29,9 @@ class Csc:
 
 
 def csc_of(edges: np.ndarray, nodes: int, undirected: bool = True) -> Csc:
-    """Columns of `edges` [E, 2] (source, target); sources ascend inside a column.
+    """The CSC of `edges` [E, 2] (source, target); sources ascend within a column.
 
-    Cost: about 32 bytes an arc while it runs.
+    Cost: about 32 bytes per arc while it runs.
     """
     width = np.uint64(nodes)
     keys = edges[:, 1].astype(np.uint64) * width + edges[:, 0].astype(np.uint64)
@@ -45,7 +45,7 @@ def csc_of(edges: np.ndarray, nodes: int, undirected: bool = True) -> Csc:
 
 
 def picked_positions(degree: np.ndarray, fan_out: int, rng: np.random.Generator) -> np.ndarray:
-    """Positions [n, fan_out] of a uniform choice without replacement; -1 where there is none.
+    """Positions [n, fan_out] of a uniform choice without replacement; -1 fills short rows.
 
     Floyd's algorithm on all rows at once; rows of at most `fan_out` neighbours take all.
     """
@@ -66,7 +66,7 @@ def picked_positions(degree: np.ndarray, fan_out: int, rng: np.random.Generator)
 
 @dataclass
 class MemoryLoader:
-    """Mini-batches of one node set, shuffled by (seed, epoch); PyG's layout."""
+    """Mini-batches of a node set in PyG's layout, shuffled by (seed, epoch)."""
 
     graph: Csc
     x: np.ndarray

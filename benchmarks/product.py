@@ -1,4 +1,4 @@
-"""How the benchmarks call Outercore's command line: one place to follow its options."""
+"""Outercore's command line for the benchmarks: the only place that knows its options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limits import Outcome, run_limited
 
 
 def sets(values: Mapping[str, object]) -> list[str]:
-    """Options of the command line that set these fields of a configuration, by their paths."""
+    """`--set` options for fields of a configuration, by their paths."""
     return [word for path, value in values.items() for word in ("--set", f"{path}={value}")]
 
 
@@ -19,7 +19,7 @@ def command(*arguments: object) -> list[str]:
     """`outercore ARGUMENTS...` in this environment."""
     program = shutil.which("outercore", path=str(Path(sys.executable).parent))
     start = [program] if program else [sys.executable, "-m", "outercore"]
-    return [*start, *(str(one) for one in arguments)]
+    return [*start, *(str(argument) for argument in arguments)]
 
 
 def import_command(
@@ -33,10 +33,10 @@ def import_command(
     topology_only: bool = False,
     extra: str = "",
 ) -> list[str]:
-    """Import what `adapters.write` or `workloads.make` laid down in `folder`.
+    """Import the files of `adapters.write` or `workloads.make` in `folder`.
 
-    `in_place` registers the features where they lie instead of copying them; `topology_only`
-    leaves features, labels and splits out; `extra` are further options.
+    `in_place` registers the features without a copy; `topology_only` leaves out features, labels
+    and splits; `extra` are further options.
     """
     arguments: list[object] = ["import", folder / edges, "--out", out, "--memory", memory]
     if undirected:
@@ -55,7 +55,7 @@ def import_command(
 def imported(folder: Path, out: Path, **options: object) -> Path:
     """The data set of `folder`, imported once and reused.
 
-    Errors: `RuntimeError` with the command's own message where the import fails.
+    Errors: `RuntimeError` with the command's message if the import fails.
     """
     if (out / "graph.json").exists():
         return out

@@ -8,9 +8,9 @@
         [--dgl-python PATH] [--peers-python PATH] [--kge-python PATH]
         [--stores-python PATH] [--fastapi DIR] [--load PROGRAM] [--replay PROGRAM]
 
-Without names all run. Results go to `benchmarks/results/` as JSON and Markdown; the Markdown
-(with `--json` the JSON) is printed too. `--quick` takes a small graph and one run: it shows that
-the scripts work, its figures mean nothing.
+Without names, all benchmarks run. Results are written to `benchmarks/results/` as JSON and
+Markdown. The Markdown, or with `--json` the JSON, is also printed. `--quick` uses a small graph and
+one run: it tests the scripts, and its numbers are not meaningful.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BENCHES = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; returns 1 where a benchmark could not run at all."""
+    """Command line; returns 1 if a benchmark could not run."""
     cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             results.append(importlib.import_module(BENCHES[name]).run(settings))
         except Exception as failure:
-            # One peer that cannot be set up must not lose the figures of the others.
+            # A peer that cannot be set up must not lose the results of the others.
             failures += 1
             say(f"{name} did not run: {failure!r}")
     if results:

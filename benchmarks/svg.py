@@ -1,4 +1,4 @@
-"""Line charts as SVG files that any page can show: no script, no font, no network."""
+"""Line charts as SVG files, without scripts, fonts or external files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from html import escape
 from pathlib import Path
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
-"""Points of each line by its name, ascending along the horizontal axis."""
+"""Points of each line by name, ascending along the horizontal axis."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")
-"""Of Okabe and Ito, told apart by all eyes."""
+"""Colours of Okabe and Ito, suitable for colour-blind readers."""
 
 WIDTH, HEIGHT = 300, 220
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 26, 38
@@ -65,7 +65,7 @@ def _panel(panel: Panel, colours: Mapping[str, str]) -> list[str]:
     inner_w, inner_h = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def across(x: float) -> float:
-        # Places are spaced evenly, whatever their values: they are few and double.
+        # Positions are evenly spaced, because there are few and each value is double the previous.
         return LEFT + inner_w * (places.index(x) + 0.5) / len(places)
 
     def up(y: float) -> float:

@@ -1,4 +1,4 @@
-"""Which rows the batches of real graphs need: traces for the policies of caches.
+"""Traces for cache policies: the feature rows that batches of real graphs need.
 
 A trace is the distinct nodes of each batch of `NeighborSampler`, in the order of the batches.
 """
@@ -24,14 +24,14 @@ FAN_OUTS = (10, 5)
 CAPACITIES = (0.05, 0.1, 0.25, 0.5)
 LARGEST_BATCH = 1024
 PRESAMPLED_SHARE, LEAST_PRESAMPLED = 8, 32
-"""As the loader: an eighth of an epoch, or 32 batches."""
+"""Pre-sampling as in the loader: an eighth of an epoch, or 32 batches."""
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class GraphEdges:
-    """A graph and the seeds of its epochs."""
+    """A graph, and the seeds of its epochs."""
 
     nodes: int
     edges: Ids
@@ -40,22 +40,22 @@ class GraphEdges:
 
 @dataclass(frozen=True)
 class Trace:
-    """Batches of some epochs of one graph."""
+    """Batches of several epochs of a graph."""
 
     name: str
     graph: oc.Graph
     seeds: Ids
     batch_size: int
     batches: list[Ids]
-    """From epoch 1 on."""
+    """Batches, starting with epoch 1."""
     mirrored: bool
     """Whether each edge leads both ways."""
     presampled: list[Ids]
-    """The end of epoch 0, by which the loader would rank rows."""
+    """Batches from the end of epoch 0, by which the loader ranks rows."""
 
     @property
     def nodes(self) -> int:
-        """Rows of the features."""
+        """Number of feature rows."""
         return self.graph.num_nodes
 
 
@@ -92,10 +92,10 @@ def _ogbl_ddi(root: Path) -> GraphEdges:
 
 
 def _typed(name: str, files: str, labelled: int) -> Callable[[Path], GraphEdges]:
-    """Relations from one type of nodes, the papers, to the others; labelled nodes are seeds."""
+    """Relations between papers and the other node types; labelled nodes are seeds."""
 
     def read(root: Path) -> GraphEdges:
-        relations = [_text_pairs(root / name / f"{one}.txt.xz", 0, None) for one in files.split()]
+        relations = [_text_pairs(root / name / f"{file}.txt.xz", 0, None) for file in files.split()]
         first = max(int(pairs[:, 0].max()) for pairs in relations) + 1
         starts, edges = [0], []
         for pairs in relations:
@@ -120,11 +120,11 @@ REAL: dict[str, Callable[[Path], GraphEdges]] = {
     "hetero-aminer": _typed("hetero-aminer", "pa pr", 0),
     "facebook100": _adapted("facebook100"),
 }
-"""Real sets by name. The types of nodes count as one, and each edge leads both ways."""
+"""Real sets by name. All node types count as one type, and each edge leads both ways."""
 
 
 def opened(settings: Settings, name: str) -> tuple[oc.Graph, Ids]:
-    """A graph as a data set, imported once, and its seeds."""
+    """The data set of a graph, imported once, and its seeds."""
     folder, out = settings.work / "traces" / name, settings.work / "traces" / f"{name}.outercore"
     if name in WORKLOADS:
         folder = settings.work / name
@@ -142,9 +142,9 @@ def opened(settings: Settings, name: str) -> tuple[oc.Graph, Ids]:
 
 
 def recorded(settings: Settings, name: str, batches: int, batch_size: int | None = None) -> Trace:
-    """`batches` batches of a graph, after those by which the loader would rank rows.
+    """`batches` batches of a graph, after the batches by which the loader ranks rows.
 
-    Without a batch size it is the largest power of two of which two batches fit into the smallest
+    The default batch size is the largest power of two for which two batches fit into the smallest
     cache.
     """
     graph, seeds = opened(settings, name)
@@ -177,7 +177,7 @@ def _fitting(graph: oc.Graph, seeds: Ids) -> int:
 
 
 def write(trace: list[Ids], path: Path) -> Path:
-    """A trace as the example `policies` of the crate `outercore-cache` reads it."""
+    """Writes a trace for the example `policies` of the crate `outercore-cache`."""
     lengths = [len(rows) for rows in trace]
     words = np.concatenate([[len(trace)], lengths, *trace])
     words.astype("<u8").tofile(path)
@@ -204,7 +204,7 @@ def visits(trace: Trace) -> NDArray[np.float64]:
 
 
 def rankings(trace: Trace) -> dict[str, NDArray[np.float64]]:
-    """How often batches are thought to need each row, by several rules; more is hotter."""
+    """Hotness of each row by several rules; a larger value is hotter."""
     graph, nodes = trace.graph, trace.nodes
     jumps = np.bincount(trace.seeds, minlength=nodes).astype(float)
     counted = np.bincount(np.concatenate(trace.presampled), minlength=nodes)

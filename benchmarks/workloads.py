@@ -1,11 +1,11 @@
-"""Make the synthetic inputs of the benchmarks, once, and reuse them.
+"""Generate the synthetic inputs of the benchmarks once, and reuse them.
 
     python benchmarks/workloads.py NAME --out DIR
 
 A workload is a folder with `edges.npy` (int64 [E, 2]), `x.npy` (float32 [N, F]), `y.npy`,
 `splits.npz` (train) and `workload.json`. The graphs are R-MAT (0.57, 0.19, 0.19, 0.05) with
-scrambled ids, as Graph500 wants them: without scrambling the busy nodes share their pages and
-every cache looks better than it is.
+scrambled ids, as in Graph500. Without scrambling, nodes of high degree would share pages, and every
+cache would look better than it is.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ DATA_BEGIN = 4096
 
 @dataclass(frozen=True)
 class Workload:
-    """Sizes of one synthetic graph."""
+    """Sizes of a synthetic graph."""
 
     name: str
     scale: int
-    """2^scale nodes."""
+    """The graph has 2^scale nodes."""
     edges: int
     width: int
-    """Features of a node, float32; 0 for none."""
+    """Features per node, float32; 0: no features."""
     seeds: int
     """Nodes of the training split."""
     classes: int = 16
     seed: int = 1
     order: str = "any"
-    """`in-edges first`: nodes with in-edges have the lower ids. R-MAT gives half of them none."""
+    """`in-edges first`: nodes with in-edges have the lower ids. In R-MAT half have no in-edges."""
 
     @property
     def nodes(self) -> int:
@@ -49,22 +49,22 @@ class Workload:
 
     @property
     def data_bytes(self) -> int:
-        """Features plus topology as stored: 4-byte sources, 8-byte offsets."""
+        """Bytes of features and topology as stored: 4-byte sources, 8-byte offsets."""
         return self.nodes * self.width * 4 + self.edges * 4 + (self.nodes + 1) * 8
 
 
 WORKLOADS = {
-    one.name: one
-    for one in (
+    workload.name: workload
+    for workload in (
         # Epochs and gathers: 9 GB, of which a tenth is the memory limit.
         Workload("rmat24", scale=24, edges=1 << 26, width=128, seeds=1 << 16),
-        # Sampled edges a second, and the import of 64 M edges.
+        # Sampled edges per second, and the import of 64 M edges.
         Workload("rmat22", scale=22, edges=1 << 26, width=0, seeds=1 << 18),
-        # Inference over all nodes: 1.2 GB, 16 arcs a node.
+        # Inference over all nodes: 1.2 GB, 16 arcs per node.
         Workload("rmat21", scale=21, edges=1 << 25, width=128, seeds=1 << 15),
-        # Embedding with partitions on disk: 512 MB of rows and state at 64 numbers a node.
+        # Embedding with partitions on disk: 512 MB of rows and state with 64 dimensions.
         Workload("rmat20", scale=20, edges=1 << 23, width=0, seeds=1 << 16),
-        # Serving: ten edges a node, 512 bytes of features.
+        # Serving: ten edges per node, 512 bytes of features.
         *(
             Workload(
                 f"serve{scale}",
@@ -76,17 +76,17 @@ WORKLOADS = {
             )
             for scale in (16, 20, 22)
         ),
-        # Serving with rows of a page each: 4 KiB of features.
+        # Serving with rows of one page: 4 KiB of features.
         Workload("wide16", 16, edges=10 << 16, width=1024, seeds=1 << 10, order="in-edges first"),
-        # Epochs of small batches: 2 GiB of rows of 512 bytes, and of a page each.
+        # Epochs of small batches: 2 GiB of rows of 512 bytes, and of rows of one page.
         Workload("rows512", 22, edges=1 << 25, width=128, seeds=1 << 16),
         Workload("rows4096", 19, edges=1 << 22, width=1024, seeds=1 << 16),
-        # Features of more and more columns, on one graph.
+        # Features of increasing width, on one graph.
         *(
             Workload(f"wide19-{width}", 19, edges=1 << 22, width=width, seeds=1 << 16)
             for width in (128, 256, 512, 1024)
         ),
-        # For a first look and for the tests of the scripts.
+        # For quick runs and for the tests of the scripts.
         Workload("rmat18", scale=18, edges=1 << 21, width=128, seeds=1 << 13),
     )
 }
@@ -121,8 +121,10 @@ def rmat(scale: int, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.memmap:
-    """A new `.npy` file to be filled, its data from byte 4096 on: rows that divide a page never
-    straddle two, for every program that reads the file alike."""
+    """A new `.npy` file to fill, with its data from byte 4096.
+
+    Rows whose size divides a page are then within one page, for every program that reads the file.
+    """
     head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
     length = DATA_BEGIN - 10
     with path.open("wb") as file:
@@ -132,7 +134,7 @@ def _array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.memmap:
 
 
 def make(work: Workload, out: Path) -> dict[str, object]:
-    """Write the files of `work` into `out` unless they are there already."""
+    """Write the files of `work` to `out`, unless they exist."""
     done = out / "workload.json"
     if done.exists() and {"order": "any", **json.loads(done.read_text())} == asdict(work):
         return asdict(work)

@@ -2,10 +2,11 @@
 
     python examples/demo.py [--small] [--directory demo-data]
 
-Generates a graph with planted communities, trains a network that sees the features alone and
-GraphSAGE, which sees the graph too, serves the second within the same budget, asks it for
-predictions, adds a node with edges and asks for that. Prints time, reads and memory. Everything
-goes through the public command line. Finished steps are reused; interrupted ones resume.
+Generates a graph with planted communities and trains two models: a network on the features only,
+and GraphSAGE on features and graph. Then it serves GraphSAGE within the same budget, requests
+predictions, adds a node with edges and requests a prediction for it. Prints time, reads and memory.
+
+All steps use the public command line. Run the demo again to resume: finished steps are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Scale:
-    """A graph and the budget to train it under."""
+    """The size of the graph, and the memory budgets."""
 
     name: str
     nodes: int
@@ -37,7 +38,7 @@ class Scale:
     batch_size: int
     memory_mib: int
     serve_mib: int
-    """Budget to serve it; updates need room beside what predictions need."""
+    """Budget of the server; updates need memory in addition to predictions."""
     epochs: int
 
     @property
@@ -54,13 +55,13 @@ SMALL = Scale(
 )
 
 MOST_SHOWN = 160
-"""Characters of a request that are printed."""
+"""Most characters of a request to print."""
 
 MODELS = {"mlp": "features alone", "sage": "GraphSAGE"}
 
 
 def main() -> None:
-    """Generate, train twice, report."""
+    """Generate the graph, train both models, report, and serve."""
     arguments = _arguments()
     scale = SMALL if arguments.small else FULL
     home = arguments.directory / scale.name
@@ -79,11 +80,11 @@ def main() -> None:
 
 
 def generate(scale: Scale, graph: Path) -> None:
-    """Make the graph, unless it is there."""
+    """Generate the graph, unless it exists."""
     if (graph / "graph.json").exists():
         print(f"{graph} is there already")
         return
-    # Without its manifest it is what an interrupted run left behind.
+    # Without a manifest, the directory is the rest of an interrupted run.
     shutil.rmtree(graph, ignore_errors=True)
     outercore(
         *("generate", "planted", "--out", graph),
@@ -93,7 +94,7 @@ def generate(scale: Scale, graph: Path) -> None:
 
 
 def train(scale: Scale, graph: Path, run: Path, model: str) -> None:
-    """Train one model, or go on where an interrupted run stopped."""
+    """Train a model, or resume an interrupted run."""
     if _record(run).get("status") == "finished":
         print(f"{run} is finished already")
         return
@@ -127,7 +128,7 @@ def summarise(scale: Scale, records: dict[str, dict[str, Any]]) -> None:
 
 
 def serve(scale: Scale, graph: Path, run: Path) -> None:
-    """Serve a trained model; ask it and change the graph, as any client would."""
+    """Serve a trained model, request predictions and change the graph."""
     memory = f"{scale.serve_mib}MiB"
     words = ["serve", str(graph), "--model", str(run), "--memory", memory, "--updates"]
     words += ["--most-nodes", str(scale.batch_size), "--port", "0", "--json"]
@@ -149,7 +150,7 @@ def serve(scale: Scale, graph: Path, run: Path) -> None:
 
 
 def change(scale: Scale, client: Client) -> None:
-    """Add a node with edges, ask for it, give it other edges, ask again."""
+    """Add a node with edges and predict it, then replace its edges and predict it again."""
     nodes = list(range(min(scale.batch_size, 256)))
     by_class: dict[int, list[int]] = {}
     for node, predicted in zip(nodes, client.ask(nodes, quiet=True), strict=True):
@@ -200,23 +201,23 @@ class Client:
         return classes
 
     def update(self, updates: list[dict[str, Any]]) -> dict[str, Any]:
-        """Changes the graph; all or nothing, durable once it returns."""
+        """Change the graph atomically; the change is durable when the call returns."""
         return self._post("/graph/updates", {"updates": updates})
 
     def _post(self, path: str, body: dict[str, Any], *, quiet: bool = False) -> dict[str, Any]:
         text = json.dumps(body)
         if not quiet:
-            shown = text if len(text) < MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-            print(f"$ curl -s {self.url}{path} --json '{shown}'", flush=True)
+            printed = text if len(text) < MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+            print(f"$ curl -s {self.url}{path} --json '{printed}'", flush=True)
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, text.encode(), headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+            content: dict[str, Any] = json.load(answer)
+        return content
 
 
 def outercore(*arguments: object) -> None:
-    """Run the command line; its output goes to ours."""
+    """Run the command line and print its output."""
     words = [str(argument) for argument in arguments]
     print(f"\n$ outercore {' '.join(words)}", flush=True)
     finished = subprocess.run([OUTERCORE, *words], check=False)
@@ -250,7 +251,7 @@ def _hit_ratio(record: dict[str, Any]) -> float:
 
 
 def _idle_memory() -> int:
-    """Peak memory of a process that imports what training needs and does nothing."""
+    """Peak memory of a process that only imports the packages for training, in bytes."""
     code = (
         "import resource, torch, torch_geometric.nn\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"

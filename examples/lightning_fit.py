@@ -3,13 +3,14 @@
     pip install lightning
     python examples/lightning_fit.py DATASET [--epochs 3] [--memory 256MiB] [--out FOLDER]
 
-`trainer.fit`, `test` and `predict` take `oc.NeighborLoader` as they take a `DataLoader`. Lightning
-keeps the loader's state in its checkpoints: a run resumes at the batch where it stopped.
+`trainer.fit`, `test` and `predict` accept `oc.NeighborLoader` like a `DataLoader`. Lightning saves
+the loader's state in its checkpoints, so a stopped run resumes at the same batch.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from typing import Any
 
 import lightning
@@ -23,7 +24,7 @@ import outercore as oc
 
 
 class Classifier(lightning.LightningModule):
-    """GraphSAGE that tells the classes of nodes."""
+    """GraphSAGE that predicts the classes of nodes."""
 
     def __init__(self, features: int, classes: int) -> None:
         """Two layers of 64 hidden dimensions."""
@@ -73,9 +74,10 @@ def main() -> None:
     test = oc.NeighborLoader(graph, input_nodes="test", **common)
     every = oc.NeighborLoader(graph, input_nodes=None, **common)
 
+    out = arguments.out or tempfile.mkdtemp(prefix="lightning-")
     trainer = lightning.Trainer(
         max_epochs=arguments.epochs,
-        default_root_dir=arguments.out,
+        default_root_dir=out,
         accelerator="auto",
         devices=1,
         callbacks=[ModelCheckpoint(every_n_train_steps=10, save_last=True)],
@@ -90,6 +92,7 @@ def main() -> None:
     ids, classes = (torch.cat(parts) for parts in zip(*batches, strict=True))
     assert torch.equal(ids.cpu(), torch.arange(graph.num_nodes))
     print(f"accuracy {scores[0]['test_accuracy']:.3f}, {len(classes)} predictions")
+    print(f"checkpoints are in {out}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -97,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("dataset")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--memory", default="256MiB")
-    parser.add_argument("--out", default="lightning")
+    parser.add_argument("--out", help="folder of checkpoints; a temporary one by default")
     return parser.parse_args()
 
 

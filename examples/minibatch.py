@@ -1,8 +1,8 @@
-"""Train GraphSAGE in a loop of your own, on batches from disk.
+"""Train GraphSAGE in a custom training loop, on batches from disk.
 
     python examples/minibatch.py DATASET [--epochs 3] [--memory 256MiB]
 
-`oc.NeighborLoader` stands where PyG's stands; the rest is plain PyTorch and PyG.
+`oc.NeighborLoader` replaces PyG's `NeighborLoader`; the rest is plain PyTorch and PyG.
 """
 
 from __future__ import annotations

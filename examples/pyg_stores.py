@@ -1,11 +1,10 @@
-"""Hand a data set on disk to PyG's own machinery, through its remote back-end interface.
+"""Use a data set on disk in PyG's loaders, through PyG's remote back-end interface.
 
     python examples/pyg_stores.py DATASET
 
-A `FeatureStore` and a `GraphStore` are what PyG's loaders and samplers accept in place of a
-`Data` object. Features are read from disk row by row as they are asked for; the topology is
-loaded into memory, because PyG's samplers need it there. Where the topology is too large for
-that, use `oc.NeighborLoader`.
+PyG's loaders and samplers accept a `FeatureStore` and a `GraphStore` in place of a `Data` object.
+Features are read from disk row by row on request. The topology is loaded into memory, because PyG's
+samplers need it there. If the topology is too large for memory, use `oc.NeighborLoader`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ class InNeighbours(BaseSampler):
     def __init__(
         self, offsets: torch.Tensor, sources: torch.Tensor, edge_ids: torch.Tensor | None
     ) -> None:
-        """Sample from a CSC; without ``edge_ids`` the id of an arc is its position."""
+        """Sample from a CSC; without ``edge_ids``, the id of an arc is its position."""
         self.offsets = offsets
         self.sources = sources
         self.edge_ids = edge_ids
 
     @property
     def edge_permutation(self) -> torch.Tensor | None:
-        """What PyG makes ``e_id`` of: the row of the imported edge list of every arc."""
+        """Row in the imported edge list of every arc, for PyG's ``e_id``."""
         return self.edge_ids
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: object) -> SamplerOutput:
@@ -57,7 +56,7 @@ class InNeighbours(BaseSampler):
         )
 
     def sample_from_edges(self, *_: object, **__: object) -> SamplerOutput:
-        """Not needed for nodes."""
+        """Not supported: this example samples only from nodes."""
         raise NotImplementedError
 
 

@@ -2,8 +2,8 @@
 
     python examples/ray_train.py DATASET --out RUN [--workers 2] [--epochs 3]
 
-Every seed is in a batch of one worker. At the end each worker predicts its part of the nodes and
-writes it to `RUN/predictions/part=K`, which Spark, DuckDB and Polars read as one table.
+Every seed is in a batch of exactly one worker. At the end, each worker predicts a part of the nodes
+and writes it to `RUN/predictions/part=K`. Spark, DuckDB and Polars read the parts as one table.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import outercore as oc
 
 
 def work(options: dict[str, Any]) -> None:
-    """What each worker does. The data set is opened by each: nothing of it is copied or sent."""
+    """The job of each worker. Every worker opens the data set, so no data is copied or sent."""
     torch.manual_seed(0)
     graph = oc.open(options["dataset"])
-    # The loader asks the process group which share of an epoch is its own.
+    # The loader takes its share of an epoch by the rank in the process group.
     loader = oc.NeighborLoader(
         graph, [10, 5], "train", batch_size=64, shuffle=True, drop_last=True, memory="64MiB"
     )
@@ -54,7 +54,7 @@ def work(options: dict[str, Any]) -> None:
 
 
 def _report(model: torch.nn.Module, metrics: dict[str, Any]) -> None:
-    """Tells Ray the metrics of an epoch, with the weights: all workers have the same."""
+    """Reports the metrics of an epoch to Ray; rank 0 adds the weights, equal in all workers."""
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = None
         if ray.train.get_context().get_world_rank() == 0:
@@ -73,7 +73,7 @@ def _predict(graph: oc.Graph, model: torch.nn.Module, out: Path) -> None:
     part.mkdir(parents=True, exist_ok=True)
     schema = pa.schema({"id": pa.int64(), "prediction": pa.int64()})
     model.eval()
-    # One worker's nodes are its own already: the loader must not divide them again.
+    # The nodes are already divided among the workers: the loader must not divide them again.
     loader = oc.NeighborLoader(
         graph, [10, 5], nodes, batch_size=256, labels=None, memory="64MiB", rank=0, world_size=1
     )

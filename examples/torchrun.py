@@ -3,8 +3,9 @@
     torchrun --standalone --nproc-per-node 2 examples/torchrun.py DATASET [--epochs 3]
     python examples/torchrun.py DATASET --steps-of 2
 
-Every seed is in a batch of one process. Each takes a step with its batch, and gradients are
-averaged. The second command takes the same steps in one process, two batches a step.
+Every seed is in a batch of exactly one process. In each step, every process uses one batch, and the
+gradients are averaged. The second command makes the same steps in one process, with two batches per
+step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> None:
         dist.init_process_group("gloo")
     torch.manual_seed(0)
     graph = oc.open(arguments.dataset)
-    # The loader asks the process group which share of an epoch is its own.
+    # The loader takes its share of an epoch by the rank in the process group.
     loader = oc.NeighborLoader(
         graph, [10, 5], "train", batch_size=64, shuffle=True, drop_last=True, memory="64MiB"
     )
@@ -57,14 +58,14 @@ def main() -> None:
 
 
 def _groups(loader: oc.NeighborLoader, size: int) -> Iterator[list]:
-    """Batches in full groups."""
+    """Groups of `size` batches; an incomplete last group is left out."""
     batches = iter(loader)
     groups = iter(lambda: list(itertools.islice(batches, size)), [])
     return (group for group in groups if len(group) == size)
 
 
 def _step(model: nn.Module, optimiser: torch.optim.Optimizer, batches: list) -> float:
-    """The mean loss of some batches, after a step along its gradient."""
+    """Makes a step with the mean loss of some batches, and returns this loss."""
     optimiser.zero_grad()
     total = 0.0
     for batch in batches:

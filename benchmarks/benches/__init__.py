@@ -1,1 +1,1 @@
-"""The side-by-side benchmarks; each module has `run(settings) -> Result`."""
+"""Side-by-side benchmarks; each module has `run(settings) -> Result`."""

@@ -1,4 +1,4 @@
-"""Small batches: how much of the device's bandwidth the groups of batches hold."""
+"""Small batches: the share of the device's bandwidth that groups of batches reach."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ CASES = (
     ("rows4096", 0.1, 1024, None),
     ("rows4096", 0.25, 32, None),
 )
-"""Graph of `workloads.py`, share of its data in memory, seeds a batch, goal.
+"""Graph of `workloads.py`, share of its data in memory, seeds per batch, goal.
 
-In the last case handing over what is in memory takes longer than reading the rest.
+In the last case, delivering the rows in memory takes longer than reading the other rows.
 """
 
 
 @dataclass
 class _Replay:
-    """The reads of a loader's epoch, by the engine alone."""
+    """The reads of a loader's epoch, repeated by the I/O engine."""
 
     series: Series
     program: Path
@@ -49,13 +49,13 @@ class _Replay:
             return
         drop_cached(self.cold)
         config = json.dumps(self.loader.runs[-1]["config"])
-        found = subprocess.run(
+        finished = subprocess.run(
             [str(self.program), str(self.dataset), config],
             check=True,
             capture_output=True,
             text=True,
         )
-        printed = json.loads(found.stdout)
+        printed = json.loads(finished.stdout)
         self.runs.append(printed)
         self.series.values.append(printed["bytes"] / printed["seconds"])
 
@@ -111,10 +111,10 @@ def _measure(
     seeds = {}
     for program, loader in loaders.items():
         seeds[program] = Series(program, f"{case}, rate", "seeds/s")
-        seeds[program].values = [_seeds(one) for one in loader.runs]
+        seeds[program].values = [_seeds(printed) for printed in loader.runs]
         result.series += [loader.series, replays[program].series, seeds[program]]
         result.details[f"{case}, {program}"] = [
-            {"plan": one["plan"], "epoch": one["epochs"][-1]} for one in loader.runs
+            {"plan": printed["plan"], "epoch": printed["epochs"][-1]} for printed in loader.runs
         ]
     limit = (replays["plan"].series.program, case)
     result.compare(f"{case}: plan over engine", ("plan", case), limit, least)
@@ -126,10 +126,10 @@ def _measure(
 
 
 def _bytes(printed: dict) -> float:
-    one = printed["epochs"][-1]
-    return one["counters"]["counters"]["feature_reads"]["bytes"] / one["seconds"]
+    epoch = printed["epochs"][-1]
+    return epoch["counters"]["counters"]["feature_reads"]["bytes"] / epoch["seconds"]
 
 
 def _seeds(printed: dict) -> float:
-    one = printed["epochs"][-1]
-    return one["seeds"] / one["seconds"]
+    epoch = printed["epochs"][-1]
+    return epoch["seeds"] / epoch["seconds"]

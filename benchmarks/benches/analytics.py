@@ -1,4 +1,4 @@
-"""Graph algorithms: Outercore in 128 MiB from a cold disk, peers with all in memory."""
+"""Graph algorithms: Outercore in 128 MiB from a cold disk, peers with all data in memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from product import command, imported
 from benches.inputs import workload
 
 LIMIT = "128MiB"
-"""For the whole process, page cache included."""
+"""Limit of the whole process, including the page cache."""
 BUDGET = "64MiB"
-"""What Outercore is told; the rest is for Python, its libraries and the command line."""
+"""Budget of Outercore; the rest is for Python, its libraries and the command line."""
 ITERATIONS = 20
 WHAT = (
     "BFS from the node of the largest degree, weakly connected components, and 20 iterations of "
@@ -76,7 +76,7 @@ def run(settings: Settings) -> Result:
 
 
 def busiest(edges: Path, nodes: int) -> int:
-    """The node of the largest degree, both directions counted."""
+    """The node of the largest degree, with in- and out-edges."""
     pairs = np.load(edges, mmap_mode="r")
     degrees = np.zeros(nodes, np.int64)
     for begin in range(0, len(pairs), 1 << 22):
@@ -85,7 +85,7 @@ def busiest(edges: Path, nodes: int) -> int:
 
 
 def _grid(result: Result, settings: Settings, graph: Path, arcs: int) -> None:
-    """Build time, size and bytes written."""
+    """Measures the grid: time of the build, size, bytes written."""
     seconds = Series("Outercore", "grid", "seconds")
     size = Series("Outercore", "grid size", "bytes an arc")
     for _turn in range(settings.repeats):
@@ -147,19 +147,19 @@ def _peer(result: Result, settings: Settings, folder: Path, source: int, name: s
         say(f"no {name} at {interpreter}; see benchmarks/peers/graphs.txt")
         return
     script, options = PEERS[name]
-    given = {"threads": settings.threads, "iterations": ITERATIONS}
-    more = [part for option in options for part in (f"--{option}", given[option])]
+    values = {"threads": settings.threads, "iterations": ITERATIONS}
+    more = [part for option in options for part in (f"--{option}", values[option])]
     peer = python(
         script, folder / "edges.npy", "--source", source, "--repeats", settings.repeats, *more,
         interpreter=interpreter,
     )  # fmt: skip
-    found = run_limited(peer).last_json()
-    result.series += [Series(name, case, "seconds", found[case]) for case in CASES]
-    result.details[name] = found
+    printed = run_limited(peer).last_json()
+    result.series += [Series(name, case, "seconds", printed[case]) for case in CASES]
+    result.details[name] = printed
 
 
 def _busy(counters: dict) -> dict[str, float]:
-    """Share of the run in which the device had reads to do, and in which a core computed."""
+    """Share of the run in which the device had reads, and in which a core computed."""
     io, compute, seconds = counters["io"], counters["compute"], counters["seconds"]
     working = compute["busy_s"] + compute["starved_s"] + compute["blocked_s"]
     return {

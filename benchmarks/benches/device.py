@@ -1,4 +1,4 @@
-"""The device and the caches before it: what more reads in flight, more memory and groups bring."""
+"""The device and its caches: the effect of reads in flight, memory and groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST = "least memory"
 
 
 def run(settings: Settings) -> Result:
-    """Measure the device, then loaders by width; draw both."""
+    """Measure the device, then loaders by width of features; draw both."""
     result = Result("device", WHAT)
     widths = (128,) if settings.quick else WIDTHS
     panels = _by_depth(result, settings, _name(settings, widths[-1]))
@@ -62,17 +62,17 @@ def _by_depth(result: Result, settings: Settings, name: str) -> list[svg.Panel]:
     profile = json.loads((data / "device.json").read_text())
     panels = []
     for size in READ_BYTES:
-        points = [one for one in profile["points"] if one["read_bytes"] == size]
-        alone = next(one for one in points if one["depth"] == 1)
-        most = max(one["bytes_per_s"] for one in points)
+        points = [point for point in profile["points"] if point["read_bytes"] == size]
+        alone = next(point for point in points if point["depth"] == 1)
+        most = max(point["bytes_per_s"] for point in points)
         lines: dict[str, list[tuple[float, float]]] = {"measured": [], "model": []}
-        for one in points:
-            depth, case = one["depth"], f"reads of {size} bytes, {one['depth']} in flight"
-            found = {
-                "measured": one["bytes_per_s"],
+        for point in points:
+            depth, case = point["depth"], f"reads of {size} bytes, {point['depth']} in flight"
+            programs = {
+                "measured": point["bytes_per_s"],
                 "model": min(depth * alone["bytes_per_s"], most),
             }
-            for program, value in found.items():
+            for program, value in programs.items():
                 result.series.append(Series(program, case, "bytes/s", [value]))
                 lines[program].append((float(depth), value / 1e6))
         panels.append(svg.Panel(f"reads of {size // 1024} KiB", "in flight", "MB/s", lines))
@@ -93,7 +93,7 @@ def _loaders(result: Result, settings: Settings, width: int) -> None:
                     "workers/load_outercore.py", data, "--memory", memory, "--batch-size", 256,
                     "--fanout", "5,5", "--epochs", 2, "--threads", settings.threads, *options,
                 ),
-                lambda one: 4 * width * one["epochs"][-1]["rows"] / one["epochs"][-1]["seconds"],
+                lambda run: 4 * width * run["epochs"][-1]["rows"] / run["epochs"][-1]["seconds"],
                 cold=[folder / "x.npy", data],
             )
         )  # fmt: skip
@@ -102,7 +102,7 @@ def _loaders(result: Result, settings: Settings, width: int) -> None:
     for trial in trials:
         result.series.append(trial.series)
         result.details[f"{trial.series.program}, {width} columns"] = [
-            one["epochs"][-1]["counters"] for one in trial.runs
+            printed["epochs"][-1]["counters"] for printed in trial.runs
         ]
     for trial in trials:
         if trial.series.program != best[0]:

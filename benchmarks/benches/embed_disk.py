@@ -1,4 +1,4 @@
-"""Epochs with partitions on disk against epochs with everything in memory."""
+"""Epochs with partitions on disk, compared with epochs with all data in memory."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ CHOSEN: tuple[str, tuple[object, ...]] = ("partitions that the plan chooses", ()
 
 @dataclass(frozen=True)
 class Case:
-    """A graph and how it is embedded."""
+    """A graph, and the options of its embedding."""
 
     name: str
     data: Path
     options: tuple[object, ...]
     memory: str
-    """What a run with partitions is given."""
+    """Memory of a run with partitions."""
     scarce: bool = False
-    """Whether that is less than everything takes, so that the plan chooses partitions by itself."""
+    """Whether not all data fits in this memory, so that the plan chooses partitions."""
 
 
 def run(settings: Settings) -> Result:
-    """A knowledge graph, and an R-MAT graph whose partitions are worth reading.
+    """Measure a knowledge graph, and an R-MAT graph that is large enough for partitions.
 
-    In memory and on disk take turns, so that a machine that others slow down slows both.
+    Runs in memory and on disk take turns, so that other programs on the machine slow down both.
     """
     result = Result("embed_disk", WHAT)
     for case in _cases(settings):
@@ -70,13 +70,13 @@ def run(settings: Settings) -> Result:
         for turn in range(settings.repeats):
             record = _trained(settings, case, "4GiB", ("--set", "budget.partitions=1"))
             _note(result, whole, turn, record)
-            for one in divided:
-                record = _trained(settings, case, case.memory, one.options)
-                _note(result, one.epoch, turn, record)
-                one.records.append(record)
+            for runs in divided:
+                record = _trained(settings, case, case.memory, runs.options)
+                _note(result, runs.epoch, turn, record)
+                runs.records.append(record)
         result.series.append(whole)
-        for one in divided:
-            _compare(result, case, one, whole)
+        for runs in divided:
+            _compare(result, case, runs, whole)
     return result
 
 
@@ -101,7 +101,7 @@ def _cases(settings: Settings) -> list[Case]:
 
 @dataclass
 class _Divided:
-    """Runs with one number of partitions."""
+    """Runs with the same number of partitions."""
 
     epoch: Series
     options: tuple[object, ...]
@@ -109,16 +109,18 @@ class _Divided:
 
 
 def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> None:
-    """One number of partitions against everything in memory."""
+    """Compares runs with partitions with runs with all data in memory."""
     place, records, epoch = divided.epoch.case, divided.records, divided.epoch
     waited = Series("on disk", f"{place}: waits", "s an epoch")
     moved = Series("on disk", f"{place}: read", "bytes an epoch")
     for record in records:
-        counted = [one["counters"] for one in record["epochs"][1:]]
+        counted = [counters["counters"] for counters in record["epochs"][1:]]
         waited.values.append(
-            statistics.mean(one["waited_s"] + one["triples_waited_s"] for one in counted)
+            statistics.mean(
+                counters["waited_s"] + counters["triples_waited_s"] for counters in counted
+            )
         )
-        moved.values.append(statistics.mean(one["bytes_read"] for one in counted))
+        moved.values.append(statistics.mean(counters["bytes_read"] for counters in counted))
     order = records[0]["plan"]["order"]
     planned = Series("plan", f"{place}: read", "bytes an epoch", [order["bytes_between"]])
     result.series += [epoch, waited, moved, planned]
@@ -138,15 +140,17 @@ def _compare(result: Result, case: Case, divided: _Divided, whole: Series) -> No
 
 
 def _theorem(result: Result, place: str, case: Case, records: list[dict], whole: Series) -> None:
-    """Whether the graph is dense enough for computing to hide the I/O."""
+    """Records whether the graph is dense enough for the computation to hide the I/O."""
     from outercore.embedding.tables.order import Walks, partition_order
 
     plan, data = records[0]["plan"], records[0]["data_set"]
-    counted = [one["counters"] for record in records for one in record["epochs"]]
-    seconds = sum(one["swap_s"] for one in counted)
+    counted = [counters["counters"] for record in records for counters in record["epochs"]]
+    seconds = sum(counters["swap_s"] for counters in counted)
     if not seconds or whole.median is None:
         return
-    bandwidth = sum(one["bytes_read"] + one["bytes_written"] for one in counted) / seconds
+    bandwidth = (
+        sum(counters["bytes_read"] + counters["bytes_written"] for counters in counted) / seconds
+    )
     triples = records[0]["epochs"][0]["triples"]
     config = records[0]["config"]
     expected = partition_order(
@@ -214,8 +218,8 @@ def _trained(settings: Settings, case: Case, memory: str, options: tuple[object,
 
 
 def _note(result: Result, series: Series, turn: int, record: dict) -> None:
-    value = statistics.mean(one["seconds"] for one in record["epochs"][1:])
+    value = statistics.mean(epoch["seconds"] for epoch in record["epochs"][1:])
     say(f"{series.program}, {series.case}, run {turn + 1}: {value:.2f} s an epoch")
     series.values.append(value)
-    kept = {name: record[name] for name in ("epochs", "timeline", "plan", "peak_memory_bytes")}
-    result.details.setdefault(f"{series.program}, {series.case}", []).append(kept)
+    details = {name: record[name] for name in ("epochs", "timeline", "plan", "peak_memory_bytes")}
+    result.details.setdefault(f"{series.program}, {series.case}", []).append(details)

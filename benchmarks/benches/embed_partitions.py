@@ -1,10 +1,10 @@
-"""What partitions cost in quality: the same training in memory and by 4, 16 and 48 partitions.
+"""The effect of partitions on quality: the same training in memory, and in 4, 16, 48 partitions.
 
     python benchmarks/benches/embed_partitions.py [--sets CASE ...] [--partitions 1 4 16 48]
         [--seed N] [--threads N] [--data DIR] [--work DIR] [--json]
 
-Three partitions are in memory at a time; how they are swapped, walked through and grouped is left
-to the program. `planted` is a graph as large as CoDEx-M, drawn from a model with a fixed seed.
+Three partitions are in memory at a time; the program chooses swaps, walks and groups. `planted` is
+a graph of the size of CoDEx-M, drawn from a model with a fixed random seed.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ CASES = {
     "fb15k-237": "--recipe complex-fb15k-237 --dim 200 --negatives 500 --epochs 10",
     "wn18": "--recipe complex-wn18 --dim 200 --negatives 500",
 }
-"""Options of `outercore embed`, by data set: rows are smaller than those of the recipes, to end in
+"""Options of `outercore embed` by data set. Rows are smaller than in the recipes, so that runs take
 minutes."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A graph with types of entities, famous entities, and a ComplEx score behind its triples."""
+    """A graph with types of entities, entities of high degree, and triples by ComplEx scores."""
 
     entities: int = 17_050
     relations: int = 51
     triples: int = 206_205
-    """Of all parts; as in CoDEx-M a twentieth each is for validation and test."""
+    """Triples of all parts; as in CoDEx-M, a twentieth each is for validation and test."""
     rank: int = 8
     types: int = 60
     among: int = 48
-    """Entities of which a head's tail is chosen."""
+    """Number of entities from which the tail of a head is chosen."""
     sharpness: float = 4.0
-    """By how much a score counts in that choice, beside chance."""
+    """Weight of the score in this choice, relative to chance."""
     seed: int = 0
 
     def draw(self) -> NDArray[np.int64]:
-        """The triples in random order, each once, int64 [triples, 3]."""
+        """Distinct triples in random order, int64 [triples, 3]."""
         random = np.random.default_rng(self.seed)
         sizes = 1.0 / np.arange(1, self.types + 1) ** 1.2
         kinds = random.choice(self.types, size=self.entities, p=sizes / sizes.sum())
@@ -77,13 +77,13 @@ class Planted:
         share = 1.0 / np.arange(4, self.relations + 4)
         large = np.sqrt([len(some) for some in members])
         large /= large.sum()
-        found = []
+        drawn = []
         for relation in range(self.relations):
             count = int(share[relation] / share.sum() * self.triples * 2.5)
             heads = np.concatenate(
                 [members[kind] for kind in random.choice(self.types, 3, replace=False, p=large)]
             )
-            # Most tails are of a small type, as countries or languages are.
+            # Most tails are of a small type, like countries or languages.
             tails = members[random.choice(self.types, p=large if relation % 4 == 3 else None)]
             chosen = random.choice(heads, count, p=activity[heads] / activity[heads].sum())
             weights = fame[tails] / fame[tails].sum()
@@ -99,8 +99,8 @@ class Planted:
             best = (scores + random.gumbel(size=scores.shape)).argmax(1)
             answers = tails[places[np.arange(count), best]]
             triples = np.stack([chosen, np.full(count, relation), answers], axis=1)
-            found.append(np.unique(triples, axis=0))
-        every = np.concatenate(found)
+            drawn.append(np.unique(triples, axis=0))
+        every = np.concatenate(drawn)
         return every[random.permutation(len(every))][: self.triples]
 
 
@@ -112,7 +112,7 @@ def _pieces(
 
 
 def planted(work: Path) -> Path:
-    """The planted graph as a data set, made once and kept."""
+    """The data set of the planted graph, created once."""
     out = work / "embed" / "planted.outercore"
     if (out / "graph.json").exists():
         return out
@@ -133,7 +133,7 @@ def planted(work: Path) -> Path:
 
 @dataclass(frozen=True)
 class Options:
-    """What is run, and where."""
+    """The runs, and their directories."""
 
     cases: Sequence[str]
     partitions: Sequence[int]
@@ -144,7 +144,7 @@ class Options:
 
 
 def run(settings: Settings) -> Result:
-    """Every case; with `--quick` the smallest one by 16 partitions."""
+    """Run every case; with `--quick`, only the smallest case with 16 partitions."""
     return measured(
         Options(
             cases=["codex-s"] if settings.quick else list(CASES),
@@ -163,19 +163,19 @@ def measured(options: Options) -> Result:
     for name in options.cases:
         in_memory = None
         for partitions in options.partitions:
-            found, how = train(name, partitions, options)
+            score, how = train(name, partitions, options)
             where = "in memory" if partitions == 1 else f"{partitions} partitions"
-            result.series.append(Series(where, name, "MRR", [found], note=how))
+            result.series.append(Series(where, name, "MRR", [score], note=how))
             if partitions == 1:
-                in_memory = found
+                in_memory = score
             elif in_memory is not None:
-                label = f"{name}, {where}: {found:.4f}, in memory {in_memory:.4f}"
-                result.targets.append(Target(label, found, in_memory - ALLOWED))
+                label = f"{name}, {where}: {score:.4f}, in memory {in_memory:.4f}"
+                result.targets.append(Target(label, score, in_memory - ALLOWED))
     return result
 
 
 def train(name: str, partitions: int, options: Options) -> tuple[float, str]:
-    """One run in a process of its own: its score, and how it went through the partitions."""
+    """A run in a separate process: its score, and a description of its walks over partitions."""
     work = options.work
     graph = planted(work) if name == "planted" else data_set(name, work, options.data)
     out = work / "runs" / f"{name}-{partitions}"
@@ -192,16 +192,16 @@ def train(name: str, partitions: int, options: Options) -> tuple[float, str]:
     figures = json.loads((out / "embedding.json").read_text())["metrics"]
     budget = json.loads((out / "record.json").read_text())["config"]["budget"]
     shutil.rmtree(out)
-    found = next(one for one in figures if one["part"] == "test")["filtered"]["mrr"]
+    score = next(figure for figure in figures if figure["part"] == "test")["filtered"]["mrr"]
     how = f"{outcome.wall_s:.0f} s"
     if partitions > 1:
         how += f", {budget['swap']}, {budget['sweeps']} walks, {budget['group']} parts"
-    say(f"{name}, {partitions} partitions: MRR {found:.4f}, {how}")
-    return found, how
+    say(f"{name}, {partitions} partitions: MRR {score:.4f}, {how}")
+    return score, how
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns 1 where partitions lose more than is allowed."""
+    """Command line; returns 1 if partitions lose more quality than allowed."""
     cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sets", nargs="+", choices=list(CASES), default=list(CASES))
@@ -211,19 +211,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     result = measured(
         Options(
-            cases=given.sets,
-            partitions=given.partitions,
-            seed=given.seed,
-            work=given.work.resolve(),
-            data=data_root(given.data),
-            threads=given.threads,
+            cases=parsed.sets,
+            partitions=parsed.partitions,
+            seed=parsed.seed,
+            work=parsed.work.resolve(),
+            data=data_root(parsed.data),
+            threads=parsed.threads,
         )
     )
     path = write_results([result], HERE / "results")
-    print(path.read_text() if given.json else markdown([result]))
+    print(path.read_text() if parsed.json else markdown([result]))
     say(f"written: {path}")
     return 1 if any(target.met is False for target in result.targets) else 0
 

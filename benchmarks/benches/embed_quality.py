@@ -1,12 +1,12 @@
-"""What embeddings are worth: the recipes trained again, and ranked among all entities.
+"""Quality of embeddings: the recipes are trained again, and ranked among all entities.
 
     python benchmarks/benches/embed_quality.py [--sets CASE ...] [--seeds 3]
         [--partitions 1 8 16] [--epochs N] [--threads N] [--data DIR] [--work DIR] [--json]
 
-Every run goes through the command line: `outercore import`, then `outercore embed` with a recipe of
-`outercore.embedding.recipes`. With partitions a quarter of the entities is in memory; the rest of
-the table and of the optimiser's state is on disk. Recipes were chosen on the validation parts;
-the test parts are only read here.
+Every run uses the command line: `outercore import`, then `outercore embed` with a recipe of
+`outercore.embedding.recipes`. With partitions, a quarter of the entities is in memory. The rest of
+the table and of the optimiser's state is on disk. Recipes were chosen on the validation parts; only
+this benchmark reads the test parts.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ LIBKGE = "LibKGE's table"
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe on a data set, and what others report."""
+    """A recipe on a data set, and published results."""
 
     data: str
     recipe: str
     published: float | None = None
     source: str = ""
     least: float | None = None
-    """What the mean over the seeds should reach."""
+    """Lower bound for the mean over the seeds."""
     options: str = ""
     """Further options of `outercore embed`."""
     in_partitions: str = ""
-    """Further options in partitions, chosen on the validation part as well."""
+    """Further options for partitions, also chosen on the validation part."""
     memory: str = "1GiB"
 
 
 CASES = {
-    # A pool of 8 partitions has 294 triples: two batches, as of 250 it would be one.
+    # A pool of 8 partitions has 294 triples, so this batch size gives two batches per pool.
     "complex-codex-s": Case(
         "codex-s",
         "complex-codex-s",
@@ -82,7 +82,7 @@ CASES = {
         "fb15k-237",
         "complex-legend",
         options="--set evaluation.also=uniform --set evaluation.count=1000",
-        # What batches of 100,000 triples take.
+        # Batches of 100,000 triples need this memory.
         memory="2GiB",
     ),
     "dot-ca-astroph": Case(
@@ -90,8 +90,8 @@ CASES = {
         "dot-ca-astroph",
         options="--held-out 0.1 --set evaluation.also=uniform --set evaluation.count=1000",
     ),
-    # As node2vec was judged: half of the links held out. It reports .937 for pairs, by logistic
-    # regression on products of rows.
+    # The evaluation of node2vec: half of the links are held out. The paper reports .937 for pairs,
+    # by logistic regression on products of rows.
     "dot-ca-astroph-half": Case(
         "ca-astroph-lcc",
         "dot-ca-astroph",
@@ -111,7 +111,7 @@ KNOWLEDGE_GRAPHS = ("fb15k-237", "wn18", "codex-s")
 
 @dataclass(frozen=True)
 class Options:
-    """What is run, and where."""
+    """The runs, and their directories."""
 
     cases: Sequence[str]
     seeds: int
@@ -120,13 +120,13 @@ class Options:
     data: Path
     threads: int
     memory: str = ""
-    """Of every run; empty takes the case's."""
+    """Memory of every run; empty: the memory of the case."""
     epochs: int = 0
-    """Of every recipe; 0 takes its own."""
+    """Epochs of every run; 0: the epochs of the recipe."""
 
 
 def run(settings: Settings) -> Result:
-    """Every case in memory; with `--quick` the smallest one for two epochs."""
+    """Run every case in memory; with `--quick`, only the smallest case for two epochs."""
     cases = ["complex-codex-s"] if settings.quick else list(CASES)
     return measured(
         Options(
@@ -142,22 +142,22 @@ def run(settings: Settings) -> Result:
 
 
 def measured(options: Options) -> Result:
-    """Trains every case; in partitions with the first seed only."""
+    """Trains every case; in partitions only with the first seed."""
     result = Result("embed-quality", WHAT)
     for name in options.cases:
         case = CASES[name]
         for partitions in options.partitions:
             where = "in memory" if partitions == 1 else f"{partitions} partitions"
             seeds = options.seeds if partitions == 1 else 1
-            found = [train(name, case, seed, partitions, options) for seed in range(seeds)]
-            result.series += _series(name, where, found)
-            result.details[f"{name}, {where}"] = found
+            records = [train(name, case, seed, partitions, options) for seed in range(seeds)]
+            result.series += _series(name, where, records)
+            result.details[f"{name}, {where}"] = records
         _compare(result, name, case)
     return result
 
 
 def train(name: str, case: Case, seed: int, partitions: int, options: Options) -> dict[str, Any]:
-    """One run in a process of its own: its figures, seconds, and bytes at most."""
+    """A run in a separate process: its metrics, seconds, and peak memory in bytes."""
     graph = data_set(case.data, options.work, options.data)
     out = options.work / "runs" / f"{name}-{seed}-{partitions}"
     shutil.rmtree(out, ignore_errors=True)
@@ -166,7 +166,8 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
     arguments += ["--set", f"budget.threads={options.threads}"]
     arguments += ["--set", f"budget.partitions={partitions}"]
     if partitions > 1:
-        # As good as in place, mostly better; waiting does not matter here.
+        # Swaps in turn give the same quality as swaps in place, mostly a better one. Their longer
+        # waits do not matter here.
         arguments += ["--set", f"budget.slots={max(2, partitions // 4)}"]
         arguments += ["--set", "budget.swap=in-turn"]
         arguments += case.in_partitions.split()
@@ -180,7 +181,7 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
     figures = json.loads((out / "embedding.json").read_text())["metrics"]
     pairs = None if case.data in KNOWLEDGE_GRAPHS else pair_auc(graph, out, record["config"])
     shutil.rmtree(out)
-    test = next(one for one in figures if one["part"] == "test")
+    test = next(figure for figure in figures if figure["part"] == "test")
     where = f"{name} seed {seed}, {partitions} partitions"
     say(f"{where}: MRR {test['mrr']:.4f}, {outcome.wall_s:.0f} s")
     return {
@@ -196,7 +197,7 @@ def train(name: str, case: Case, seed: int, partitions: int, options: Options) -
 
 
 def pair_auc(graph: Path, out: Path, config: dict[str, Any], most: int = 1 << 20) -> float:
-    """The share of (held-out link, random pair of nodes) in which the link scores higher."""
+    """The share of (held-out link, random pair of nodes) in which the link has the higher score."""
     import outercore
     from outercore.embedding.config import EmbedConfig
     from outercore.embedding.data.parts import data_of
@@ -210,17 +211,17 @@ def pair_auc(graph: Path, out: Path, config: dict[str, Any], most: int = 1 << 20
         np.einsum("ij,ij->i", table[pairs[:, 0]], table[pairs[:, 1]]) for pairs in (links, drawn)
     )
     false.sort()
-    # A tie counts half.
+    # A tie counts one half.
     below = np.searchsorted(false, true) + np.searchsorted(false, true, side="right")
     return float(below.mean() / 2 / len(false))
 
 
-def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Series]:
-    """MRR and Hits@10 of every protocol of the test part."""
+def _series(name: str, where: str, records: Sequence[dict[str, Any]]) -> list[Series]:
+    """MRR and Hits@10 of the test part by every protocol."""
     series: dict[str, Series] = {}
-    for one in found:
-        seconds = sum(epoch["seconds"] for epoch in one["epochs"])
-        for figure in one["figures"]:
+    for record in records:
+        seconds = sum(epoch["seconds"] for epoch in record["epochs"])
+        for figure in record["figures"]:
             if figure["part"] != "test":
                 continue
             ways = [("filtered", figure["filtered"])] if figure["candidates"] == "all" else []
@@ -229,10 +230,10 @@ def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Seri
             for way, metrics in ways:
                 for unit, key in (("MRR", "mrr"), ("Hits@10", "hits_at_10"), ("AUC", "auc")):
                     label = f"{name}, {way} {unit}"
-                    note = f"{figure['protocol']}; {len(one['epochs'])} epochs, {seconds:.0f} s"
+                    note = f"{figure['protocol']}; {len(record['epochs'])} epochs, {seconds:.0f} s"
                     line = series.setdefault(label, Series(where, label, unit, note=note))
                     line.values.append(metrics[key])
-    pairs = [one["pair_auc"] for one in found if one["pair_auc"] is not None]
+    pairs = [record["pair_auc"] for record in records if record["pair_auc"] is not None]
     if pairs:
         series["pairs"] = Series(where, f"{name}, pairs", "AUC", pairs)
     return list(series.values())
@@ -240,19 +241,18 @@ def _series(name: str, where: str, found: Sequence[dict[str, Any]]) -> list[Seri
 
 def _compare(result: Result, name: str, case: Case) -> None:
     label = f"{name}, filtered MRR"
-    found = [one for one in result.series if one.case == label]
-    for one in found:
-        mean = statistics.fmean(one.values)
-        spread = f" ± {statistics.stdev(one.values):.4f}" if len(one.values) > 1 else ""
+    for means in [series for series in result.series if series.case == label]:
+        mean = statistics.fmean(means.values)
+        spread = f" ± {statistics.stdev(means.values):.4f}" if len(means.values) > 1 else ""
         beside = f" (published {case.published}, {case.source})" if case.published else ""
-        least = case.least if one.program == "in memory" else None
+        least = case.least if means.program == "in memory" else None
         result.targets.append(
-            Target(f"{label}, {one.program}: {mean:.4f}{spread}{beside}", mean, least)
+            Target(f"{label}, {means.program}: {mean:.4f}{spread}{beside}", mean, least)
         )
 
 
 def data_set(name: str, work: Path, root: Path) -> Path:
-    """The imported data set, made once and kept."""
+    """The data set, imported once."""
     out = work / "embed" / f"{name}.outercore"
     if (out / "graph.json").exists():
         return out
@@ -273,7 +273,7 @@ def _knowledge_graph(folder: Path, files: Path) -> list[object]:
     for part in ("train", "valid", "test"):
         text = lzma.decompress((folder / f"{part}.txt.xz").read_bytes())
         (files / f"{part}.tsv").write_bytes(text)
-    # Entities that only the held-out parts have are ranked too, as everybody does.
+    # Entities that are only in held-out parts are ranked too, as in other libraries.
     return [
         files / "train.tsv", "--triples", "--valid", files / "valid.tsv",
         "--test", files / "test.tsv", "--unknown", "keep",
@@ -281,9 +281,9 @@ def _knowledge_graph(folder: Path, files: Path) -> list[object]:
 
 
 def _edges(folder: Path) -> np.ndarray:
-    """Each undirected edge once, int64 [edges, 2]."""
+    """The undirected edges, each once, int64 [edges, 2]."""
     if (folder / "graph.jlg.gz").exists():
-        # The first line has the numbers of nodes and edges; ids begin with 1.
+        # The first line has the counts of nodes and edges; ids start at 1.
         return np.loadtxt(folder / "graph.jlg.gz", np.int64, delimiter=",", skiprows=1) - 1
     raw = np.load(folder / "edges.npz")
     gaps = raw["gap_lo"].astype(np.int64) + 256 * raw["gap_hi"].astype(np.int64)
@@ -296,7 +296,7 @@ def _edges(folder: Path) -> np.ndarray:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns 1 where a mean lies below what it should reach."""
+    """Command line; returns 1 if a mean is below its bound."""
     cache = Path(os.environ.get("OUTERCORE_BENCH_DIR", REPOSITORY / ".cache" / "bench"))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sets", nargs="+", choices=list(CASES), default=list(CASES))
@@ -308,21 +308,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=cache)
     parser.add_argument("--data", help="the data library")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     result = measured(
         Options(
-            cases=given.sets,
-            seeds=given.seeds,
-            partitions=given.partitions,
-            work=given.work.resolve(),
-            data=data_root(given.data),
-            threads=given.threads,
-            memory=given.memory,
-            epochs=given.epochs,
+            cases=parsed.sets,
+            seeds=parsed.seeds,
+            partitions=parsed.partitions,
+            work=parsed.work.resolve(),
+            data=data_root(parsed.data),
+            threads=parsed.threads,
+            memory=parsed.memory,
+            epochs=parsed.epochs,
         )
     )
     path = write_results([result], HERE / "results")
-    print(path.read_text() if given.json else markdown([result]))
+    print(path.read_text() if parsed.json else markdown([result]))
     say(f"written: {path}")
     return 1 if any(target.met is False for target in result.targets) else 0
 

@@ -1,4 +1,4 @@
-"""One epoch over a graph whose embeddings are several times the memory of the process."""
+"""An epoch over a graph whose embeddings are several times larger than the process's memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NEGATIVES = 100
 
 @dataclass(frozen=True)
 class Scale:
-    """A graph, and the memory of the process that embeds it."""
+    """A graph, and the memory of the embedding process."""
 
     nodes: int
     links: int
     scale: int
-    """Of the R-MAT graph whose ids are folded to so many nodes."""
+    """Scale of the R-MAT graph; its ids are folded to the number of nodes."""
     limit: str
-    """Of the whole process, page cache included."""
+    """Memory limit of the whole process, including the page cache."""
     budget: str
-    """What it is told; the rest is for Python with PyTorch."""
+    """Budget of the command; the rest is for Python with PyTorch."""
 
 
 FULL = Scale(20_000_000, 40_000_000, scale=25, limit="2GiB", budget="1536MiB")
@@ -44,7 +44,7 @@ WHAT = (
 
 
 def run(settings: Settings) -> Result:
-    """Import, one epoch, and a look at the rows; the run's directory is removed."""
+    """Import, train one epoch, check the rows; the run's directory is removed."""
     result = Result("embed_scale", WHAT)
     size = QUICK if settings.quick else FULL
     limit, budget = parse_bytes(size.limit), parse_bytes(size.budget)
@@ -67,7 +67,7 @@ def run(settings: Settings) -> Result:
     outcome.check()
     record = json.loads(outcome.stdout[outcome.stdout.index("{") :])
     _check_rows(out / "entities.npy", size.nodes)
-    on_disk = sum(one.stat().st_size for one in out.rglob("*") if one.is_file())
+    on_disk = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     shutil.rmtree(out)
 
     (epoch,) = record["epochs"]
@@ -117,7 +117,7 @@ def run(settings: Settings) -> Result:
 
 
 def _imported(settings: Settings, size: Scale, limit: int) -> Path:
-    """The data set; made once, reused."""
+    """The data set, imported once."""
     out = settings.work / f"rmat-{size.nodes}.links.outercore"
     if (out / "graph.json").exists():
         return out
@@ -142,7 +142,10 @@ def _imported(settings: Settings, size: Scale, limit: int) -> Path:
 
 
 def _check_rows(path: Path, nodes: int) -> None:
-    """Errors: `RuntimeError` for a table of another shape, or a row that is not finite."""
+    """Checks the table of embeddings.
+
+    Errors: `RuntimeError` for another shape, or a row that is not finite.
+    """
     rows = np.load(path, mmap_mode="r")
     if rows.shape != (nodes, DIM):
         raise RuntimeError(f"`{path}`: shape {rows.shape}, expected {(nodes, DIM)}")

@@ -1,4 +1,4 @@
-"""Trained triples a second on FB15k-237: Outercore, PyKEEN, PyTorch-BigGraph."""
+"""Trained triples per second on FB15k-237: Outercore, PyKEEN, PyTorch-BigGraph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EPOCHS = 3
 PYKEEN_SECONDS = 20.0
 AT_LEAST = 10.0
 PBG_DELAY = 2
-"""Its own default, in seconds."""
+"""Default delay of PyTorch-BigGraph, in seconds."""
 WHAT = (
     "Trained triples a second on FB15k-237 (272,115 triples, 14,541 entities), float32, Adagrad, "
     "softmax loss (`rotate`: self-adversarial), batches of 1,000; the same numbers an entity and "
@@ -38,19 +38,19 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Case:
-    """The same model for whoever has it."""
+    """A model, measured in all programs that have it."""
 
     model: str
-    """With the norm of a distance, `transe-1`."""
+    """Name of the model; for distances with the norm, such as `transe-1`."""
     negatives: int
     pbg_chunk: int | None = 50
-    """Triples that share negatives in PBG, the fastest of those tried; None: no such model."""
+    """Triples that share negatives in PBG (the fastest value tried); None: PBG lacks the model."""
     pykeen: bool = True
     dim: int = 100
 
     @property
     def name(self) -> str:
-        """As the tables have it."""
+        """Name in the tables."""
         return f"{self.model}, d = {self.dim}, {self.negatives} negatives"
 
 
@@ -66,7 +66,7 @@ CASES = (
 
 
 def run(settings: Settings) -> Result:
-    """All cases, then partitions on disk, shared negatives as PBG has them, and BLAS."""
+    """Measure all cases, then partitions on disk, shared negatives as in PBG, and BLAS."""
     result = Result("embed_speed", WHAT)
     data = knowledge_set(settings, DATA)
     for case in CASES[:1] if settings.quick else CASES:
@@ -92,7 +92,7 @@ def run(settings: Settings) -> Result:
 def _outercore(
     result: Result, settings: Settings, data: Path, case: Case, *more: object, suffix: str = ""
 ) -> None:
-    """Through the command line, as anybody runs it."""
+    """Measures Outercore by its command line."""
     series = Series("Outercore", case.name + suffix, "triples/s")
     out = settings.work / "embed_speed.run"
     for turn in range(settings.repeats):
@@ -129,9 +129,9 @@ def trained(
 
 
 def triples_per_second(record: dict) -> float:
-    """Of all epochs but the first."""
+    """Triples per second in all epochs but the first."""
     counted = record["epochs"][1:]
-    return sum(one["triples"] for one in counted) / sum(one["seconds"] for one in counted)
+    return sum(epoch["triples"] for epoch in counted) / sum(epoch["seconds"] for epoch in counted)
 
 
 def _pykeen(result: Result, settings: Settings, case: Case) -> None:
@@ -183,7 +183,7 @@ def _pbg(
 
 
 def _like_pbg(result: Result, settings: Settings, data: Path) -> None:
-    """What differs between the two besides: chunks, and partitions on disk."""
+    """Measures Outercore with the settings of PBG: shared chunks, and partitions on disk."""
     case = Case("complex", 150)
     alone = ", chunks of 50"
     _outercore(result, settings, data, case, "--set", "optimiser.chunk_size=50", suffix=alone)
@@ -202,8 +202,8 @@ def _like_pbg(result: Result, settings: Settings, data: Path) -> None:
         ("PBG", case.name + divided),
         AT_LEAST,
     )
-    # As who starts PyTorch-BigGraph for the first time sees it: its other processes begin every
-    # bucket of the first epoch later.
+    # The first epoch of PyTorch-BigGraph with its defaults: its other processes begin every bucket
+    # after a delay.
     first = divided + ", first epoch"
     series = Series("Outercore", case.name + first, "triples/s")
     series.values += [
@@ -222,7 +222,7 @@ def _like_pbg(result: Result, settings: Settings, data: Path) -> None:
 
 
 def _share_of_peak(result: Result, settings: Settings) -> None:
-    """What training needs of matrix products over what BLAS does."""
+    """Records the matrix products of training as a share of the peak of BLAS."""
     for case in CASES:
         speed = result.median("Outercore", case.name)
         if speed is None or case.model not in ("complex", "distmult", "transe-2"):
@@ -233,9 +233,9 @@ def _share_of_peak(result: Result, settings: Settings) -> None:
             "workers/blas.py", "--rows", 1000, "--negatives", case.negatives, "--dim", case.dim,
             "--threads", settings.threads,
         )  # fmt: skip
-        found = repeated(peak, settings, call, lambda printed: printed["peak"])
-        shaped.values = [one["chunk"] for one in found]
-        # Three products for each side, an addition and a multiplication for each number.
+        runs = repeated(peak, settings, call, lambda printed: printed["peak"])
+        shaped.values = [run["chunk"] for run in runs]
+        # Three products per side, with an addition and a multiplication per value.
         needed = Series("Outercore", f"products of {case.name}", "FLOP/s")
         needed.values = [speed * 12 * case.negatives * case.dim]
         result.series += [peak, shaped, needed]

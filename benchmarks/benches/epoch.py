@@ -1,4 +1,4 @@
-"""Training epochs at a tenth of the data against the same program with all in memory."""
+"""Training epochs with a tenth of the data in memory, compared with all data in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHAT = (
 SHARE = 0.10
 EPOCHS = 4
 NETWORK = 512 << 20
-"""For the network: activations and gradients of two batches, the optimiser, PyTorch's own."""
+"""Bytes for the network: activations and gradients of two batches, optimiser, PyTorch."""
 
 
 def run(settings: Settings) -> Result:
@@ -49,7 +49,7 @@ def run(settings: Settings) -> Result:
         for trial in trials:
             name = trial.series.program
             warm = Series(name, f"{label}, warm epoch", "seeds/s", note=trial.series.note)
-            warm.values = [_seeds(one, epoch=-1) for one in trial.runs]
+            warm.values = [_seeds(printed, epoch=-1) for printed in trial.runs]
             result.details[f"{label}, {name}"] = trial.runs
             result.series += [trial.series, warm]
         case = f"{label}, warm epoch"
@@ -65,6 +65,6 @@ def run(settings: Settings) -> Result:
 
 
 def _seeds(printed: dict, epoch: int = 0) -> float:
-    one = printed["epochs"][epoch]
-    # The first epoch pays for planning and filling the caches.
-    return one["seeds"] / (one["seconds"] + (printed["plan_s"] if epoch == 0 else 0.0))
+    timed = printed["epochs"][epoch]
+    # The time of the first epoch includes planning and filling the caches.
+    return timed["seeds"] / (timed["seconds"] + (printed["plan_s"] if epoch == 0 else 0.0))

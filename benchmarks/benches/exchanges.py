@@ -1,4 +1,4 @@
-"""Predictions while updates fill their memory, so that the arrays beneath them are exchanged."""
+"""Predictions while updates fill their memory, so that the server folds and exchanges arrays."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from outercore.errors import BudgetError
 from outercore.serving.server import Server, ServerConfig
 
 PEOPLE = 2
-"""Clients that ask, and as many that write."""
+"""Number of reading clients, and also of writing clients."""
 ASKED, ADDED = 4, 50
-"""Nodes of a request, and edges of a batch."""
+"""Nodes per request, and edges per batch."""
 WHAT = (
     f"{PEOPLE} clients add edges between random nodes in batches of {ADDED}, as fast as they may; "
     f"{PEOPLE} others ask for predictions about {ASKED} random nodes. Changes have an eighth of "
@@ -31,7 +31,7 @@ WHAT = (
 
 
 def run(settings: Settings) -> Result:
-    """One server for 40 seconds."""
+    """Measure a server for 40 seconds."""
     home = settings.work / "exchanges"
     home.mkdir(parents=True, exist_ok=True)
     nodes, memory, seconds = (20_000, "32MiB", 5) if settings.quick else (1_000_000, "128MiB", 40)
@@ -46,8 +46,8 @@ def run(settings: Settings) -> Result:
         end = time.monotonic() + seconds
         asking = [pool.submit(_ask, server, nodes, end, seed) for seed in range(PEOPLE)]
         writing = [pool.submit(_write, server, nodes, end, seed) for seed in range(PEOPLE)]
-        waits = np.sort(np.concatenate([one.result() for one in asking]))
-        added, refused = np.sum([one.result() for one in writing], axis=0)
+        waits = np.sort(np.concatenate([future.result() for future in asking]))
+        added, refused = np.sum([future.result() for future in writing], axis=0)
         with oc.Client(server.url, server.name) as client:
             exchanges = client.graph()["compactions"]
     for case, unit, value in [
@@ -64,7 +64,7 @@ def run(settings: Settings) -> Result:
 
 
 def _planted(out: Path, nodes: int) -> Path:
-    """A generated graph, made once."""
+    """A planted graph, generated once."""
     if not (out / "graph.json").exists():
         shape = ["--nodes", nodes, "--degree", 20, "--features", 128, "--classes", 8, "--seed", 1]
         run_limited(command("generate", "planted", *shape, "--out", out, "--overwrite")).check()
@@ -91,7 +91,7 @@ def _ask(server: Server, nodes: int, end: float, seed: int) -> list[float]:
 
 
 def _write(server: Server, nodes: int, end: float, seed: int) -> tuple[int, int]:
-    """Edges that were added, and batches that were refused."""
+    """Number of added edges, and of refused batches."""
     random, added, refused = np.random.default_rng(100 + seed), 0, 0
     with oc.Client(server.url, server.name, timeout_s=600) as client:
 

@@ -1,4 +1,4 @@
-"""Far memory: the figures 16 to 21 and table 4 of Fargraph+ in small."""
+"""Far memory: figures 16 to 21 and table 4 of Fargraph+, on a smaller scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benches.inputs import workload
 
 ITERATIONS = 5
 BUDGET = "1GiB"
-"""Room for all edges; the far ratio says how much of them is kept."""
+"""Budget with room for all edges; the far ratio limits the share in memory."""
 RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 CHUNKS = ("4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB")
 THREADS = (1, 2, 4)
@@ -40,18 +40,18 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Bench:
-    """What the cases share."""
+    """Common data of all cases."""
 
     result: Result
     settings: Settings
     graph: Path
     source: int
     servers: dict[str, str]
-    """Addresses by transport."""
+    """Addresses of the memory servers, by transport."""
     token: Path
 
     def options(self, case: str) -> tuple[object, ...]:
-        """The algorithm's own options."""
+        """Options of the algorithm."""
         return {
             "bfs": ("--source", self.source),
             "pagerank": ("--max-iterations", ITERATIONS, "--tolerance", 0),
@@ -67,7 +67,7 @@ class Bench:
         graph: Path | None = None,
         memory: str = BUDGET,
     ) -> list[str]:
-        """A run over far memory."""
+        """The command of a run with far memory."""
         return command(
             "run", case, graph or self.graph, *self.options(case), "--memory", memory, "--json",
             "--record", "none", "--far", self.servers[transport],
@@ -85,7 +85,7 @@ class Bench:
         timeout_s: float | None = None,
         cold: bool = False,
     ) -> Series:
-        """Seconds of the algorithm in repeated runs; what they counted goes to the details."""
+        """Measures the seconds of an algorithm in repeated runs; stores counters as details."""
         series = Series(program, case, "seconds")
         for turn in range(self.settings.repeats):
             if cold:
@@ -95,7 +95,7 @@ class Bench:
                 killed = outcome.returncode == -9
                 late = killed and timeout_s is not None and outcome.wall_s >= timeout_s
                 if late:
-                    # At least so long: a bound is a figure, too.
+                    # A lower bound of the time is a result, too.
                     series.values.append(outcome.wall_s)
                 dead = "out of time" if late else "killed, out of memory"
                 series.note = dead if killed else outcome.stderr[-300:]
@@ -117,7 +117,7 @@ class Bench:
         *,
         at_least: float | None = None,
     ) -> None:
-        """What one run has come to; `at_least` where it was stopped after that."""
+        """Adds the result of a run; `at_least` is the time after which it was stopped."""
         series = Series(program, case, "seconds", [] if seconds is None else [seconds])
         if seconds is None:
             late = outcome.returncode == -9 and at_least is not None
@@ -130,14 +130,14 @@ class Bench:
 
 
 def run(settings: Settings) -> Result:
-    """All figures, and a page that draws them."""
+    """Measure all figures, and draw them on a page."""
     result = Result("far", WHAT)
     with opened(result, settings) as bench:
         for figure in (_ratios, _buffering, _queues, _threads, _chunks, _partitions):
             try:
                 figure(bench)
             except RuntimeError as failure:
-                # One figure that cannot be made must not lose the others.
+                # A figure that fails must not lose the others.
                 say(f"{figure.__name__.strip('_')} did not run: {failure}")
     drawn = page(result, HERE / "results" / "far.html")
     say(f"drawn: {drawn}")
@@ -215,7 +215,7 @@ def _partitions(bench: Bench) -> None:
 
 
 def _buffering(bench: Bench) -> None:
-    """Table 4, and the other half of figure 18: what reading ahead saves."""
+    """Table 4, and the other half of figure 18: the time that read-ahead saves."""
     for case in ("bfs", "pagerank"):
         for transport in bench.servers:
             for ratio in RATIOS:
@@ -230,7 +230,7 @@ def _buffering(bench: Bench) -> None:
 
 
 def _queues(bench: Bench) -> None:
-    """Figure 21: memory of queues and receive buffers, one pool against one a thread."""
+    """Figure 21: memory of queues and receive buffers, with one pool and with a pool per thread."""
     for length in QUEUE_LENGTHS:
         for threads in QUEUE_THREADS:
             for receive in ("shared", "per_thread"):
@@ -238,11 +238,11 @@ def _queues(bench: Bench) -> None:
                     "workers/far_queues.py", bench.servers["tcp"], "--token-file", bench.token,
                     "--threads", threads, "--queue-length", length, "--receive", receive,
                 )  # fmt: skip
-                found = run_limited(worker).last_json()
+                printed = run_limited(worker).last_json()
                 series = Series(
                     f"receive {receive}", f"{threads} threads, length {length}", "bytes"
                 )
-                series.values.append(found["memory_bytes"])
+                series.values.append(printed["memory_bytes"])
                 bench.result.series.append(series)
         bench.result.compare(
             f"queue length {length}, {QUEUE_THREADS[-1]} threads: memory one a thread over shared",
@@ -257,7 +257,7 @@ def _regrid(graph: Path, *options: object) -> None:
 
 @contextlib.contextmanager
 def _servers(settings: Settings, token: Path) -> Iterator[dict[str, str]]:
-    """A memory server behind a network namespace where that is allowed, and on a Unix socket."""
+    """A memory server on TCP, in a network namespace if that is allowed, and on a Unix socket."""
     socket = settings.work / "far.sock"
     socket.unlink(missing_ok=True)
     with _namespace() as (prefix, host):
@@ -274,7 +274,10 @@ def _servers(settings: Settings, token: Path) -> Iterator[dict[str, str]]:
             if not ready or server.stdout is None:
                 raise RuntimeError("the memory server did not start within 60 s")
             addresses = json.loads(server.stdout.readline())["addresses"]
-            named = {("shared" if one.startswith("unix:") else "tcp"): one for one in addresses}
+            named = {
+                ("shared" if address.startswith("unix:") else "tcp"): address
+                for address in addresses
+            }
             yield {name: named[name] for name in ("tcp", "shared")}
         finally:
             server.terminate()
@@ -283,7 +286,7 @@ def _servers(settings: Settings, token: Path) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def _namespace() -> Iterator[tuple[list[str], str]]:
-    """Prefix of commands in a network namespace and its address; loopback without privileges."""
+    """Prefix of commands in a network namespace, and its address; loopback without privileges."""
     name = f"ocfar{os.getpid()}"
     here, there = f"{name}a"[-15:], f"{name}b"[-15:]
     steps = (

@@ -1,5 +1,6 @@
-"""Far memory against operating-system swap, in cgroups of the same size: ours, and libraries that
-hold their graph in memory.
+"""Far memory, compared with swap of the operating system, in cgroups of the same size.
+
+Measures Outercore, and libraries with their graph in memory.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from product import command, sets
 from benches.far import BUDGET, ITERATIONS, Bench, opened
 
 INTERPRETER = 64 << 20
-"""Room for Python, its libraries and the command line where the memory is limited."""
+"""Bytes for Python, its libraries and the command line under a memory limit."""
 SWAP = "8GiB"
 TIMEOUT_S = 30.0
-"""What takes longer is told as more than this."""
+"""Slower runs are stopped and reported as longer than this."""
 CASES = ("bfs", "pagerank")
 HALF = ", half its state"
 LIBRARIES = ("networkit", "scipy", "igraph")
@@ -34,7 +35,7 @@ WHAT = (
 
 
 def run(settings: Settings) -> Result:
-    """BFS and PageRank of everybody."""
+    """Measure BFS and PageRank in all programs."""
     result = Result("far_swap", WHAT)
     if run_limited(["true"], 1 << 30).enforced == "none":
         say("no cgroup: this process may not limit memory")
@@ -56,8 +57,10 @@ def run(settings: Settings) -> Result:
 
 
 def _ours(bench: Bench, case: str) -> int | None:
-    """Far memory and all local, with state in memory and with half of it; the limit with state in
-    memory, None where there is no swap."""
+    """Measures Outercore with far memory and in local memory, with all and half of the state.
+
+    Returns the limit with the whole state in memory; None without swap.
+    """
     far = ["--far", bench.servers["tcp"], *sets({"far.token_file": bench.token, "far_ratio": 1})]
     planned = run_limited(
         command(
@@ -99,7 +102,7 @@ def _ours(bench: Bench, case: str) -> int | None:
 
 
 def _library(bench: Bench, library: str, case: str, limit: int) -> None:
-    """A library in memory and on swap; one run each."""
+    """Measures a library in memory and on swap, with one run each."""
     settings = bench.settings
     ready = settings.work / "ready"
     ready.unlink(missing_ok=True)
@@ -108,19 +111,21 @@ def _library(bench: Bench, library: str, case: str, limit: int) -> None:
         outcome = run_limited(
             [*call, "--ready", str(ready)], limit, swap=True, timeout_s=TIMEOUT_S, ready=ready
         )
-        found: dict[str, float] = {}
+        printed: dict[str, float] = {}
         for line in outcome.stdout.splitlines():
-            found |= json.loads(line)
-        bench.add(library, case, found.get("first_s"), outcome)
+            printed |= json.loads(line)
+        bench.add(library, case, printed.get("first_s"), outcome)
         if outcome.enforced == "none":
             say(f"{library} {case}: no limit could be set, so there is no figure on swap")
         else:
-            bench.add(f"{library}, swap", case, found.get("second_s"), outcome, at_least=TIMEOUT_S)
-        bench.result.details[f"{library} {case}"] = {**found, "peak": outcome.peak}
+            bench.add(
+                f"{library}, swap", case, printed.get("second_s"), outcome, at_least=TIMEOUT_S
+            )
+        bench.result.details[f"{library} {case}"] = {**printed, "peak": outcome.peak}
 
 
 def _built(bench: Bench, library: str, limit: int) -> None:
-    """A library that is limited from its beginning: build and BFS."""
+    """Measures a library that is limited from its start: build and BFS."""
     with swap_file(bench.settings.work / "swap", parse_bytes(SWAP)):
         outcome = run_limited(_call(bench, library, "bfs"), limit, swap=True, timeout_s=TIMEOUT_S)
     seconds = outcome.wall_s if outcome.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""Feature fetch alone: against fio on the same reads, and against mapped files by density."""
+"""Only feature fetches: compared with fio on the same reads, and with mapped files by density."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _density(
         str(program), str(x), str(listed), "--group", str(group), "--depth", str(DEPTH),
         "--trace", str(trace),
     ]  # fmt: skip
-    fetching = Trial(ours, command, lambda one: one["bytes"] / one["seconds"], cold=[x])
+    fetching = Trial(ours, command, lambda printed: printed["bytes"] / printed["seconds"], cold=[x])
     replayed = []
     if shutil.which("fio"):
         for name, huge_pages in (("fio", False), ("fio, huge pages", True)):
@@ -91,22 +91,22 @@ def _density(
         mapped.append(Trial(series, gather, _rows, cold=[x], timeout_s=6 * settings.seconds))
 
     by_turns(settings, [fetching, *replayed, *mapped])
-    gathered.values = [one["rows"] / one["seconds"] for one in fetching.runs]
+    gathered.values = [printed["rows"] / printed["seconds"] for printed in fetching.runs]
     result.details[case] = fetching.runs
-    result.series += [ours, gathered, *(one.series for one in (*replayed, *mapped))]
-    for one in replayed:
-        name, least = one.series.program, None if one.huge_pages else 0.9
+    result.series += [ours, gathered, *(trial.series for trial in (*replayed, *mapped))]
+    for trial in replayed:
+        name, least = trial.series.program, None if trial.huge_pages else 0.9
         what = f"{case}: bytes/s over {name}"
         result.compare(what, ("Outercore", case), (name, case), least)
-    for one in mapped:
-        name, rows_case = one.series.program, one.series.case
+    for trial in mapped:
+        name, rows_case = trial.series.program, trial.series.case
         what = f"{case}: rows/s over {name}"
         result.compare(what, ("Outercore", rows_case), (name, rows_case), 1.0)
 
 
 @dataclass
 class _Fio:
-    """fio on the reads that the planner made just before."""
+    """fio on the reads of the previous run of the planner."""
 
     series: Series
     x: Path
@@ -120,10 +120,10 @@ class _Fio:
 
 
 def _drawn(count: int, density: float) -> tuple[np.ndarray, int]:
-    """The rows to fetch, ascending within each group, and the rows of a group.
+    """The rows to fetch, ascending within each group, and the number of rows per group.
 
-    A single draw of few rows is over before anything can be measured, so there are enough draws
-    to make up a full group; each is a group of its own.
+    A single draw of few rows is too short to measure. So there are enough draws to make up a full
+    group; each draw is a separate group.
     """
     rng = np.random.default_rng(5)
     each = max(round(count * density), 1)
@@ -133,10 +133,10 @@ def _drawn(count: int, density: float) -> tuple[np.ndarray, int]:
 
 
 def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
-    """Bytes a second of fio on a log of reads."""
-    # fio 3.33 has no option for transparent huge pages; the C library's allocator has.
+    """Bytes per second of fio on a log of reads."""
+    # fio 3.33 lacks an option for transparent huge pages, but the C library's allocator has one.
     tunables = f"glibc.malloc.hugetlb={int(huge_pages)}"
-    found = subprocess.run(
+    finished = subprocess.run(
         [
             "fio", "--name=planned", f"--read_iolog={trace}", "--ioengine=io_uring", "--direct=1",
             f"--iodepth={depth}", "--output-format=json",
@@ -146,11 +146,11 @@ def _fio(trace: Path, depth: int, huge_pages: bool) -> float:
         text=True,
         env={**os.environ, "GLIBC_TUNABLES": tunables},
     )  # fmt: skip
-    read = json.loads(found.stdout[found.stdout.index("{") :])["jobs"][0]["read"]
-    # `runtime` has whole milliseconds only, too coarse for the sparse cases; it also starts when
-    # the log is read. The bandwidth fio itself reports rests on the same clock.
+    read = json.loads(finished.stdout[finished.stdout.index("{") :])["jobs"][0]["read"]
+    # `runtime` is in whole milliseconds, too coarse for the sparse cases, and includes reading the
+    # log. The bandwidth that fio reports uses the same clock.
     return read["io_bytes"] * 1000 / max(read["runtime"], 1)
 
 
 def _rows(printed: dict) -> float:
-    return statistics.median(one["rows"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["rows"] / epoch["seconds"] for epoch in printed["epochs"])

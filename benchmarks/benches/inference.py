@@ -21,7 +21,7 @@ WHAT = (
 SHARE = 0.10
 MODELS = ("sage", "gcn", "gat")
 PYTORCH = 96 << 20
-"""For what PyTorch allocates besides; every limited program has it."""
+"""Bytes for other allocations of PyTorch; every limited program gets them."""
 
 
 def run(settings: Settings) -> Result:
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Result:
     cold = [folder / "x.npy", ours]
     with tempfile.TemporaryDirectory(dir=settings.work) as scratch:
         for model in MODELS:
-            # The slow programs are measured with one model.
+            # The slow programs are measured with only one model.
             programs = _programs(budget, limit - budget, work.data_bytes, slow=model == MODELS[0])
             trials = [
                 Trial(
@@ -60,7 +60,9 @@ def run(settings: Settings) -> Result:
                 result.series.append(trial.series)
                 if trial.series.program == "memory":
                     computing = Series("computing", model, "nodes/s")
-                    computing.values = [one["nodes"] / one["compute_s"] for one in trial.runs]
+                    computing.values = [
+                        printed["nodes"] / printed["compute_s"] for printed in trial.runs
+                    ]
                     result.series.append(computing)
             _passes(result, model, trials, work)
             result.compare(f"{model}: all in memory", ("all", model), ("memory", model), 1 / 1.1)
@@ -91,20 +93,20 @@ def _programs(
 
 
 def _passes(result: Result, model: str, trials: list[Trial], work: Workload) -> None:
-    """Bytes moved, by those of the features."""
+    """Bytes moved, divided by the bytes of the features."""
     features = work.nodes * work.width * 4
     for trial in trials:
-        for one in trial.runs[:1]:
+        for printed in trial.runs[:1]:
             name = f"{model}, {trial.series.program}: passes"
-            if "moved" in one:
-                moved = one["moved"]
+            if "moved" in printed:
+                moved = printed["moved"]
                 result.details[name] = {
                     what: moved[what] / features
                     for what in ("features_read", "scratch_read", "scratch_written")
                 }
-            if one.get("reads"):
-                # The first layer may not have come to its end.
-                first = one["reads"][0]
+            if printed.get("reads"):
+                # The first layer may be incomplete.
+                first = printed["reads"][0]
                 result.details[name] = first["bytes"] / (first["nodes"] * work.width * 4)
 
 

@@ -1,4 +1,4 @@
-"""Workloads and prepared data sets, made once and kept."""
+"""Workloads and prepared data sets, created once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def workload(settings: Settings, name: str, *, text: bool = False) -> tuple[Work
 
 
 def product_set(settings: Settings, name: str) -> Path:
-    """The workload as an Outercore data set; its features stay where they are, like DGL's."""
+    """The workload as an Outercore data set, with its features in place, as for DGL."""
     _, folder = workload(settings, name)
     return imported(folder, settings.work / f"{name}.outercore", in_place=True)
 
 
 def dgl_set(settings: Settings, name: str) -> Path | None:
-    """The workload as a GraphBolt data set; None where DGL is not installed."""
+    """The workload as a GraphBolt data set; None if DGL is not installed."""
     if not settings.dgl_python.exists():
         say(f"no DGL at {settings.dgl_python}; see benchmarks/peers/requirements.txt")
         return None
@@ -80,7 +80,7 @@ def knowledge_set(settings: Settings, name: str) -> Path:
 
 
 def numbered_triples(settings: Settings, name: str) -> Path:
-    """The training triples of a knowledge graph by number, for programs that take arrays."""
+    """The training triples of a knowledge graph as numbers, for programs that take arrays."""
     out = settings.work / f"{name}.npz"
     if not out.exists():
         folder = knowledge_set(settings, name)
@@ -94,7 +94,7 @@ def numbered_triples(settings: Settings, name: str) -> Path:
 
 
 def beside(epochs: int, threads: int) -> dict[str, object]:
-    """Options of an embedding that is timed: few rankings, and no checkpoints but at the end."""
+    """Options of a timed embedding: few rankings, and only a checkpoint at the end."""
     return {
         "optimiser.validate_every": epochs,
         "run.checkpoint_seconds": 0,
@@ -105,30 +105,31 @@ def beside(epochs: int, threads: int) -> dict[str, object]:
 
 
 def share_of(work: Workload, share: float) -> int:
-    """A share of all data bytes of a workload."""
+    """Bytes of a share of a workload's data."""
     return int(work.data_bytes * share)
 
 
 def interpreter_bytes(settings: Settings) -> int:
-    """What Python, PyTorch and PyG charge before any data is touched; measured once.
+    """Memory of Python, PyTorch and PyG before any data is read, in bytes; measured once.
 
-    Their files are in the page cache afterwards, so that no measured program is charged for them.
+    Afterwards their files are in the page cache, so that measured programs are not charged for
+    them.
     """
-    kept = settings.work / "interpreter-warm.json"
+    measured = settings.work / "interpreter-warm.json"
     program = "import torch, torch_geometric.data, torch_geometric.nn.models"
-    if not kept.exists():
-        kept.write_text(json.dumps(import_bytes(sys.executable, program)))
+    if not measured.exists():
+        measured.write_text(json.dumps(import_bytes(sys.executable, program)))
     else:
         _cache_files(sys.executable, program)
-    return int(json.loads(kept.read_text()))
+    return int(json.loads(measured.read_text()))
 
 
 def import_bytes(interpreter: str | Path, program: str, *, files: bool = False) -> int:
-    """What an interpreter and libraries charge before any data is touched.
+    """Memory of an interpreter and libraries before any data is read, in bytes.
 
-    With `files` what is read of them counts, too, with nothing in the page cache before: much more
-    than they need to keep (1.6 GB for PyTorch and PyG), since the kernel reads far ahead. Without,
-    they are in the page cache before, at another's charge.
+    With `files`, the page cache is dropped before, and reads of their files count. This is much
+    more than they need (1.6 GB for PyTorch and PyG), because the kernel reads far ahead. Without
+    it, the files are already in the page cache, charged to another process.
     """
     if files:
         drop_cached([Path(interpreter).parent.parent])

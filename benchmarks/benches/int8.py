@@ -1,4 +1,4 @@
-"""Served models in int8 beside float32: scores on the test nodes or graphs, bytes and time."""
+"""Served models with int8 and float32 features: scores on the test part, bytes and time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from outercore.serving.server import Server, ServerConfig
 from outercore.training.metrics import build_metric
 
 MOST = 0.5
-"""Points that int8 may lose."""
+"""Percentage points that int8 may lose."""
 FEW, MOST_ASKED = 1000, 5000
-"""Sets with fewer test ids are asked of all ids, too, up to so many."""
+"""Sets with fewer test ids than `FEW` also predict all ids, if there are at most `MOST_ASKED`."""
 PRECISIONS = ("float32", "int8")
 CASES = (("serve20", 8), ("serve20", 4), ("wide16", 8))
-"""Graphs, and float32 features over memory."""
+"""Graphs, and the ratio of float32 features to memory."""
 LEAST = 32 << 20
-"""Of memory: a server needs 14 MiB, however small the graph."""
+"""Least memory in bytes: a server needs 14 MiB even for a tiny graph."""
 MOST_NODES = 8
-"""Of a request: the rest of the memory is for the cache."""
+"""Most nodes per request. A small number leaves more memory for the cache."""
 ASKED = 4000
-"""Nodes of which bytes are counted, one a request."""
+"""Number of requests with one node each; bytes are counted for the second half of them."""
 WHAT = (
     "A model of each set is trained, exported and served in float32 and in int8. The score is that "
     "of the served answers for all test nodes or graphs, the same neighbours drawn; of small sets "
@@ -44,14 +44,14 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Answered:
-    """What a server said of some ids."""
+    """The answers of a server for some ids."""
 
     score: float
     predictions: np.ndarray
 
 
 def run(settings: Settings) -> Result:
-    """Every node and graph set, then bytes and time on a graph that does not fit."""
+    """Compare all sets of nodes and graphs, then bytes and time on a graph larger than memory."""
     torch.set_num_threads(1)
     result = Result("int8", WHAT)
     names = [*int8_sets.NODES, *int8_sets.GRAPHS]
@@ -59,7 +59,7 @@ def run(settings: Settings) -> Result:
         try:
             _compare(result, int8_sets.served(name, settings.work / "int8"))
         except Exception as failure:
-            # One set that cannot be served must not lose the figures of the others.
+            # A set that cannot be served must not lose the results of the others.
             say(f"{name} did not run: {failure!r}")
             result.series.append(Series("int8", name, "points", [], repr(failure)[:200]))
     for name, share in [("serve16", 1)] if settings.quick else CASES:
@@ -68,31 +68,31 @@ def run(settings: Settings) -> Result:
 
 
 def _compare(result: Result, served: int8_sets.Served) -> None:
-    """Notes the scores of a model in both precisions."""
+    """Records the scores of a model in both precisions."""
     if served.array is not None:
         _layout(served.data_set, served.array)
     parts = {"test": served.test}
-    # Of few test graphs one alone is more than the points that may be lost.
+    # With few test graphs, a single graph is more than the allowed loss.
     if len(served.test) < FEW and len(served.labels) <= MOST_ASKED:
         parts["all"] = np.arange(len(served.labels))
-    found, loss = {}, None
+    answers, loss = {}, None
     for precision in PRECISIONS:
-        found[precision], loss = _answered(served, precision, parts)
+        answers[precision], loss = _answered(served, precision, parts)
     for part, ids in parts.items():
-        one, other = (found[precision][part] for precision in PRECISIONS)
-        points = 100 * (one.score - other.score)
+        exact, rounded = (answers[precision][part] for precision in PRECISIONS)
+        points = 100 * (exact.score - rounded.score)
         note = f"{served.metric}, {served.inputs}, {len(ids):,} asked"
         if served.metric == "rmse":
-            points = 100 * (other.score / one.score - 1)
+            points = 100 * (rounded.score / exact.score - 1)
         else:
-            changed = 100 * np.mean(one.predictions != other.predictions)
+            changed = 100 * np.mean(exact.predictions != rounded.predictions)
             note += f", {changed:.2f} % of the predictions changed"
         case = f"{served.name}, {part}"
-        for precision, answered in (("float32", one), ("int8", other)):
+        for precision, answered in (("float32", exact), ("int8", rounded)):
             result.series.append(Series(precision, case, served.metric, [answered.score]))
         note += f", at the start {loss:+.3f}"
         result.series.append(Series("int8", f"{case}, points", "points", [points], note))
-        say(f"{case}: {one.score:.4f}, {other.score:.4f}, {points:+.3f} points; {note}")
+        say(f"{case}: {exact.score:.4f}, {rounded.score:.4f}, {points:+.3f} points; {note}")
         if points > MOST:
             say(f"{case} LOSES MORE THAN {MOST} POINTS")
 
@@ -106,7 +106,7 @@ def _layout(data_set: object, array: str) -> None:
 def _answered(
     served: int8_sets.Served, precision: str, parts: dict[str, np.ndarray]
 ) -> tuple[dict[str, Answered], float | None]:
-    """Asks a server of all ids of each part; also what it measured itself at its start."""
+    """The answers for all ids of each part, and the loss in points that the server measured."""
     config = ServerConfig(
         port=0, memory="2GiB", precision=precision, most_loss=100, deadline_ms=600_000
     )
@@ -114,7 +114,7 @@ def _answered(
         Server(served.data_set, served.run, config) as server,
         oc.Client(server.url, server.name, timeout_s=600) as client,
     ):
-        # Of whole graphs one a request: the largest one has to fit, not two.
+        # One graph per request, so that only the largest graph must fit.
         together = 1 if served.name in int8_sets.GRAPHS else config.most_nodes
         answers = {part: _asked(client, served, ids, together) for part, ids in parts.items()}
         return answers, server.loss and server.loss.points
@@ -124,9 +124,9 @@ def _asked(client: oc.Client, served: int8_sets.Served, ids: np.ndarray, togethe
     metric = build_metric(served.metric)
     predictions = []
     for first in range(0, len(ids), together):
-        asked = ids[first : first + together]
-        answer = client.predict(asked)
-        metric.update(*_scored(answer, served.labels[asked]))
+        part = ids[first : first + together]
+        answer = client.predict(part)
+        metric.update(*_scored(answer, served.labels[part]))
         predictions.append(answer.prediction)
     score = metric.value()
     assert score is not None
@@ -134,7 +134,7 @@ def _asked(client: oc.Client, served: int8_sets.Served, ids: np.ndarray, togethe
 
 
 def _scored(answer: oc.Prediction, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and labels as metrics take them: above 0 is a label, and numbers have columns."""
+    """Scores and labels in the form for metrics: above 0 is a label, and numbers have columns."""
     if "probability" not in answer.outputs:
         values = answer.prediction
         return values, labels.reshape(values.shape)
@@ -144,9 +144,9 @@ def _scored(answer: oc.Prediction, labels: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _bytes(result: Result, settings: Settings, name: str, share: int) -> None:
-    """Bytes and time of requests about single nodes, with memory for a part of the features."""
+    """Bytes and time of requests for single nodes, with memory for a part of the features."""
     work, folder = workload(settings, name)
-    # A copy: the layout of int8 lies in the data set.
+    # A copy, because the layout of int8 is stored in the data set.
     graph = imported(folder, settings.work / "int8" / f"{name}.outercore")
     options = "--model sage --hidden 256 --fanout 15,10 --epochs 1"
     run = int8_sets.trained(graph, settings.work / "int8" / f"{name}.sage", options)
@@ -188,10 +188,10 @@ def _counted(server: Server) -> dict[str, float]:
     """Counters of feature reads."""
     with urlopen(server.url + "/metrics", timeout=60) as answer:
         text = answer.read().decode()
-    found = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}
+    counters = {"reads": 0.0, "read_bytes": 0.0, "read_useful_bytes": 0.0}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix("outercore_").removesuffix("_total")
-            if name in found and sample.labels.get("array") == "features":
-                found[name] = sample.value
-    return found
+            if name in counters and sample.labels.get("array") == "features":
+                counters[name] = sample.value
+    return counters

@@ -1,4 +1,4 @@
-"""The data sets and models that are served in both precisions: imported, trained, and kept."""
+"""The data sets and models of the int8 benchmark: imported and trained once."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _SAGE = (
 
 @dataclass(frozen=True)
 class Served:
-    """A trained model with what it is asked."""
+    """A trained model, with its test ids and labels."""
 
     name: str
     metric: str
     inputs: str
-    """What enters the network."""
+    """Inputs of the network, as a text."""
     data_set: Path
     run: Path
     test: np.ndarray
     """Ids of the test nodes or graphs."""
     labels: np.ndarray
-    """Of all nodes or graphs."""
+    """Labels of all nodes or graphs."""
     array: str | None
-    """The array of the features; `None` where the model reads none."""
+    """The array of the features; `None` for a model without features."""
 
 
 def _lines(path: Path) -> list[str]:
@@ -61,7 +61,7 @@ def _divided(known: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _karate_club(name: str, root: Path) -> RealData:
-    """Edges and one class a node, from CSV files; no features."""
+    """Edges and a class per node, from CSV files; no features."""
     edges = np.loadtxt(_lines(root / name / "edges.csv.xz")[1:], delimiter=",", dtype=np.int64)
     rows = list(csv.reader(_lines(root / name / "target.csv.xz")[1:]))
     y = np.full(len(rows), -1, np.int64)
@@ -72,7 +72,7 @@ def _karate_club(name: str, root: Path) -> RealData:
 
 
 def _prone(name: str, root: Path) -> RealData:
-    """Edges and several labels a node; no features."""
+    """Edges and several labels per node; no features."""
     (edge_file,) = (root / name).glob("*.ungraph.xz")
     (label_file,) = (root / name).glob("*.cmty.xz")
     edges = np.loadtxt(_lines(edge_file), dtype=np.int64)
@@ -90,7 +90,7 @@ PLAIN: dict[str, tuple[Callable[[str, Path], RealData], str]] = {
     "ppi-prone": (_prone, f"{_SAGE} --epochs 60 --lr 0.01 --patience 0 --metric f1_micro"),
     "dblp-prone": (_prone, f"{_SAGE} --epochs 4 --patience 0 --metric f1_micro"),
 }
-"""Sets without features, and how they are trained on an embedding."""
+"""Sets without features, and options to train them on an embedding."""
 
 EPOCHS = {
     "cora": 60, "chameleon_filtered": 30, "squirrel_filtered": 20, "tolokers": 15,
@@ -98,14 +98,14 @@ EPOCHS = {
     "mutag": 30, "imdb-binary": 15, "enzymes": 30, "proteins": 12, "collab": 2, "reddit-binary": 4,
     "mol-esol": 25, "mol-lipo": 12, "mol-bbbp": 12, "mol-tox21": 5, "mol-hiv": 2,
 }  # fmt: skip
-"""Fewer than the recipes of `accuracy.py` and `graphs.py`: the models only have to be real ones."""
+"""Fewer epochs than in `accuracy.py` and `graphs.py`: the models need not be the best."""
 
 NODES = [*(name for name in EPOCHS if name in accuracy.RECIPES), *PLAIN]
 GRAPHS = [name for name in EPOCHS if name in graphs.RECIPES]
 
 
 def served(name: str, work: Path, data: str | None = None) -> Served:
-    """The trained model of a set, made once."""
+    """The model of a set, trained once."""
     work.mkdir(parents=True, exist_ok=True)
     if name in GRAPHS:
         return _graphs(name, work, data)
@@ -113,7 +113,7 @@ def served(name: str, work: Path, data: str | None = None) -> Served:
 
 
 def _nodes(name: str, work: Path, data: str | None) -> Served:
-    """A set with features, by its recipe in `accuracy.py`."""
+    """A set with features, trained by its recipe in `accuracy.py`."""
     recipe = accuracy.RECIPES[name]
     data_set = accuracy.data_set(name, 0, work, data)
     options = f"{recipe.options} --epochs {EPOCHS[name]} --patience 0 --memory 512MiB"
@@ -125,14 +125,14 @@ def _nodes(name: str, work: Path, data: str | None) -> Served:
 
 
 def _plain(name: str, work: Path, data: str | None) -> Served:
-    """A set without features: an embedding of its nodes enters the network."""
+    """A set without features, trained on an embedding of its nodes."""
     read, options = PLAIN[name]
     data_set = work / f"{name}.outercore"
     real = read(name, data_root(data))
     if not (data_set / "graph.json").exists():
         files = work / name
         write(real, files)
-        # They are none, and a file of no columns is no features.
+        # The set lacks features, and an array without columns cannot be imported as features.
         (files / "x.npy").unlink()
         imported(files, data_set, undirected=True)
         shutil.rmtree(files)
@@ -149,7 +149,7 @@ def _plain(name: str, work: Path, data: str | None) -> Served:
 
 
 def _graphs(name: str, work: Path, data: str | None) -> Served:
-    """A set of many graphs, by its recipe in `graphs.py`; the first fold of those with folds."""
+    """A set of many graphs, trained by its recipe in `graphs.py`; for sets with folds the first."""
     recipe, run = graphs.RECIPES[name], work / f"{name}.run"
     home = work / "graphs"
     home.mkdir(exist_ok=True)
@@ -182,6 +182,6 @@ def trained(data_set: Path, run: Path, options: str) -> Path:
 
 
 def _is_done(run: Path) -> bool:
-    """Whether a training has ended; one that was stopped has a model, too."""
+    """Whether a training has finished; a stopped training has a model, too."""
     record = run / "record.json"
     return record.exists() and json.loads(record.read_text())["status"] == "finished"

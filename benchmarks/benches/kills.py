@@ -1,4 +1,4 @@
-"""What is left of acknowledged edges after a kill."""
+"""Acknowledged edges after a kill: which edges a store has kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHAT = (
 
 @dataclass
 class Kills:
-    """What rounds of killing and opening have come to."""
+    """Results of rounds of killing and opening a store."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -36,20 +36,20 @@ class Kills:
 
 
 def run(settings: Settings) -> Result:
-    """All stores, on the disk of `settings.work`."""
+    """Test all stores, on the disk of `settings.work`."""
     result = Result("kills", WHAT)
     root = settings.work / "kills-store"
     for system in systems(settings):
         lost = Series(system.name, system.setting, "edges lost")
         result.series.append(lost)
         try:
-            found = kills(system, root, settings.rounds)
-            lost.values.append(found.lost)
+            outcome = kills(system, root, settings.rounds)
+            lost.values.append(outcome.lost)
             lost.note = (
-                f"of {found.acknowledged}; {found.failed} of {found.rounds} did not open "
-                f"{found.reason}"
+                f"of {outcome.acknowledged}; {outcome.failed} of {outcome.rounds} did not open "
+                f"{outcome.reason}"
             )
-            result.details[f"{system.name} {system.setting}"] = asdict(found)
+            result.details[f"{system.name} {system.setting}"] = asdict(outcome)
         except UnavailableError as reason:
             lost.note = f"not available: {reason}"
         say(f"{system.name} {system.setting}: lost {lost.values} {lost.note}")
@@ -58,8 +58,8 @@ def run(settings: Settings) -> Result:
 
 
 def kills(system: System, root: Path, rounds: int) -> Kills:
-    """Kill a writer at random moments; the store is used again while it opens and loses nothing."""
-    found, moments = Kills(), random.Random(SEED)
+    """Kill a writer at random moments; start a new store if one does not open or loses edges."""
+    outcome, moments = Kills(), random.Random(SEED)
     acknowledged: set[int] = set()
     first = 0
     shutil.rmtree(root, ignore_errors=True)
@@ -68,23 +68,26 @@ def kills(system: System, root: Path, rounds: int) -> Kills:
             with system.written(root, first) as writer:
                 time.sleep(moments.uniform(*KILL_AFTER_S))
                 writer.kill()
-            found.acknowledged += len(writer.acknowledged)
+            outcome.acknowledged += len(writer.acknowledged)
             acknowledged |= writer.acknowledged
-            # Edges that were on their way may be there or not: their numbers are not used again.
+            # Edges in flight may be stored or not, so their numbers are not used again.
             first = max(acknowledged, default=first) + 2 * WRITERS
             missing = len(acknowledged - system.edges(root))
         except UnavailableError:
             raise
         except RuntimeError as failure:
-            found.failed += 1
-            found.reason = str(failure)[-300:]
+            outcome.failed += 1
+            outcome.reason = str(failure)[-300:]
             missing = 0
             shutil.rmtree(root, ignore_errors=True)
             acknowledged = set()
-        found.rounds += 1
-        found.lost += missing
+        outcome.rounds += 1
+        outcome.lost += missing
         if missing:
             shutil.rmtree(root, ignore_errors=True)
             acknowledged = set()
-        say(f"{system.name} {system.setting} round {found.rounds}: lost {missing} {found.reason}")
-    return found
+        say(
+            f"{system.name} {system.setting} round {outcome.rounds}: "
+            f"lost {missing} {outcome.reason}"
+        )
+    return outcome

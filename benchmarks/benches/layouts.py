@@ -18,7 +18,7 @@ REQUESTS, WINDOW = 1000, 32
 FANOUT = [15, 10]
 FEATURES = 128
 GRAPHS = {"10 communities": 10, "2,000 communities": 2000}
-"""Planted graphs: how many communities their nodes are in."""
+"""Planted graphs, with their numbers of communities."""
 LAYOUTS = [("none", "exact"), ("degree", "exact"), ("rcm", "exact"), ("glist", "exact")]
 LAYOUTS += [("none", "int8"), ("glist", "int8")]
 WHAT = (
@@ -29,7 +29,7 @@ WHAT = (
 
 
 def run(settings: Settings) -> Result:
-    """Planted graphs, each in every layout."""
+    """Measure planted graphs in every layout."""
     result = Result("layouts", WHAT)
     nodes = 20_000 if settings.quick else 200_000
     for name, classes in GRAPHS.items():
@@ -52,7 +52,7 @@ def run(settings: Settings) -> Result:
 
 
 def requests(root: Path) -> list[NDArray[np.int64]]:
-    """The nodes whose rows each request needs."""
+    """The nodes whose rows a request needs, for each request."""
     graph = oc.open(root)
     seeds = np.random.default_rng(1).integers(graph.num_nodes, size=REQUESTS)
     sampler = oc.NeighborSampler(graph, FANOUT, seeds, batch_size=1, seed=2)
@@ -60,7 +60,7 @@ def requests(root: Path) -> list[NDArray[np.int64]]:
 
 
 def laid_out(root: Path, order: str, precision: str) -> tuple[NDArray[np.int64], int]:
-    """The place of each node's row, and the bytes of a row."""
+    """The place of each node's row, and the bytes per row."""
     graph = oc.open(root)
     remove_layouts(graph)
     row = FEATURES * (1 if precision == "int8" else 4)
@@ -75,7 +75,7 @@ def laid_out(root: Path, order: str, precision: str) -> tuple[NDArray[np.int64],
 def pages(
     wanted: list[NDArray[np.int64]], places: NDArray[np.int64], row: int
 ) -> tuple[float, float]:
-    """Distinct pages a request, read alone and read in windows."""
+    """Distinct pages per request, for single requests and for windows of requests."""
 
     def distinct(nodes: NDArray[np.int64]) -> int:
         start = DATA_OFFSET + places[np.unique(nodes)] * row

@@ -1,4 +1,4 @@
-"""Epochs of loading under a tenth of the data: mapped files, DGL on disk, Outercore."""
+"""Epochs of loading with a tenth of the data in memory: mapped files, DGL on disk, Outercore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benches.inputs import (
 
 SHARE = 0.10
 BATCHES = 128 << 20
-"""Left to the caller for the batches it holds: finished tensors belong to PyTorch."""
+"""Bytes for batches in the caller: the memory of finished tensors belongs to PyTorch."""
 WHAT = (
     "Rows delivered a second: GraphSAGE batches of 1,024 seeds, fan-out 15,10, features of 512 "
     "bytes a row, each program in a cgroup of 10 % of the data (features and topology), page "
@@ -28,7 +28,7 @@ def run(settings: Settings) -> Result:
     """Measure all four programs."""
     result = Result("loading", WHAT)
     work, folder = workload(settings, settings.big)
-    # On a small machine a tenth of the quick workload is less than the interpreter itself.
+    # A tenth of the workload of `--quick` is less than the memory of the interpreter.
     limit = (
         share_of(work, SHARE) if not settings.quick else interpreter_bytes(settings) + (256 << 20)
     )
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Result:
     result.details = {"data": work.data_bytes, "limit": limit, "outercore_budget": budget}
     cold = [folder / "x.npy"]
     plan = batches_of(settings, settings.big, 64)
-    # A first batch may take minutes where every fault reads far ahead.
+    # The first batch may take minutes if every page fault reads far ahead.
     timeout = 6 * settings.seconds
 
     for advice in ("none", "random"):
@@ -71,7 +71,7 @@ def run(settings: Settings) -> Result:
     runs = repeated(
         cold_epoch, settings, command, _rows, memory=limit, cold=[*cold, ours], timeout_s=timeout
     )
-    warm_epoch.values = [_rows(one, epoch=-1) for one in runs]
+    warm_epoch.values = [_rows(printed, epoch=-1) for printed in runs]
     result.details["outercore"] = runs
     result.series += [cold_epoch, warm_epoch]
 
@@ -85,5 +85,5 @@ def run(settings: Settings) -> Result:
 
 
 def _rows(printed: dict, epoch: int = 0) -> float:
-    one = printed["epochs"][epoch]
-    return one["rows"] / one["seconds"]
+    timed = printed["epochs"][epoch]
+    return timed["rows"] / timed["seconds"]

@@ -1,4 +1,4 @@
-"""What `outercore plan train` predicts against what the run measures, on five workloads."""
+"""The predictions of `outercore plan train`, compared with the run, on five workloads."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ EPOCHS = 3
 
 @dataclass(frozen=True)
 class Workload:
-    """A training."""
+    """A training to plan and to measure."""
 
     name: str
     graph: str
-    """Of `workloads.py`; `typed` for the graph of several types."""
+    """Name of a graph in `workloads.py`; `typed` for the graph of several types."""
     options: dict[str, object] = field(default_factory=dict)
 
 
@@ -108,7 +108,7 @@ def _measure(result: Result, settings: Settings, work: Workload) -> None:
     for part, epochs in (("first", record["epochs"][:1]), ("later", record["epochs"][1:])):
         expected = planned["forecast"]["first_epoch" if part == "first" else "later_epochs"]
         for what, unit, predicted, measured in (
-            ("time", "s", expected["seconds"], _median(epochs, lambda one: one["seconds"])),
+            ("time", "s", expected["seconds"], _median(epochs, lambda epoch: epoch["seconds"])),
             ("hit ratio", "", expected["hit_ratio"], _median(epochs, _hit_ratio)),
             ("bytes", "bytes", expected["bytes"], _median(epochs, _bytes)),
         ):
@@ -119,7 +119,7 @@ def _measure(result: Result, settings: Settings, work: Workload) -> None:
 
 
 def _judge(result: Result, work: Workload) -> None:
-    """Deviations; a `Target` is met where the ratio is at least the bound."""
+    """Records deviations as targets; a target is met if the ratio is at least the bound."""
     for part in ("first", "later"):
         for what in ("time", "bytes"):
             case = f"{work.name}, {part}: {what}"
@@ -138,16 +138,16 @@ def _judge(result: Result, work: Workload) -> None:
 
 
 def _series(result: Result, program: str, case: str, unit: str) -> Series:
-    for one in result.series:
-        if (one.program, one.case) == (program, case):
-            return one
+    for series in result.series:
+        if (series.program, series.case) == (program, case):
+            return series
     made = Series(program, case, unit)
     result.series.append(made)
     return made
 
 
 def _median(epochs: list[dict], value: Callable[[dict], float]) -> float:
-    return statistics.median(value(one) for one in epochs)
+    return statistics.median(value(epoch) for epoch in epochs)
 
 
 def _hit_ratio(epoch: dict) -> float:

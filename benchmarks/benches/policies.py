@@ -1,4 +1,4 @@
-"""Cache policies against each other, on what the sampler's batches really need."""
+"""Cache policies, compared on the rows that the sampler's batches need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DRAWN_SHARES = (0.1, 0.5)
 BUDGETS_MIB = (24, 32, 40, 56)
 HOTNESS = ("presample", "visits", "in_degree", "none")
 WANTED = 1.1
-"""Most misses of the window policy over Belady's."""
+"""Largest ratio of the window policy's misses to Belady's."""
 STATIC_WANTED = 0.95
 STATIC_SHARES = (0.05, 0.1, 0.2, 0.5)
 
@@ -79,10 +79,10 @@ def run(settings: Settings) -> Result:
                 "rows_per_batch": float(np.mean([len(rows) for rows in trace.batches])),
             }
             rankings = traces.rankings(trace)
-            found = _simulated(program, trace, rankings["visits"], Path(scratch))
-            _note(result, case, found)
-            panels["size"].append(_by_size(case, found))
-            panels["depth"].append(_by_depth(case, found))
+            missed = _simulated(program, trace, rankings["visits"], Path(scratch))
+            _note(result, case, missed)
+            panels["size"].append(_by_size(case, missed))
+            panels["depth"].append(_by_depth(case, missed))
             panels["static"].append(_by_static_size(result, case, trace, rankings))
     panels["loader"] = _by_budget(result, settings)
     for name, drawn in panels.items():
@@ -92,9 +92,9 @@ def run(settings: Settings) -> Result:
 
 def _traces(settings: Settings) -> Iterator[tuple[str, Trace]]:
     batches = 96 if settings.quick else BATCHES
-    one = traces.recorded(settings, RMAT, batches)
-    yield RMAT, one
-    small = max(one.batch_size // 16, 1)
+    trace = traces.recorded(settings, RMAT, batches)
+    yield RMAT, trace
+    small = max(trace.batch_size // 16, 1)
     yield f"{RMAT}, small batches", traces.recorded(settings, RMAT, batches, small)
     for name in traces.REAL if not settings.quick else ("cora",):
         try:
@@ -104,47 +104,49 @@ def _traces(settings: Settings) -> Iterator[tuple[str, Trace]]:
 
 
 def _simulated(program: Path, trace: Trace, visits: Heat, scratch: Path) -> dict[float, Found]:
-    """What each policy misses, by the share of the rows that the cache holds."""
+    """The results of each policy, by the share of the rows that fit in the cache."""
     path, heat = traces.write(trace.batches, scratch / "trace.u64"), scratch / "heat.f32"
     visits.astype("<f4").tofile(heat)
-    found = {}
+    missed = {}
     for share in CAPACITIES:
         policies = POLICIES + (SHALLOW if share in DRAWN_SHARES else ())
         command = [str(program), str(path), str(int(trace.nodes * share)), str(heat), *policies]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        found[share] = {one["policy"]: _Missed(one["distinct"], one["misses"]) for one in lines}
-    return found
+        missed[share] = {
+            line["policy"]: _Missed(line["distinct"], line["misses"]) for line in lines
+        }
+    return missed
 
 
-def _note(result: Result, case: str, found: dict[float, Found]) -> None:
-    """Misses, and those of Belady over those of each policy: as least values."""
-    for share, missed in found.items():
+def _note(result: Result, case: str, by_share: dict[float, Found]) -> None:
+    """Records misses, and the ratios of Belady's misses to each policy's, with their targets."""
+    for share, missed in by_share.items():
         where = f"{case}, {share:.0%}"
-        for name, one in missed.items():
-            note = f"hit ratio {one.hits:.3f}"
-            result.series.append(Series(name, where, "misses", [one.misses], note))
+        for name, counts in missed.items():
+            note = f"hit ratio {counts.hits:.3f}"
+            result.series.append(Series(name, where, "misses", [counts.misses], note))
         for name in missed:
             least = 1 / WANTED if name in ("window-64", "heated-64") else None
             result.compare(f"{where}: Belady over {name}", ("belady", where), (name, where), least)
 
 
-def _by_size(case: str, found: dict[float, Found]) -> svg.Panel:
-    """Hit ratios by the rows that the cache holds (GIDS figure 12)."""
+def _by_size(case: str, by_share: dict[float, Found]) -> svg.Panel:
+    """Hit ratios by the size of the cache (GIDS figure 12)."""
     lines = {
-        name: [(100 * share, missed[name].hits) for share, missed in found.items()]
+        name: [(100 * share, missed[name].hits) for share, missed in by_share.items()]
         for name in DRAWN
     }
     return svg.Panel(case, "rows cached, %", "hit ratio", lines)
 
 
-def _by_depth(case: str, found: dict[float, Found]) -> svg.Panel:
-    """Misses over Belady's by the batches known ahead (GIDS figure 11)."""
+def _by_depth(case: str, by_share: dict[float, Found]) -> svg.Panel:
+    """Misses divided by Belady's, by the number of announced batches (GIDS figure 11)."""
     lines = {}
     for share in DRAWN_SHARES:
-        least = found[share]["belady"].misses
+        least = by_share[share]["belady"].misses
         for name in ("window", "heated"):
-            ratios = [found[share][f"{name}-{depth}"].misses / least for depth in DEPTHS]
+            ratios = [by_share[share][f"{name}-{depth}"].misses / least for depth in DEPTHS]
             lines[f"{name}, {share:.0%} of rows"] = list(zip(DEPTHS, ratios, strict=True))
     return svg.Panel(case, "batches known ahead", "misses over Belady's", lines, least=1.0)
 
@@ -152,7 +154,7 @@ def _by_depth(case: str, found: dict[float, Found]) -> svg.Panel:
 def _by_static_size(
     result: Result, case: str, trace: Trace, rankings: dict[str, Heat]
 ) -> svg.Panel:
-    """Accesses that the hottest rows absorb, by how hotness is found (GIDS figure 10)."""
+    """Share of accesses to the hottest rows, by the rule for hotness (GIDS figure 10)."""
     accesses = np.bincount(np.concatenate(trace.batches), minlength=trace.nodes)
     lines = {}
     for name, heat in rankings.items():
@@ -172,7 +174,7 @@ def _by_static_size(
 
 
 def _by_budget(result: Result, settings: Settings) -> list[svg.Panel]:
-    """Rows that the loader reads in a warm epoch, by its budget and by how rows are found hot."""
+    """Rows that the loader reads in a warm epoch, by budget and by the rule for hotness."""
     _, folder = workload(settings, RMAT)
     graph = imported(folder, settings.work / f"{RMAT}.outercore", in_place=True)
     lines: dict[str, list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""Sampled edges a second of DGL 2.1 and Outercore, in memory and in a tenth of the data."""
+"""Sampled edges per second of DGL 2.1 and Outercore, with all data and a tenth in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benches.inputs import dgl_set, import_bytes, interpreter_bytes, product_set
 
 SHARE = 0.10
 ROW_BYTES = 512
-"""Features of a node in training: what the tenth is a tenth of, beside the topology."""
+"""Bytes of features per node in training. The tenth is of features and topology."""
 BATCHES = 64 << 20
-"""Left to the caller for the batches it holds, and to what invariant 2 allows beside a budget."""
+"""Bytes for batches in the caller, and for the memory that invariant 2 allows above a budget."""
 SWAP = 4 << 30
 WHAT = (
     "Sampled edges a second on the R-MAT graph, fan-out 15,10 without replacement, batches of "
@@ -36,13 +36,14 @@ WHAT = (
 EPOCHS = 15
 BUSY_EPOCHS = 3
 LEAST_S = 3.0
-"""Of epochs in a run: one of Outercore's is over in a tenth of a second, which a hiccup doubles."""
+"""Least seconds of the epochs in a run. An epoch of Outercore takes a tenth of a second, which a
+short disturbance can double."""
 WORKERS = {
     "Outercore": ("workers/load_outercore.py", "--no-features", "--arrays"),
     "Outercore, PyG batches": ("workers/load_outercore.py", "--no-features"),
 }
-# OpenMP's threads spin while they wait for each other. Where anything else wants a core, DGL loses
-# nine tenths of its speed to that; told to wait passively it does not, so both are measured.
+# OpenMP's threads spin while they wait for each other. If another program needs a core, DGL loses
+# nine tenths of its speed by this. With passive waits it does not, so both are measured.
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 PEERS = (
     ("DGL 2.1 GraphBolt", "peers/dgl_ondisk.py", {}),
@@ -112,7 +113,7 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
         series = Series("Outercore", case, "edges/s")
         trials.append(Trial(series, command, _all_edges, limit, cold=[ours]))
         result.details[f"Outercore, {case}"] = trials[-1].runs
-    # What thrashes may take any time to begin with.
+    # A program that thrashes may take long to start.
     timeout = 4 * settings.seconds
     peers = PEERS if prepared is not None else ()
     with swap_file(settings.work / "sampling.swap", SWAP) if peers else nullcontext(True) as swaps:
@@ -137,16 +138,16 @@ def _limited(result: Result, settings: Settings, prepared: Path | None, ours: Pa
             beside = "wide" if case == "wide" else "limited"
             for which, least in (("", 10), (", first", None)):
                 pair = ("Outercore", beside + which), (name, case + which)
-                what = " / ".join(" ".join(one) for one in pair)
+                what = " / ".join(" ".join(words) for words in pair)
                 result.compare(what, *pair, least)
     if not swaps:
         say("no swap file could be made: peers that do not fit are killed")
 
 
 def _edges(printed: dict) -> float:
-    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["edges"] / epoch["seconds"] for epoch in printed["epochs"])
 
 
 def _all_edges(printed: dict) -> float:
     epochs = printed["epochs"]
-    return sum(one["edges"] for one in epochs) / sum(one["seconds"] for one in epochs)
+    return sum(epoch["edges"] for epoch in epochs) / sum(epoch["seconds"] for epoch in epochs)

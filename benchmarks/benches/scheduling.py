@@ -1,4 +1,4 @@
-"""What reorganisation, scheduling, grouping and caching bring to serving (GLIST figure 10c)."""
+"""Effect of reorganisation, scheduling, grouping and caching on serving (GLIST figure 10c)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benches.serving import Inputs, inputs_of
 
 REQUESTS = 10_000
 CLIENTS = 256
-"""As many requests wait as a server takes by default."""
+"""Number of clients, equal to the waiting requests that a server allows by default."""
 ROOM = 64 << 20
 WHAT = (
     f"{REQUESTS:,} requests about one random node each, from {CLIENTS} clients, right after the "
@@ -35,7 +35,7 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What is switched on."""
+    """The techniques that are switched on."""
 
     reorganised: bool = False
     reorder: bool = False
@@ -43,7 +43,7 @@ class Setting:
     cache: bool = False
 
     def config(self, memory: int, threads: int) -> dict[str, object]:
-        """For `ServerConfig`."""
+        """Fields for `ServerConfig`."""
         return {
             "port": 0, "memory": memory, "threads": threads, "queue": 2 * CLIENTS,
             "deadline_ms": 600_000, "reorder": self.reorder, "group": 0 if self.group else 1,
@@ -62,23 +62,23 @@ SETTINGS = {
 
 
 def run(settings: Settings) -> Result:
-    """Every setting by turns."""
+    """Measure every setting by turns."""
     inputs = inputs_of(settings)
     result = Result(
         "scheduling", f"{WHAT} {inputs.work.nodes:,} nodes, {inputs.work.edges:,} edges."
     )
-    # Without it nothing can be measured: say so before anything is started.
+    # Fails now if the load generator is missing, before a server starts.
     load_command(settings, "", "", 1, 1, 1)
     reorganised = _reorganised(settings, inputs)
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in SETTINGS}
     for turn in range(settings.repeats):
         for name, setting in SETTINGS.items():
             graph = reorganised if setting.reorganised else inputs.graph
-            found[name].append(_measure(settings, inputs, graph, setting))
-            say(f"{name} turn {turn + 1}: {found[name][-1]}")
-    for name, turns in found.items():
+            measured[name].append(_measure(settings, inputs, graph, setting))
+            say(f"{name} turn {turn + 1}: {measured[name][-1]}")
+    for name, turns in measured.items():
         for unit in turns[0]:
-            result.series.append(Series(name, unit, unit, [one[unit] for one in turns]))
+            result.series.append(Series(name, unit, unit, [turn[unit] for turn in turns]))
     for name in SETTINGS:
         result.compare(f"{name} over N", (name, "requests/s"), ("N", "requests/s"))
     _plot(result, HERE / "results" / "scheduling.html")
@@ -97,7 +97,7 @@ def _reorganised(settings: Settings, inputs: Inputs) -> Path:
 
 
 def _measure(settings: Settings, inputs: Inputs, graph: Path, setting: Setting) -> dict[str, float]:
-    """One server, started and loaded once; its measures by unit."""
+    """Measurements of a server that is started and loaded once, by unit."""
     config = setting.config(inputs.budget, settings.threads)
     call = python("workers/serve_with.py", graph, inputs.run, json.dumps(config))
     libraries = import_bytes(sys.executable, "import outercore.serving.server")
@@ -124,24 +124,26 @@ def _measure(settings: Settings, inputs: Inputs, graph: Path, setting: Setting) 
 
 
 def _counts(running: Running) -> dict[str, float]:
-    """Counters of the server, those by array with its name in braces."""
+    """Counters of the server; counters of an array have its name in braces."""
     with urlopen(f"http://{running.address}/metrics") as answer:
         text = answer.read().decode()
-    found = {}
+    counters = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             array = sample.labels.get("array")
-            found[sample.name + (f"{{{array}}}" if array else "")] = sample.value
-    found.setdefault("outercore_reads_total{features}", 0.0)
-    found.setdefault("outercore_read_bytes_total{features}", 0.0)
-    return found
+            counters[sample.name + (f"{{{array}}}" if array else "")] = sample.value
+    counters.setdefault("outercore_reads_total{features}", 0.0)
+    counters.setdefault("outercore_read_bytes_total{features}", 0.0)
+    return counters
 
 
 def _plot(result: Result, path: Path) -> None:
-    """Throughput of every setting over that of N, as a page of its own."""
+    """Plots the throughput of every setting relative to N, on a separate page."""
     base = result.median("N", "requests/s")
     ratios = [(result.median(name, "requests/s") or 0.0) / base for name in SETTINGS]
-    figure = go.Figure(go.Bar(x=list(SETTINGS), y=ratios, text=[f"{one:.2f}" for one in ratios]))
+    figure = go.Figure(
+        go.Bar(x=list(SETTINGS), y=ratios, text=[f"{ratio:.2f}" for ratio in ratios])
+    )
     figure.update_layout(title="Requests a second over N", yaxis_title="ratio")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.write_html(path)

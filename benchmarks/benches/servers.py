@@ -1,4 +1,4 @@
-"""Servers that are measured, and the load they get."""
+"""Servers to measure, and the load generator."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from measure import Settings
 
 START_S = 300.0
 MOST_S = 600.0
-"""So long a number of requests may take."""
+"""Most seconds for a number of requests."""
 PATIENCE_S = 60.0
-"""So long after its end a load may wait for the last answers."""
+"""Most seconds to wait for the last answers after the end of a load."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A server that takes requests."""
+    """A running server."""
 
     service: Service
     address: str
@@ -37,7 +37,7 @@ class Running:
         return http.client.HTTPConnection(self.address, timeout=60)
 
     def ask(self, path: str, body: object = None) -> Any:
-        """The content of one answer. Errors: `RuntimeError` for another status than 200."""
+        """The content of an answer. Errors: `RuntimeError` for a status other than 200."""
         connection = self.connection()
         try:
             text = None if body is None else json.dumps(body)
@@ -52,11 +52,11 @@ class Running:
         return json.loads(content)
 
     def predict(self, node: int) -> list[float]:
-        """Probabilities of one node."""
+        """Probabilities of a node."""
         ids = {"name": "node_ids", "datatype": "INT64", "shape": [1], "data": [node]}
         answer = self.ask(f"/v2/models/{self.model}/infer", {"inputs": [ids]})
-        found = {one["name"]: one["data"] for one in answer["outputs"]}
-        return found["probability"]
+        outputs = {output["name"]: output["data"] for output in answer["outputs"]}
+        return outputs["probability"]
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def started(
 
 @dataclass(frozen=True)
 class Load:
-    """What clients saw in one run of the load generator."""
+    """Results of a run of the load generator."""
 
     per_second: float
     """Requests answered with status 200."""
@@ -89,7 +89,7 @@ class Load:
 
     @property
     def refused(self) -> float:
-        """Share of the requests that had another status than 200."""
+        """Share of the requests with a status other than 200."""
         total = sum(self.statuses.values())
         return 1 - self.statuses.get("200", 0) / total if total else 0.0
 
@@ -105,7 +105,7 @@ def load_command(
 ) -> list[str]:
     """The load generator's command line; `seconds` may be a number of requests such as `10000x`.
 
-    Errors: `RuntimeError` where it was not built.
+    Errors: `RuntimeError` if it is not built.
     """
     if not settings.load.exists():
         raise RuntimeError(
@@ -117,21 +117,21 @@ def load_command(
 
 
 def read_load(text: str) -> Load:
-    """What the load generator printed."""
-    found = json.loads(text.splitlines()[-1])
-    nothing = found["answered"] == 0
+    """The results in the output of the load generator."""
+    printed = json.loads(text.splitlines()[-1])
+    nothing = printed["answered"] == 0
     return Load(
-        per_second=found["per_second"],
-        p50_ms=float("nan") if nothing else found["p50_ms"],
-        p99_ms=float("nan") if nothing else found["p99_ms"],
-        statuses=found["statuses"],
+        per_second=printed["per_second"],
+        p50_ms=float("nan") if nothing else printed["p50_ms"],
+        p99_ms=float("nan") if nothing else printed["p99_ms"],
+        statuses=printed["statuses"],
     )
 
 
 def load(settings: Settings, running: Running, what: str, *numbers: float | str) -> Load:
     """Load a server; `numbers` as in `load_command`: clients, seconds, nodes and rate.
 
-    Errors: `RuntimeError` where the load generator is missing or ends with an error.
+    Errors: `RuntimeError` if the load generator is missing or ends with an error.
     """
     clients, seconds, nodes, *rate = numbers
     call = load_command(settings, running.address, what, int(clients), seconds, int(nodes), *rate)
@@ -148,7 +148,7 @@ def load(settings: Settings, running: Running, what: str, *numbers: float | str)
 
 
 def fastapi_path(settings: Settings) -> str:
-    """`PYTHONPATH` for FastAPI. Errors: `RuntimeError` where it is not installed."""
+    """`PYTHONPATH` for FastAPI. Errors: `RuntimeError` if it is not installed."""
     if not (settings.fastapi / "fastapi").exists():
         raise RuntimeError(f"no FastAPI at {settings.fastapi}; see benchmarks/peers/serving.txt")
     return str(Path(settings.fastapi).resolve())

@@ -1,4 +1,4 @@
-"""Predictions over HTTP beside the usual way: NumPy, mapped features and PyG behind FastAPI."""
+"""Predictions over HTTP, compared with NumPy, mapped features and PyG behind FastAPI."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from benches.inputs import import_bytes, workload
 from benches.servers import Load, Running, fastapi_path, load, load_command, read_load, started
 
 SHARE = 8
-"""Features over memory."""
+"""Ratio of features to memory."""
 ROOM = 64 << 20
-"""For connections, requests on their way and the network's activations; of each process."""
+"""Bytes per process for connections, requests in flight and the network's activations."""
 LEAST = 32 << 20
-"""Of memory for data: a server needs 14 MiB, however small the graph."""
+"""Least memory for data, in bytes: a server needs 14 MiB even for a tiny graph."""
 CLIENTS = 64
-"""They saturate the server: each sends its next request when the last one was answered."""
+"""Clients that saturate the server: each sends its next request after an answer."""
 OVERLOAD_CLIENTS = 512
-"""Twice as many as the requests that may wait."""
+"""Clients of the overload test: twice the number of requests that may wait."""
 ATTEMPTS = 5
-"""A burst of so many connections may be reset: 128 may wait to be accepted."""
+"""Attempts of the overload test: its burst of connections may be reset, because only 128 may wait
+to be accepted."""
 UPDATE_CLIENTS, QUERY_CLIENTS = 64, 8
 SAME_NODES = 20
 WHAT = (
@@ -50,7 +51,7 @@ WHAT = (
 
 @dataclass(frozen=True)
 class Inputs:
-    """What both programs serve."""
+    """The graph and the model that both programs serve."""
 
     work: Workload
     folder: Path
@@ -59,7 +60,7 @@ class Inputs:
 
     @property
     def asked(self) -> int:
-        """Nodes below this id have in-edges; clients ask for them alone."""
+        """Nodes below this id have in-edges; clients request only these."""
         return int(np.count_nonzero(np.diff(np.load(self.graph / "edges/edge/offsets.npy"))))
 
     @property
@@ -70,27 +71,27 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Turn:
-    """One program measured once."""
+    """A measurement of a program."""
 
     cold: Load
     saturated: Load
     cpu_ms: float
-    """Processor time of the server, a request."""
+    """Processor time of the server per request."""
     overload: Load | None
-    """None where a client got no answer at all."""
+    """Results of the overload test; None if a client got no answer."""
     peak: int | None
-    """Highest charge of its cgroup."""
+    """Highest charge of its cgroup, in bytes."""
     enforced: str
 
 
 def run(settings: Settings) -> Result:
-    """Both programs by turns, and Outercore's updates beside predictions."""
+    """Measure both programs by turns, and Outercore's updates during predictions."""
     result = Result("serving", WHAT)
     inputs = inputs_of(settings)
     work = inputs.work
     result.what += f" {work.nodes:,} nodes, {work.edges:,} edges."
     result.details = {"budget": inputs.budget, "features": work.nodes * work.width * 4}
-    # Without it nothing can be measured: say so before anything is started.
+    # Fails now if the load generator is missing, before a server starts.
     load_command(settings, "", "", 1, 1, 1)
     programs = {"outercore": partial(_ours, settings, inputs)}
     try:
@@ -105,15 +106,15 @@ def run(settings: Settings) -> Result:
     for turn in range(settings.repeats):
         for name, start in programs.items():
             try:
-                found = _measure(settings, inputs, start)
+                turn_result = _measure(settings, inputs, start)
             except RuntimeError as failure:
                 say(f"{name} turn {turn + 1} failed: {failure}")
                 continue
-            turns[name].append(found)
-            say(f"{name} turn {turn + 1}: {found}")
-    for name, found in turns.items():
-        _add(result, name, found)
-    result.details["turns"] = {name: [asdict(one) for one in got] for name, got in turns.items()}
+            turns[name].append(turn_result)
+            say(f"{name} turn {turn + 1}: {turn_result}")
+    for name, measured in turns.items():
+        _add(result, name, measured)
+    result.details["turns"] = {name: [asdict(turn) for turn in got] for name, got in turns.items()}
     _live(result, settings, inputs)
     for case, ours_first in (
         ("saturated, requests", True),
@@ -137,7 +138,7 @@ def run(settings: Settings) -> Result:
 
 
 def inputs_of(settings: Settings) -> Inputs:
-    """The graph and a network, trained for one epoch: only its size matters."""
+    """The graph and a network, trained for one epoch, because only its size matters."""
     work, folder = workload(settings, settings.served)
     graph = imported(folder, settings.work / f"{work.name}.outercore", in_place=True)
     run = settings.work / f"{work.name}.sage"
@@ -169,7 +170,7 @@ def _ours(
 
 @contextlib.contextmanager
 def _peer(settings: Settings, inputs: Inputs) -> Iterator[Running]:
-    """One worker a core."""
+    """The FastAPI server with a worker per core."""
     path = fastapi_path(settings)
     call = python(
         "peers/pyg_serve.py", inputs.graph, inputs.folder / "x.npy", inputs.run / "model",
@@ -216,28 +217,28 @@ def _measure(
 
 
 def _add(result: Result, name: str, turns: list[Turn]) -> None:
-    """The series of one program."""
-    overloads = [one.overload for one in turns if one.overload is not None]
+    """Adds the series of a program."""
+    overloads = [turn.overload for turn in turns if turn.overload is not None]
     for case, unit, values in (
-        ("cold, p50", "ms", [one.cold.p50_ms for one in turns]),
-        ("cold, p99", "ms", [one.cold.p99_ms for one in turns]),
-        ("saturated, requests", "requests/s", [one.saturated.per_second for one in turns]),
-        ("saturated, p50", "ms", [one.saturated.p50_ms for one in turns]),
-        ("saturated, p99", "ms", [one.saturated.p99_ms for one in turns]),
-        ("saturated, server", "CPU-ms/request", [one.cpu_ms for one in turns]),
-        ("overload, sent", "requests/s", [_sent(one) for one in overloads]),
-        ("overload, answered", "requests/s", [one.per_second for one in overloads]),
-        ("overload, p99 of answered", "ms", [one.p99_ms for one in overloads]),
-        ("overload, refused", "share", [one.refused for one in overloads]),
+        ("cold, p50", "ms", [turn.cold.p50_ms for turn in turns]),
+        ("cold, p99", "ms", [turn.cold.p99_ms for turn in turns]),
+        ("saturated, requests", "requests/s", [turn.saturated.per_second for turn in turns]),
+        ("saturated, p50", "ms", [turn.saturated.p50_ms for turn in turns]),
+        ("saturated, p99", "ms", [turn.saturated.p99_ms for turn in turns]),
+        ("saturated, server", "CPU-ms/request", [turn.cpu_ms for turn in turns]),
+        ("overload, sent", "requests/s", [_sent(turn) for turn in overloads]),
+        ("overload, answered", "requests/s", [turn.per_second for turn in overloads]),
+        ("overload, p99 of answered", "ms", [turn.p99_ms for turn in overloads]),
+        ("overload, refused", "share", [turn.refused for turn in overloads]),
     ):
-        note = ", ".join(sorted({one.enforced for one in turns}))
+        note = ", ".join(sorted({turn.enforced for turn in turns}))
         if case == "overload, refused" and overloads:
             note = f"last turn by status: {overloads[-1].statuses}"
         result.series.append(Series(name, case, unit, values, note))
 
 
 def _live(result: Result, settings: Settings, inputs: Inputs) -> None:
-    """Durable single edges a second, alone and while others ask for predictions."""
+    """Durable single edges per second, without and with concurrent predictions."""
     alone = Series("outercore", "updates alone", "edges/s")
     beside = Series("outercore", "updates beside predictions", "edges/s")
     asked = Series("outercore", "predictions alone", "requests/s")
@@ -246,7 +247,7 @@ def _live(result: Result, settings: Settings, inputs: Inputs) -> None:
     nodes, seconds = inputs.asked, _seconds(settings)
     copy = settings.work / f"{inputs.work.name}.live.outercore"
     for _ in range(settings.repeats):
-        # A new copy each time: every run begins with an empty log.
+        # A new copy each time, so that every run starts with an empty log.
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(inputs.graph, copy)
         try:
@@ -264,19 +265,19 @@ def _live(result: Result, settings: Settings, inputs: Inputs) -> None:
             alone.note = beside.note = str(failure)[-160:]
             say(f"updates failed: {failure}")
             break
-        for series, one in (
+        for series, seen in (
             (alone, updates), (beside, both), (asked, queries), (meanwhile, others)
         ):  # fmt: skip
-            series.values.append(one.per_second)
-            series.note = f"p50 {one.p50_ms:.3g} ms, p99 {one.p99_ms:.3g} ms, {one.statuses}"
-            say(f"{series.case}: {one.per_second:.0f}, {series.note}")
+            series.values.append(seen.per_second)
+            series.note = f"p50 {seen.p50_ms:.3g} ms, p99 {seen.p99_ms:.3g} ms, {seen.statuses}"
+            say(f"{series.case}: {seen.per_second:.0f}, {series.note}")
     shutil.rmtree(copy, ignore_errors=True)
 
 
 def _agree(inputs: Inputs, programs: dict[str, partial]) -> float:
-    """Largest difference of probabilities of nodes whose neighbours are all taken.
+    """Largest difference of probabilities, for nodes with at most fan-out neighbours.
 
-    Errors: `RuntimeError` where the programs do not serve the same network.
+    Errors: `RuntimeError` if the programs do not serve the same network.
     """
     edges = inputs.graph / "edges" / "edge"
     offsets = np.load(edges / "offsets.npy", mmap_mode="r").astype(np.int64)
@@ -288,11 +289,11 @@ def _agree(inputs: Inputs, programs: dict[str, partial]) -> float:
             chosen.append(int(node))
         if len(chosen) == SAME_NODES:
             break
-    found = []
+    answers = []
     for start in programs.values():
         with start() as running:
-            found.append(np.array([running.predict(node) for node in chosen]))
-    difference = float(np.abs(found[0] - found[1]).max())
+            answers.append(np.array([running.predict(node) for node in chosen]))
+    difference = float(np.abs(answers[0] - answers[1]).max())
     if difference > 1e-4:
         raise RuntimeError(f"the programs answer differently, by up to {difference}")
     say(f"largest difference of probabilities over {len(chosen)} nodes: {difference:.2g}")
@@ -300,7 +301,7 @@ def _agree(inputs: Inputs, programs: dict[str, partial]) -> float:
 
 
 def _sent(load: Load) -> float:
-    """Requests a second; fewer than meant where every client waits for an answer."""
+    """Sent requests per second; below the intended rate if every client waits for an answer."""
     return load.per_second / (1 - load.refused) if load.refused < 1 else float("nan")
 
 

@@ -1,4 +1,4 @@
-"""Stores that take updates, each run in a process that can be killed."""
+"""Stores with updates, each in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from benches.servers import Running, load, started
 
 THREADS = (1, 8, 64)
 CLIENTS = 64
-"""Of the load generator, for single edges."""
+"""Clients of the load generator, for single edges."""
 WRITERS = 8
-"""Threads or connections of a process that is to be killed."""
+"""Threads or connections of a process that will be killed."""
 LEAST_S = 30.0
-"""A run may take so long for its start."""
+"""Seconds that a run may take to start."""
 
 
 class UnavailableError(RuntimeError):
@@ -38,69 +38,69 @@ class UnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class Rate:
-    """One run that adds edges."""
+    """Results of a run that adds edges."""
 
     threads: int
     per_second: float
-    """Edges."""
+    """Edges per second."""
     p50_ms: float
-    """Of a call, whatever it adds."""
+    """Median latency of a call, for any number of edges."""
     p99_ms: float
 
 
 @dataclass
 class Writer:
-    """A process that adds edges, and the numbers of those it acknowledged."""
+    """A process that adds edges, and the numbers of acknowledged edges."""
 
     kill: Callable[[], None]
-    """Kills it, and takes in all that it acknowledged before."""
+    """Kills the process, and reads all its acknowledgements."""
     acknowledged: set[int] = field(default_factory=set)
 
 
 class System(Protocol):
-    """A store at one setting; each `root` is a folder of its own on the disk under test."""
+    """A store with a setting; each `root` is a separate folder on the tested disk."""
 
     name: str
     setting: str
     promise: str
-    """What an acknowledgement says about the disk."""
+    """The durability that an acknowledgement promises."""
 
     def rates(self, root: Path, batch: int) -> list[Rate]:
-        """Add edges to new stores, `batch` a call, with several numbers of threads."""
+        """Add edges to new stores, `batch` per call, with several numbers of threads."""
 
     def written(self, root: Path, first: int) -> contextlib.AbstractContextManager[Writer]:
         """Add single edges from number `first` on. Errors: `RuntimeError` if it does not open."""
 
     def edges(self, root: Path) -> set[int]:
-        """Numbers of the edges that are there. Errors: `RuntimeError` if it does not open."""
+        """Numbers of the stored edges. Errors: `RuntimeError` if it does not open."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A store from the package index, called in its own process."""
+    """A store from the package index, called in a separate process."""
 
     settings: Settings
     name: str
     setting: str
     promise: str
     writers: int = WRITERS
-    """Threads that it allows."""
+    """Number of threads that it allows."""
 
     def rates(self, root: Path, batch: int) -> list[Rate]:
         """As `System`."""
-        found = []
+        rates = []
         for threads in THREADS if self.writers > 1 else (1,):
             shutil.rmtree(root, ignore_errors=True)
             call = self._call(
                 "rate", root, "--threads", threads, "--batch", batch, "--seconds", seconds(self)
             )
             try:
-                one = run_limited(call, timeout_s=4 * seconds(self) + LEAST_S).last_json()
+                printed = run_limited(call, timeout_s=4 * seconds(self) + LEAST_S).last_json()
             except RuntimeError as failure:
                 say(f"{self.name} {self.setting}, {threads} threads: {failure}")
                 continue
-            found.append(Rate(threads, one["per_second"], one["p50_ms"], one["p99_ms"]))
-        return found
+            rates.append(Rate(threads, printed["per_second"], printed["p50_ms"], printed["p99_ms"]))
+        return rates
 
     @contextlib.contextmanager
     def written(self, root: Path, first: int) -> Iterator[Writer]:
@@ -112,7 +112,7 @@ class Peer:
             raise RuntimeError(process.communicate()[1][-300:])
 
         def read() -> None:
-            # The last line may be cut off by the kill: that edge was not acknowledged.
+            # The kill may cut off the last line; its edge was not acknowledged.
             writer.acknowledged.update(int(line) for line in lines if line.endswith("\n"))
 
         reader = threading.Thread(target=read)
@@ -158,18 +158,18 @@ class Ours:
         """As `System`."""
         if batch == 1 and not self.settings.load.exists():
             raise UnavailableError(f"no load generator at {self.settings.load}")
-        found = []
+        rates = []
         for clients in (CLIENTS,) if batch == 1 else THREADS:
             shutil.rmtree(root, ignore_errors=True)
             with self._served(root) as running:
                 if batch == 1:
-                    one = load(self.settings, running, "updates", clients, seconds(self), NODES)
-                    if set(one.statuses) != {"200"}:
-                        say(f"outercore: answers by status: {one.statuses}")
-                    found.append(Rate(clients, one.per_second, one.p50_ms, one.p99_ms))
+                    results = load(self.settings, running, "updates", clients, seconds(self), NODES)
+                    if set(results.statuses) != {"200"}:
+                        say(f"outercore: answers by status: {results.statuses}")
+                    rates.append(Rate(clients, results.per_second, results.p50_ms, results.p99_ms))
                 else:
-                    found.append(_post_batches(running, clients, batch, seconds(self)))
-        return found
+                    rates.append(_post_batches(running, clients, batch, seconds(self)))
+        return rates
 
     @contextlib.contextmanager
     def written(self, root: Path, first: int) -> Iterator[Writer]:
@@ -178,7 +178,7 @@ class Ours:
 
             def add(thread: int) -> None:
                 connection, edge = running.connection(), first + thread
-                # The kill breaks the connection, before an answer or after it.
+                # The kill breaks the connection before or after an answer.
                 with contextlib.suppress(OSError, http.client.HTTPException):
                     while _post(connection, _body([edge])):
                         writer.acknowledged.add(edge)
@@ -198,7 +198,7 @@ class Ours:
                 kill()
 
     def edges(self, root: Path) -> set[int]:
-        """As `System`: a server starts, then the arrays are read as every other reader does."""
+        """As in `System`: a server starts, then the arrays are read as by any other program."""
         with self._served(root) as running:
             running.ask("/graph")
         found = root / "found.npz"
@@ -226,9 +226,9 @@ class Ours:
 
 
 def systems(settings: Settings) -> list[System]:
-    """All of them, each at its default and its safest setting.
+    """All stores, each with its default setting and its safest setting.
 
-    What an acknowledgement promises is what `strace` shows of the calls before it.
+    Their promises were checked by `strace`: the system calls before an acknowledgement.
     """
     return [
         Ours(settings),
@@ -242,12 +242,12 @@ def systems(settings: Settings) -> list[System]:
 
 
 def seconds(system: Peer | Ours) -> float:
-    """How long one rate is measured."""
+    """Seconds to measure a rate."""
     return 1.0 if system.settings.quick else 3.0
 
 
 def _small_graph(settings: Settings) -> tuple[Path, Path]:
-    """A data set of the nodes and one edge, and a model of it: a server needs one."""
+    """A data set of the nodes and one edge, and a model, which a server needs."""
     folder, graph = settings.work / "updates", settings.work / "updates.outercore"
     run = settings.work / "updates.sage"
     if not (run / "model").exists():
@@ -282,7 +282,7 @@ def _post(connection: http.client.HTTPConnection, body: bytes) -> bool:
 
 
 def _post_batches(running: Running, clients: int, batch: int, duration: float) -> Rate:
-    """Edges a second of so many clients, the latency that of a request."""
+    """Edges per second by a number of clients, and the latency of a request."""
     begun, refused = time.perf_counter(), 0
     times: list[list[float]] = [[] for _ in range(clients)]
 
@@ -303,6 +303,6 @@ def _post_batches(running: Running, clients: int, batch: int, duration: float) -
     took = time.perf_counter() - begun
     if refused:
         say(f"outercore: {refused} batches were refused")
-    found = np.array([one for part in times for one in part]) * 1e3
-    p50, p99 = np.quantile(found, (0.5, 0.99)) if len(found) else (float("nan"),) * 2
-    return Rate(clients, len(found) * batch / took, float(p50), float(p99))
+    latencies = np.array([seconds_each for part in times for seconds_each in part]) * 1e3
+    p50, p99 = np.quantile(latencies, (0.5, 0.99)) if len(latencies) else (float("nan"),) * 2
+    return Rate(clients, len(latencies) * batch / took, float(p50), float(p99))

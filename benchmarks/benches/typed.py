@@ -1,4 +1,4 @@
-"""Sampled edges a second of DGL 2.1 and Outercore from a graph of several types, in memory."""
+"""Sampled edges per second of DGL 2.1 and Outercore, from a graph of several types in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(settings: Settings) -> Result:
 
 
 def _graph(settings: Settings) -> Path:
-    """The graph as a data set, and its edges for DGL."""
+    """The data set of the graph, with its edges in a file for DGL."""
     shrink = 20 if settings.quick else 1
     folder = settings.work / f"typed-{shrink}"
     if (folder / "graph" / "graph.json").exists():
@@ -78,4 +78,4 @@ def _graph(settings: Settings) -> Path:
 
 
 def _edges(printed: dict) -> float:
-    return statistics.median(one["edges"] / one["seconds"] for one in printed["epochs"])
+    return statistics.median(epoch["edges"] / epoch["seconds"] for epoch in printed["epochs"])

@@ -1,4 +1,4 @@
-"""Acknowledged edges a second of stores that keep them."""
+"""Acknowledged edges per second of durable stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHAT = (
 
 
 class Case:
-    """A store that gets edges, so many a call."""
+    """A store, and the number of edges per call."""
 
     def __init__(self, system: System, batch: int) -> None:
         self.system = system
@@ -33,7 +33,7 @@ class Case:
         self.failed = False
 
     def measure(self, root: Path) -> None:
-        """One turn more, unless one has failed: a failure is a result, too."""
+        """Measures one more turn, unless a turn has failed: a failure is a result, too."""
         if self.failed:
             return
         try:
@@ -52,12 +52,12 @@ class Case:
 
     def middle(self) -> Rate:
         """The best run of the median turn."""
-        best = sorted((_best(rates) for rates in self.turns), key=lambda one: one.per_second)
+        best = sorted((_best(rates) for rates in self.turns), key=lambda rate: rate.per_second)
         return best[(len(best) - 1) // 2]
 
 
 def run(settings: Settings) -> Result:
-    """All stores by turns, on the disk of `settings.work`; the rate of syncs before and after."""
+    """Measure all stores by turns on the disk of `settings.work`; sync rate before and after."""
     result = Result("updates", WHAT)
     root = settings.work / "updates-store"
     append = Series("disk", "4 KiB append + fdatasync", "syncs/s")
@@ -73,7 +73,7 @@ def run(settings: Settings) -> Result:
     for case in cases:
         result.series.append(case.series)
         result.details[f"{case.system.name} {case.series.case}"] = [
-            [asdict(one) for one in rates] for rates in case.turns
+            [asdict(rate) for rate in rates] for rates in case.turns
         ]
     result.details["table"] = _table(cases)
     say(_table(cases))
@@ -85,7 +85,7 @@ def run(settings: Settings) -> Result:
 
 
 def sync_rate(path: Path, at: int | None, seconds: float = 2.0) -> float:
-    """Writes of 4 KiB a second that are each made durable, at one place or one after the other."""
+    """Durable writes of 4 KiB per second, at the same place `at` or one after the other."""
     block, count = os.urandom(4096), 0
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
@@ -104,7 +104,7 @@ def sync_rate(path: Path, at: int | None, seconds: float = 2.0) -> float:
 
 
 def _best(rates: list[Rate]) -> Rate:
-    return max(rates, key=lambda one: one.per_second)
+    return max(rates, key=lambda rate: rate.per_second)
 
 
 def _told(rate: Rate) -> str:

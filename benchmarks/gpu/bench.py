@@ -30,7 +30,7 @@ class Bench:
 
     @property
     def device(self) -> str:
-        """`cuda` where there is one."""
+        """`cuda` if there is a GPU, otherwise `cpu`."""
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def pick(self, large: Any, small: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`outercore embed` on the CPU and on the device: quality, triples a second, kernels, waits."""
+"""`outercore embed` on the CPU and on the device: quality, triples per second, kernels, waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from window import Window
 import outercore as oc
 
 WITHIN = 0.02
-"""Of filtered MRR. The device adds in another order and computes products in TF32."""
+"""Allowed difference of filtered MRR. The device adds in another order, with products in TF32."""
 RUNS: dict[str, dict[str, Any]] = {
     "complex": {"model": "complex"},
     "complex, batches of 100,000": {"model": "complex", "batch_size": 100_000},
@@ -42,7 +42,7 @@ def run(bench: Bench) -> None:
 def _both(bench: Bench, name: str, options: dict[str, Any]) -> None:
     records = {}
     for device in dict.fromkeys((bench.device, "cpu")):
-        # Of batches of 100,000 an epoch has three.
+        # With batches of 100,000 triples, an epoch has three batches.
         first, steps = (1, 2) if "batch_size" in options else (2, bench.pick(15, 2))
         window = Window(bench.work, first, steps) if device == bench.device else None
         record = _embed(bench, device, options, window)
@@ -50,9 +50,9 @@ def _both(bench: Bench, name: str, options: dict[str, Any]) -> None:
         bench.keep(f"{name}, {device}", _figures(record))
         if window is not None:
             bench.keep(f"step, {name}, {device}", window.found)
-    found = {device: _mrr(record) for device, record in records.items()}
-    apart = abs(found["cpu"] - found[bench.device])
-    bench.check(f"embedding, {name}: MRR as on the CPU", apart <= WITHIN, found)
+    scores = {device: _mrr(record) for device, record in records.items()}
+    apart = abs(scores["cpu"] - scores[bench.device])
+    bench.check(f"embedding, {name}: MRR as on the CPU", apart <= WITHIN, scores)
 
 
 def _embed(bench: Bench, device: str, options: dict[str, Any], window: Window | None) -> Any:
@@ -85,5 +85,5 @@ def _figures(record: Any) -> dict[str, Any]:
 
 def _mrr(record: Any) -> float:
     """Filtered MRR of the test triples."""
-    found = [one for one in record["result"]["metrics"] if one["part"] == "test"]
-    return float(found[0]["mrr"])
+    metrics = [metric for metric in record["result"]["metrics"] if metric["part"] == "test"]
+    return float(metrics[0]["mrr"])

@@ -25,7 +25,7 @@ def planted(bench: Bench) -> Path:
 
 
 def tiny(bench: Bench) -> Path:
-    """The same in a few nodes, for every kind of network."""
+    """Communities in few nodes, for every kind of network."""
     return _made(bench, "tiny", _tiny)
 
 
@@ -35,12 +35,12 @@ def typed(bench: Bench) -> Path:
 
 
 def facts(bench: Bench) -> Path:
-    """Triples: as many as FB15k-237 has, of fewer entities."""
+    """Triples: the number of FB15k-237, with fewer entities."""
     return _made(bench, "facts", _facts)
 
 
 def feature_bytes(bench: Bench) -> int:
-    """Of `planted`."""
+    """Bytes of the features of `planted`."""
     return _nodes(bench) * FEATURES * 4
 
 

@@ -96,27 +96,27 @@ def _apart(
         Workspace(),
     )
     found_candidates = before.clone()
-    found = softmax_gradients(
+    actual = softmax_gradients(
         queries, chunk, found_candidates, contrastive=contrastive, tf32=precision == "tf32"
     )
     pairs = (
-        (found.value, expected.value),
-        (found.queries, expected.queries),
-        (found.targets, expected.targets),
+        (actual.value, expected.value),
+        (actual.queries, expected.queries),
+        (actual.targets, expected.targets),
         (found_candidates, expected_candidates),
     )
     return max(_relative(mine, theirs) for mine, theirs in pairs)
 
 
-def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    if not bool(found.isfinite().all()):
+def _relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    if not bool(actual.isfinite().all()):
         return float("inf")
-    apart = (found.double() - expected).norm() / expected.norm().clamp(min=1e-12)
+    apart = (actual.double() - expected).norm() / expected.norm().clamp(min=1e-12)
     return float(apart)
 
 
 def _speed(bench: Bench, rows: int, count: int, width: int) -> dict[str, Any]:
-    """Seconds of one side of a chunk: by the kernels, by PyTorch, and of its products alone."""
+    """Seconds of one side of a chunk: by the kernels, by PyTorch, and only for its products."""
     queries, chunk = _chunk(bench, rows, count, width, extras=False, seed=1)
     sums = torch.zeros_like(chunk.candidates)
     workspace, candidates = Workspace(), chunk.candidates

@@ -31,7 +31,7 @@ def _status(parts: dict[str, Any]) -> list[str]:
     lines = ["| part | status | seconds | right | wrong |", "|---|---|---:|---:|---|"]
     for name, part in parts.items():
         checks = part.get("checks", [])
-        wrong = [f"{one['what']} ({one['found']})" for one in checks if not one["right"]]
+        wrong = [f"{check['what']} ({check['found']})" for check in checks if not check["right"]]
         lines.append(
             f"| {name} | {part['status']} | {part.get('seconds', 0):.0f} "
             f"| {sum(one['right'] for one in checks)} | {_cell('; '.join(wrong))} |"
@@ -60,12 +60,12 @@ def _transfer(values: dict[str, Any]) -> list[str]:
         programs = list(next(iter(by.values())))
         lines += [*_head(["zero copy by programs", *programs])]
         for size, rates in by.items():
-            lines.append(_row([size, *(_rate(rates[one]) for one in programs)]))
+            lines.append(_row([size, *(_rate(rates[program]) for program in programs)]))
     if by := values.get("zero_copy_by_pages"):
         sizes = list(next(iter(by.values())))
         lines += ["", *_head(["zero copy by pages, bytes of a row", *sizes])]
         for name, rates in by.items():
-            lines.append(_row([name, *(_rate(rates[one]) for one in sizes if one in rates)]))
+            lines.append(_row([name, *(_rate(rates[size]) for size in sizes if size in rates)]))
     for name in ("register_and_unregister_s_per_gib", "register_read_only_mapping"):
         if name in values:
             lines += ["", f"{name.replace('_', ' ')}: {values[name]}"]
@@ -78,8 +78,8 @@ def _kernels(values: dict[str, Any]) -> list[str]:
     if speeds:
         names = [name for name in next(iter(speeds.values())) if name != "operations"]
         lines += _head(["microseconds", *names])
-        for case, found in speeds.items():
-            lines.append(_row([case, *(f"{found[name] * 1e6:.0f}" for name in names)]))
+        for case, rates in speeds.items():
+            lines.append(_row([case, *(f"{rates[name] * 1e6:.0f}" for name in names)]))
     return lines
 
 
@@ -95,41 +95,43 @@ def _ways(values: dict[str, Any]) -> list[str]:
 
 def _training(values: dict[str, Any]) -> list[str]:
     lines = _head(["run", "ms a step", "waiting for batches", "epochs, s", "scores"])
-    for name, found in _tables(values):
-        if name.startswith("step") or "epochs_s" not in found:
+    for name, value in _tables(values):
+        if name.startswith("step") or "epochs_s" not in value:
             continue
-        epochs = ", ".join(f"{seconds:.1f}" for seconds in found["epochs_s"])
-        share = f"{found['waiting_for_batches']:.0%}"
-        scores = {part: round(score, 4) for part, score in found["scores"].items()}
-        lines.append(_row([name, _ms(found["step_s"]), share, epochs, scores]))
+        epochs = ", ".join(f"{seconds:.1f}" for seconds in value["epochs_s"])
+        share = f"{value['waiting_for_batches']:.0%}"
+        scores = {part: round(score, 4) for part, score in value["scores"].items()}
+        lines.append(_row([name, _ms(value["step_s"]), share, epochs, scores]))
     return lines + _steps(values)
 
 
 def _embedding(values: dict[str, Any]) -> list[str]:
     lines = _head(["run", "triples/s", "epochs, s", "MRR"])
-    for name, found in _tables(values):
-        if name.startswith("step") or "epochs_s" not in found:
+    for name, value in _tables(values):
+        if name.startswith("step") or "epochs_s" not in value:
             continue
-        epochs = ", ".join(f"{seconds:.2f}" for seconds in found["epochs_s"])
-        rate = f"{found['triples_per_second']:,.0f}"
-        lines.append(_row([name, rate, epochs, f"{found['mrr']:.4f}"]))
+        epochs = ", ".join(f"{seconds:.2f}" for seconds in value["epochs_s"])
+        rate = f"{value['triples_per_second']:,.0f}"
+        lines.append(_row([name, rate, epochs, f"{value['mrr']:.4f}"]))
     return lines + _steps(values)
 
 
 def _steps(values: dict[str, Any]) -> list[str]:
     """The profile of a step, and the lines that wait."""
-    found = {name: one for name, one in _tables(values) if name.startswith("step") and one}
-    if not found:
+    steps = {name: step for name, step in _tables(values) if name.startswith("step") and step}
+    if not steps:
         return []
     heads = ["profiled", "ms", "operations", "kernels", "host waits", "waiting, ms"]
     lines = ["", *_head([*heads, "kernels busy", "copies busy", "to device"])]
-    for name, step in found.items():
-        moved = sum(one["bytes"] for copy, one in step.get("copies", {}).items() if "HtoD" in copy)
+    for name, step in steps.items():
+        moved = sum(
+            transfer["bytes"] for copy, transfer in step.get("copies", {}).items() if "HtoD" in copy
+        )
         row = [name, _ms(step["seconds"]), f"{step['operations']:.0f}", f"{step['kernels']:.0f}"]
         row += [f"{step['host_waits']:.1f}", _ms(step["host_waits_s"])]
         row += [f"{step['kernels_share']:.0%}", f"{step['copies_share']:.0%}"]
         lines.append(_row([*row, f"{moved / 1e6:.1f} MB"]))
-    for name, step in found.items():
+    for name, step in steps.items():
         if waits := step.get("lines_that_wait"):
             lines += ["", f"{name}: waits a step by line", ""]
             lines += [f"- {count:g}: `{line}`" for line, count in waits.items()]

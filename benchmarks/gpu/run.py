@@ -94,8 +94,8 @@ def _in_a_process(
     """Runs a part. Returns its status, seconds, values and checks."""
     import torch
 
-    part, kept = PARTS[name], work / f"part-{name}.json"
-    kept.unlink(missing_ok=True)
+    part, stored = PARTS[name], work / f"part-{name}.json"
+    stored.unlink(missing_ok=True)
     if part.needs_gpu and not torch.cuda.is_available():
         return {"status": "skipped", "why": "needs a GPU"}
     if left < 10:
@@ -121,12 +121,12 @@ def _in_a_process(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         status = f"stopped after {limit:.0f} s"
-    found = json.loads(kept.read_text()) if kept.exists() else {"values": {}, "checks": []}
-    if status == "done" and not all(one["right"] for one in found["checks"]):
+    result = json.loads(stored.read_text()) if stored.exists() else {"values": {}, "checks": []}
+    if status == "done" and not all(check["right"] for check in result["checks"]):
         status = "wrong"
     seconds = time.monotonic() - started
     print(f"   {status}, {seconds:.1f} s", file=sys.stderr, flush=True)
-    return {"status": status, "seconds": seconds, **found}
+    return {"status": status, "seconds": seconds, **result}
 
 
 def _run_part(options: argparse.Namespace) -> int:
@@ -149,7 +149,7 @@ def _machine(work: Path) -> dict[str, Any]:
 
     import torch
 
-    found: dict[str, Any] = {
+    machine: dict[str, Any] = {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -164,19 +164,19 @@ def _machine(work: Path) -> dict[str, Any]:
     try:
         import triton
 
-        found["triton"] = triton.__version__
+        machine["triton"] = triton.__version__
     except ImportError:
-        found["triton"] = None
+        machine["triton"] = None
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
-        found |= {
+        machine |= {
             "device": properties.name,
             "device_memory": properties.total_memory,
             "multiprocessors": properties.multi_processor_count,
             "cuda": torch.version.cuda,
             "link": _link(),
         }
-    return found
+    return machine
 
 
 def _processor() -> str:
@@ -188,8 +188,8 @@ def _processor() -> str:
 
 def _link() -> str:
     """Generation and width of the PCIe link, and the driver."""
-    asked = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,driver_version"
-    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"]
+    query = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,driver_version"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:

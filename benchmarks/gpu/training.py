@@ -12,13 +12,13 @@ from window import Window
 import outercore as oc
 
 LOSS_WITHIN = 0.05
-"""Relative. Dropout draws other random numbers on a device."""
+"""Allowed relative difference. Dropout draws other random numbers on a device."""
 SCORES_WITHIN = {"large": 0.01, "small": 0.05}
-"""Absolute, for 20,000 test nodes or 800."""
+"""Allowed absolute difference, for 20,000 test nodes or 800."""
 
 
 def run(bench: Bench) -> None:
-    """Train GraphSAGE with all in memory, and with a quarter of the features' bytes."""
+    """Train GraphSAGE with all data in memory, and with a quarter of the features' bytes."""
     bench.keep("feature_bytes", inputs.feature_bytes(bench))
     _both(bench, "all in memory", bench.pick(6 << 30, 1 << 29), {"epochs": 2}, bench.pick(150, 4))
     if not bench.small:

@@ -45,7 +45,7 @@ def _relock(bench: Bench, words: Tensor) -> None:
 
 
 def _copies(bench: Bench, locked: Tensor) -> None:
-    """`locked` is page-locked in place where there is a device."""
+    """Measure copies; `locked` is page-locked in place if there is a device."""
     device, rates = bench.device, {}
     for size in bench.pick((64 << 10, 1 << 20, 16 << 20, 256 << 20), (64 << 10,)):
         count = size // 4
@@ -65,21 +65,21 @@ def _copies(bench: Bench, locked: Tensor) -> None:
         bench.check(f"copy of {size:,} bytes from memory locked in place", right)
         bench.keep("copy", rates)
     size = bench.pick(2 << 30, 1 << 20)
-    one, other = (torch.empty(size // 4, dtype=torch.int32, device=device) for _ in range(2))
-    moved = 2 * size / bench.seconds(lambda: other.copy_(one))
+    source, copy = (torch.empty(size // 4, dtype=torch.int32, device=device) for _ in range(2))
+    moved = 2 * size / bench.seconds(lambda: copy.copy_(source))
     bench.keep("device_copy_read_and_written", moved)
     bench.keep("host_copy_read_and_written", _host_copy(bench, locked))
 
 
 def _host_copy(bench: Bench, words: Tensor) -> float:
-    one = words[: len(words) // 4]
-    other = torch.empty_like(one)
-    return 2 * one.numel() * 4 / bench.seconds(lambda: other.copy_(one), repeats=3)
+    source = words[: len(words) // 4]
+    copy = torch.empty_like(source)
+    return 2 * source.numel() * 4 / bench.seconds(lambda: copy.copy_(source), repeats=3)
 
 
 def _gathers(bench: Bench, words: Tensor, on_device: Tensor) -> None:
     """Gather random rows, by location of the table and by method."""
-    device, found = bench.device, {}
+    device, rates_by_size = bench.device, {}
     for row_bytes in bench.pick(ROW_BYTES, (64, 400)):
         table, there, ids, out = _case(bench, words, on_device, row_bytes)
         ids_there, rows = ids.to(device), len(ids)
@@ -115,13 +115,13 @@ def _gathers(bench: Bench, words: Tensor, on_device: Tensor) -> None:
             rates[name] = size / bench.seconds(work, repeats=3)
             if name not in ("CPU gather alone", "pinned copy alone"):
                 bench.check(f"rows of {row_bytes} bytes, {name}", torch.equal(out, expected))
-        found[row_bytes] = {"rows": rows, **rates}
-        bench.keep("gather", found)
+        rates_by_size[row_bytes] = {"rows": rows, **rates}
+        bench.keep("gather", rates_by_size)
 
 
 def _by_programs(bench: Bench, words: Tensor) -> None:
     """Zero copy by the number of programs."""
-    found: dict[int, dict[int, float]] = {}
+    rates_by_size: dict[int, dict[int, float]] = {}
     for row_bytes in bench.pick((512, 4096), (64,)):
         table, _, ids, out = _case(bench, words, words, row_bytes)
         ids, rates = ids.to(bench.device), {}
@@ -130,8 +130,8 @@ def _by_programs(bench: Bench, words: Tensor) -> None:
                 lambda t=table, i=ids, o=out, p=programs: gather(t, i, o, p), repeats=3
             )
             rates[programs] = len(ids) * row_bytes / seconds
-        found[row_bytes] = rates
-        bench.keep("zero_copy_by_programs", found)
+        rates_by_size[row_bytes] = rates
+        bench.keep("zero_copy_by_programs", rates_by_size)
 
 
 def _by_pages(bench: Bench, words: Tensor) -> None:
@@ -146,19 +146,19 @@ def _by_pages(bench: Bench, words: Tensor) -> None:
         if bench.device == "cuda":
             register(huge)
         tables["locked in place, huge pages"] = huge
-    found: dict[str, dict[int, float]] = {}
+    rates_by_kind: dict[str, dict[int, float]] = {}
     for name, some in tables.items():
-        found[name] = {}
+        rates_by_kind[name] = {}
         for row_bytes in bench.pick((128, 512, 4096), (64,)):
             table, _, ids, out = _case(bench, some, some, row_bytes)
             ids = ids.to(bench.device)
             seconds = bench.seconds(
                 lambda t=table, i=ids, o=out: gather(t, i, o, bench.pick(32, 2)), repeats=3
             )
-            found[name][row_bytes] = len(ids) * row_bytes / seconds
+            rates_by_kind[name][row_bytes] = len(ids) * row_bytes / seconds
             right = torch.equal(out.cpu(), table[ids.cpu()])
             bench.check(f"rows of {row_bytes} bytes, {name}", right)
-            bench.keep("zero_copy_by_pages", found)
+            bench.keep("zero_copy_by_pages", rates_by_kind)
     if bench.device == "cuda" and "locked in place, huge pages" in tables:
         unregister(tables["locked in place, huge pages"])
 

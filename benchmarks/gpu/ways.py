@@ -62,11 +62,11 @@ def run(bench: Bench) -> None:
     }  # fmt: skip
     if device == "cuda":
         ways["x pinned, not blocking"] = ({"pin_memory": True}, pinned, True)
-    found = {}
+    seconds = {}
     for name, (options, move, compute) in ways.items():
         with closing(_loader(bench, graph, **options)) as loader:
-            found[name] = _seconds(bench, loader, move, step if compute else None)
-        bench.keep("seconds_a_step", found)
+            seconds[name] = _seconds(bench, loader, move, step if compute else None)
+        bench.keep("seconds_a_step", seconds)
     with closing(_loader(bench, graph)) as loader:
         batch = next(iter(loader)).to(device)
     bench.keep("batch", _sizes(batch))

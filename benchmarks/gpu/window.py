@@ -21,7 +21,8 @@ _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchroniz
 class Window(Observer):
     """Profiles `steps` batches of a run from batch `first` on. The result is in `found`.
 
-    In as many batches after them, PyTorch names the lines of code that wait for the device.
+    In the same number of batches after them, PyTorch reports the lines of code that wait for the
+    device.
     """
 
     def __init__(self, scratch: Path, first: int, steps: int) -> None:
@@ -33,7 +34,7 @@ class Window(Observer):
         self.found: dict[str, Any] = {}
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        """As `Observer` says."""
+        """As in `Observer`."""
         self._count += 1
         cuda = torch.cuda.is_available()
         begin, end = self._first + _WARM_UP, self._first + _WARM_UP + self._steps
@@ -45,7 +46,7 @@ class Window(Observer):
                 schedule=torch.profiler.schedule(
                     wait=0, warmup=_WARM_UP, active=self._steps, repeat=1
                 ),
-                on_trace_ready=lambda one: one.export_chrome_trace(str(self._trace)),
+                on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(self._trace)),
             )
             self._profiler.start()
         elif self._first < self._count <= end:
@@ -84,7 +85,7 @@ class Window(Observer):
 
 
 def per_step(events: list[dict[str, Any]], steps: int, seconds: float) -> dict[str, Any]:
-    """Counts and seconds of a step: means over a trace of `steps` steps and `seconds`."""
+    """Counts and seconds per step: means over a trace of `steps` steps and `seconds`."""
     complete = [event for event in events if event.get("ph") == "X"]
     kernels = [event for event in complete if event.get("cat") == "kernel"]
     copies = [event for event in complete if event.get("cat") == "gpu_memcpy"]

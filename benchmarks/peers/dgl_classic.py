@@ -2,8 +2,8 @@
 
     <dgl environment>/bin/python benchmarks/peers/dgl_classic.py DATASET [--batches N] [--threads T]
 
-Takes the data set of `dgl_prepare.py`; prints one JSON line as `dgl_ondisk.py` does. This is the
-sampler of DGL's own node-classification examples; its blocks hold every sampled node once.
+Reads the data set of `dgl_prepare.py`; prints one JSON line like `dgl_ondisk.py`. DGL's examples of
+node classification use this sampler; its blocks hold every sampled node once.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
     columns = topology.csc_indptr.long(), topology.indices.long(), torch.tensor([]).long()
     graph = dgl.graph(("csc", columns), num_nodes=len(topology.csc_indptr) - 1)
     seeds = dataset.tasks[0].train_set._items[0].long()
-    fanouts = [int(one) for one in options.fanout.split(",")][::-1]
+    fanouts = [int(word) for word in options.fanout.split(",")][::-1]
     loader = dgl.dataloading.DataLoader(
         graph,
         seeds,
@@ -43,7 +43,7 @@ def main() -> None:
         num_workers=0,
     )
     epochs = []
-    while len(epochs) < options.epochs or sum(one["seconds"] for one in epochs) < options.least:
+    while len(epochs) < options.epochs or sum(epoch["seconds"] for epoch in epochs) < options.least:
         counts = {"batches": 0, "seeds": 0, "rows": 0, "edges": 0}
         started = time.perf_counter()
         for input_nodes, output_nodes, blocks in loader:

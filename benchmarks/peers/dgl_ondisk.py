@@ -1,11 +1,11 @@
-"""DGL 2.1 GraphBolt over an `OnDiskDataset`: batches, or sampling alone. Prints one JSON line.
+"""DGL 2.1 GraphBolt over an `OnDiskDataset`: batches, or only sampling. Prints one JSON line.
 
     <dgl environment>/bin/python benchmarks/peers/dgl_ondisk.py DATASET
         [--features] [--batches N] [--seconds S] [--threads T] [--epochs E]
 
-With `--features` the rows of `x` (kept on disk: `in_memory: false`) are fetched for every batch;
-without it only the sampler runs. Sampled nodes are made unique (`deduplicate`), as in every
-GraphBolt training script.
+With `--features`, the rows of `x` are fetched from disk for every batch (`in_memory: false`).
+Without it, only the sampler runs. Duplicates of sampled nodes are removed (`deduplicate`), as in
+every GraphBolt training script.
 """
 
 import argparse
@@ -34,15 +34,15 @@ def main() -> None:
     items = gb.ItemSampler(
         dataset.tasks[0].train_set, batch_size=options.batch_size, shuffle=True, drop_last=False
     )
-    # GraphBolt lists the fan-outs from the input layer on; ours start at the seeds.
-    fanouts = [int(one) for one in options.fanout.split(",")][::-1]
+    # GraphBolt's fan-outs start at the input layer; the option starts at the seeds.
+    fanouts = [int(word) for word in options.fanout.split(",")][::-1]
     pipe = items.sample_neighbor(dataset.graph, fanouts, deduplicate=True)
     if options.features:
         pipe = pipe.fetch_feature(dataset.feature, node_feature_keys=["x"])
     loader = gb.DataLoader(pipe, num_workers=0)
 
     epochs = []
-    while len(epochs) < options.epochs or sum(one["seconds"] for one in epochs) < options.least:
+    while len(epochs) < options.epochs or sum(epoch["seconds"] for epoch in epochs) < options.least:
         counts = {"batches": 0, "seeds": 0, "rows": 0, "edges": 0}
         started = time.perf_counter()
         for batch in loader:

@@ -1,10 +1,9 @@
-"""Make a GraphBolt `OnDiskDataset` of a workload folder; features are shared, not copied.
+"""Convert a workload folder to a GraphBolt `OnDiskDataset`; features are shared, not copied.
 
     <dgl environment>/bin/python benchmarks/peers/dgl_prepare.py WORKLOAD OUT
 
-The topology goes through GraphBolt's own preprocessing. The features and the split are entered
-into its output afterwards, as links to the workload's files: preprocessing would copy them byte
-by byte, and all programs shall read the same file.
+GraphBolt preprocesses the topology. The features and the split are added to its output as links to
+the workload's files. The preprocessing would copy them, but all programs must read the same file.
 """
 
 import json

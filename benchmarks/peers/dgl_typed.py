@@ -43,10 +43,10 @@ def main() -> None:
     )
     epochs = []
     for _ in range(options.epochs):
-        found, started = 0, time.perf_counter()
+        sampled, started = 0, time.perf_counter()
         for _, _, blocks in loader:
-            found += sum(block.num_edges() for block in blocks)
-        epochs.append({"edges": found, "seconds": time.perf_counter() - started})
+            sampled += sum(block.num_edges() for block in blocks)
+        epochs.append({"edges": sampled, "seconds": time.perf_counter() - started})
     print(json.dumps({"program": "dgl-typed", "version": "2.1.0", "epochs": epochs}))
 
 

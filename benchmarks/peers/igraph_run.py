@@ -2,8 +2,8 @@
 
 python benchmarks/peers/igraph_run.py edges.npy --source S [--repeats R]
 
-igraph's PageRank (PRPACK) has no number of iterations: it ends at its own tolerance, and its time
-says what a user waits. Parallel edges and loops are kept, as everywhere else.
+igraph's PageRank (PRPACK) does not have an option for iterations: it ends at a fixed tolerance. Its
+time is the time that a user waits. Parallel edges and loops are kept, as in the other programs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> None:
     begun = time.perf_counter()
     graph = igraph.Graph(n=int(pairs.max()) + 1, edges=pairs, directed=False)
     del pairs
-    found: dict[str, object] = {"build_s": time.perf_counter() - begun}
+    result: dict[str, object] = {"build_s": time.perf_counter() - begun}
     for name, run in (
         ("bfs", lambda: graph.distances(source=[options.source])),
         ("wcc", graph.connected_components),
@@ -38,9 +38,9 @@ def main() -> None:
             begun = time.perf_counter()
             run()
             seconds.append(time.perf_counter() - begun)
-        found[name] = seconds
-    found["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(found))
+        result[name] = seconds
+    result["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""BFS or PageRank of a library that holds its graph in memory. Prints JSON lines.
+"""BFS or PageRank of a library with its graph in memory. Prints JSON lines.
 
 python benchmarks/peers/in_memory.py networkit|igraph|scipy bfs|pagerank edges.npy --source S
     [--iterations I] [--threads T] [--ready FILE]
 
-Builds the graph, both directions of every edge, then runs the algorithm once. With `--ready` it
-runs once more: the file is made when the first run is over, and the second one begins when somebody
-has removed it. Whoever starts this program can set a memory limit in between.
+Builds the graph with both directions of every edge, then runs the algorithm once. With `--ready`,
+it runs a second time: it creates the file after the first run, and waits until the file is removed.
+The parent process can set a memory limit between the two runs.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def networkit(options: argparse.Namespace) -> Callable[[], object]:
-    """Breadth-first search without distances kept beside; power iteration without an early end."""
+    """Breadth-first search without stored distances; power iteration without an early end."""
     import networkit as nk
 
     nk.setNumberOfThreads(options.threads)
@@ -37,7 +37,7 @@ def networkit(options: argparse.Namespace) -> Callable[[], object]:
 
 
 def igraph(options: argparse.Namespace) -> Callable[[], object]:
-    """Distances from the source; PageRank by PRPACK, which ends when it has converged."""
+    """Distances from the source; PageRank by PRPACK, which ends after convergence."""
     import igraph
 
     pairs = np.load(options.edges)
@@ -49,7 +49,7 @@ def igraph(options: argparse.Namespace) -> Callable[[], object]:
 
 
 def scipy(options: argparse.Namespace) -> Callable[[], object]:
-    """Compressed rows with float64 values, as `csgraph` wants them; one product an iteration."""
+    """Compressed rows with float64 values for `csgraph`; one product per iteration."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -89,9 +89,9 @@ def main() -> None:
 
     def timed(what: str, work: Callable[[], object]) -> object:
         begun = time.perf_counter()
-        found = work()
+        result = work()
         print(json.dumps({what: time.perf_counter() - begun}), flush=True)
-        return found
+        return result
 
     algorithm = timed("build_s", lambda: libraries[options.library](options))
     timed("first_s", algorithm)

@@ -28,7 +28,7 @@ def main() -> None:
     ends = (np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
     graph = nk.GraphFromCoo(ends, n=int(pairs.max()) + 1, weighted=False, directed=False)
     del pairs, ends
-    found: dict[str, object] = {"build_s": time.perf_counter() - begun}
+    result: dict[str, object] = {"build_s": time.perf_counter() - begun}
 
     def pagerank() -> nk.centrality.PageRank:
         ranks = nk.centrality.PageRank(graph, 0.85, 1e-300)
@@ -46,9 +46,9 @@ def main() -> None:
             begun = time.perf_counter()
             algorithm.run()
             seconds.append(time.perf_counter() - begun)
-        found[name] = seconds
-    found["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(found))
+        result[name] = seconds
+    result["peak_resident"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

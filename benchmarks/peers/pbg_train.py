@@ -4,12 +4,13 @@
         [--dim 100] [--batch-size 1000] [--chunk 50] [--workers 2] [--epochs 3] [--partitions 1]
         [--delay 0]
 
-`TRIPLES.npz` has `train` (int64 [m, 3]: head, relation, tail), `entities` and `relations`. `WORK`
-is emptied: it takes the edges in PyTorch-BigGraph's format and its checkpoints, and with several
-partitions the entities that are not in memory. `--chunk` triples share their negatives, which are
-the other ends of the chunk and, up to `--negatives`, a uniform draw, on both sides. Workers are
-processes of one thread. The first epoch, in which they start, does not count; in it all but one
-of them wait for `--delay` seconds in every bucket, 2 where PyTorch-BigGraph is not told otherwise.
+`TRIPLES.npz` has `train` (int64 [m, 3]: head, relation, tail), `entities` and `relations`. The
+directory `WORK` is emptied. It then holds the edges in PyTorch-BigGraph's format, its checkpoints,
+and with several partitions the entities that are not in memory. `--chunk` triples share their
+negatives on both sides: the other ends of the chunk, and uniformly drawn entities up to
+`--negatives`. Workers are processes with one thread. They start in the first epoch, which does not
+count. In it, all but one of them wait for `--delay` seconds in every bucket (PyTorch-BigGraph's
+default is 2).
 """
 
 import argparse
@@ -106,17 +107,18 @@ def main() -> None:
 
 
 def processor_seconds() -> float:
-    """Of this process and of its workers, so far."""
+    """Processor seconds of this process and its workers until now."""
     ticks = 0
     for child in multiprocessing.active_children():
-        # The name, in parentheses, may hold blanks; user and system time come 12th and 13th after.
+        # The name, in parentheses, may contain blanks. User and system time are the 12th and 13th
+        # fields after it.
         fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def write_input(triples: Path, work: Path, partitions: int) -> int:
-    """Entities dealt at random, edges by the partitions of their ends; returns their number."""
+    """Write randomly assigned entities, and edges by partitions; returns the number of edges."""
     with np.load(triples) as stored:
         train, entities = stored["train"], int(stored["entities"])
         relations = int(stored["relations"])
@@ -130,8 +132,8 @@ def write_input(triples: Path, work: Path, partitions: int) -> int:
 
     dealt = np.random.default_rng(0).permutation(entities)
     part, place = dealt % partitions, dealt // partitions
-    for one in range(partitions):
-        counts.save_count("all", one, int((part == one).sum()))
+    for partition in range(partitions):
+        counts.save_count("all", partition, int((part == partition).sum()))
     heads, tails = part[train[:, 0]], part[train[:, 2]]
     for source in range(partitions):
         for target in range(partitions):

@@ -2,10 +2,10 @@
 
     python benchmarks/peers/pyg_serve.py DATA_SET X.npy MODEL_DIR --name NAME [--workers N]
 
-The usual way to serve a GNN from one machine: topology and features are mapped, neighbours are
-drawn with NumPy, rows are gathered into a tensor, and PyG computes. It reads the arrays of the data
-set and the trained weights (`model.safetensors`), and answers as `outercore serve` does. The first
-line on standard output is JSON with `url`, once all workers answer.
+This is the usual way to serve a GNN from one machine: topology and features are mapped, NumPy draws
+neighbours, rows are gathered into a tensor, and PyG computes. It reads the arrays of the data set
+and the trained weights (`model.safetensors`), and has the API of `outercore serve`. When all
+workers are ready, it prints a line of JSON with `url`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch_geometric.nn import SAGEConv
 
 FANOUT = (15, 10)
 NARROW = 4
-"""Up to so many times the fan-out, neighbours are drawn by sorting random numbers."""
+"""Up to this multiple of the fan-out, neighbours are drawn by sorting random numbers."""
 
 
 class Sampler:
@@ -46,12 +46,12 @@ class Sampler:
         self.nodes = len(self._offsets) - 1
 
     def sample(self, seeds: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Nodes, seeds first and each once; arcs [2, n] of local ids, one array a hop."""
+        """Nodes (seeds first, each node once), and arcs [2, n] of local ids, an array per hop."""
         nodes, frontier, arcs = seeds, seeds, []
         begin = 0
         for most in FANOUT:
             sources, targets = self._neighbours(frontier, most)
-            # Known nodes keep their places; new ones are appended.
+            # Known nodes keep their local ids; new nodes are appended.
             known = np.argsort(nodes, kind="stable")
             new = np.setdiff1d(sources, nodes)
             everything = np.concatenate([nodes, new])
@@ -63,7 +63,7 @@ class Sampler:
         return nodes, arcs
 
     def _neighbours(self, nodes: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sources, and places in `nodes` of their targets."""
+        """Sources, and the indices in `nodes` of their targets."""
         first = self._offsets[nodes].astype(np.int64)
         degree = self._offsets[nodes + 1].astype(np.int64) - first
         place, picked = [], []
@@ -102,13 +102,13 @@ class Predictor:
     def __init__(self, data_set: Path, features: Path, model: Path) -> None:
         self._sampler = Sampler(data_set / "edges" / "edge", seed=os.getpid())
         self._x = np.load(features, mmap_mode="r")
-        # Or else each row that is not in memory reads as far ahead as the disk is set to.
+        # Without this advice, each read of a row would also read ahead.
         self._x._mmap.madvise(mmap.MADV_RANDOM)
         weights = load_file(model / "model.safetensors")
         self._convs = []
         for layer in range(2):
             prefix = f"gnn.convs.{layer}."
-            part = {key[len(prefix) :]: one for key, one in weights.items() if prefix in key}
+            part = {key[len(prefix) :]: weight for key, weight in weights.items() if prefix in key}
             width, inputs = part["lin_l.weight"].shape
             conv = SAGEConv(inputs, width)
             conv.load_state_dict(part)
@@ -136,15 +136,15 @@ def application(options: argparse.Namespace) -> FastAPI:
     predictor = Predictor(options.data_set, options.features, options.model)
     app = FastAPI()
 
-    # Not in a thread pool: the work holds the processor, and a worker has one.
+    # Not in a thread pool: the work is on the processor, and each worker has one core.
     @app.post("/v2/models/{name}/infer")
     async def infer(name: str, request: Request) -> Response:
         if name != options.name:
             raise HTTPException(404, f"no model {name}")
         body = await request.json()
         try:
-            (ids,) = (one for one in body["inputs"] if one["name"] == "node_ids")
-            found = predictor.predict(np.array(ids["data"], np.int64))
+            (ids,) = (tensor for tensor in body["inputs"] if tensor["name"] == "node_ids")
+            probabilities = predictor.predict(np.array(ids["data"], np.int64))
         except (KeyError, ValueError) as failure:
             raise HTTPException(400, str(failure)) from failure
         answer: dict[str, Any] = {
@@ -153,14 +153,14 @@ def application(options: argparse.Namespace) -> FastAPI:
                 {
                     "name": "prediction",
                     "datatype": "INT64",
-                    "shape": [len(found)],
-                    "data": found.argmax(axis=1).tolist(),
+                    "shape": [len(probabilities)],
+                    "data": probabilities.argmax(axis=1).tolist(),
                 },
                 {
                     "name": "probability",
                     "datatype": "FP32",
-                    "shape": list(found.shape),
-                    "data": found.ravel().tolist(),
+                    "shape": list(probabilities.shape),
+                    "data": probabilities.ravel().tolist(),
                 },
             ],
         }
@@ -170,7 +170,7 @@ def application(options: argparse.Namespace) -> FastAPI:
 
 
 def work(options: argparse.Namespace, listener: socket.socket) -> None:
-    """One worker: takes connections from the shared socket."""
+    """A worker that accepts connections from the shared socket."""
     config = uvicorn.Config(application(options), log_level="error", access_log=False)
     uvicorn.Server(config).run(sockets=[listener])
 
@@ -185,20 +185,20 @@ def main() -> None:
     options = parser.parse_args()
     sockets = []
     for _ in range(options.workers):
-        # A socket each for one port: the kernel spreads the connections evenly.
-        one = socket.socket()
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        one.bind(("127.0.0.1", sockets[0].getsockname()[1] if sockets else 0))
-        one.listen(1024)
-        sockets.append(one)
+        # A socket per worker on the same port: the kernel distributes the connections evenly.
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(("127.0.0.1", sockets[0].getsockname()[1] if sockets else 0))
+        bound.listen(1024)
+        sockets.append(bound)
     fork = multiprocessing.get_context("fork")
-    workers = [fork.Process(target=work, args=(options, one)) for one in sockets]
+    workers = [fork.Process(target=work, args=(options, bound)) for bound in sockets]
     for worker in workers:
         worker.start()
-    # Only the workers may take connections.
+    # Only the workers accept connections.
     address = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
-    for one in sockets:
-        one.close()
+    for bound in sockets:
+        bound.close()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         for _ in range(8 * len(workers)):

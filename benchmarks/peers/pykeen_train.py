@@ -4,9 +4,9 @@
         [--dim 100] [--batch-size 1000] [--threads 2] [--epochs 2] [--seconds 60]
 
 `TRIPLES.npz` has `train` (int64 [m, 3]: head, relation, tail), `entities` and `relations`. Every
-triple is compared with `--negatives` triples of its own, half of them with another head, half
-with another tail: PyKEEN's only way to draw. A run ends within `--seconds`; its speed is that of
-the triples between the second batch and the last.
+triple is compared with `--negatives` separate triples, half of them with another head, half with
+another tail; PyKEEN supports no other draw. A run ends within `--seconds`. Its speed counts the
+triples from the second batch to the last.
 """
 
 import argparse
@@ -34,11 +34,11 @@ MODELS: dict[str, Any] = {
 
 
 class OutOfTimeError(Exception):
-    """The run has had its seconds."""
+    """The time limit of the run is over."""
 
 
 class Clock(TrainingCallback):
-    """Counts triples from the second batch on, and ends the run when its time is over."""
+    """Counts triples from the second batch on, and ends the run at its time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Clock(TrainingCallback):
         self.triples = 0
 
     def post_batch(self, epoch: int, batch: Any, **kwargs: Any) -> None:
-        """Called when the batch's step is done."""
+        """Called after the step of a batch."""
         now = time.perf_counter()
         if self.begun is None:
             self.begun = now

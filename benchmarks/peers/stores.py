@@ -4,10 +4,10 @@
         [--batch N] [--seconds S] [--first K]
 
 `rate` adds edges for some seconds and prints one JSON line. `write` adds edges until it is killed,
-and prints the number of each one that was acknowledged. `edges` opens the store and prints one
-JSON line with the numbers of the edges that are there.
+and prints the number of each acknowledged edge. `edges` opens the store and prints one JSON line
+with the numbers of the stored edges.
 
-Edge `k` is a fixed pair of nodes, another one for each `k`: what is found can be told apart.
+Edge `k` is a fixed pair of nodes, different for each `k`, so that stored edges have known numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 NODES = 1 << 14
 STRIDE = 40503
 WARM_SHARE = 0.1
-"""Of a run; what is measured comes after it."""
+"""Share of a run before the measurement."""
 
 Pair = tuple[int, int]
 
@@ -41,7 +41,7 @@ def number(source: int, target: int) -> int:
 
 
 class Ladybug:
-    """Cypher; one connection a thread. By default a second writer at a time is refused."""
+    """Cypher; one connection per thread. By default, a second concurrent writer is refused."""
 
     def __init__(self, root: Path, setting: str) -> None:
         import ladybug
@@ -58,8 +58,8 @@ class Ladybug:
         self._run(f"UNWIND range(0, {NODES - 1}) AS i CREATE (:N {{id: i}})")
 
     def add(self, pairs: Sequence[Pair]) -> None:
-        # One transaction for a batch. `UNWIND` of a list of pairs is 15 times slower, and
-        # `COPY` from a table as fast.
+        # One transaction per batch. `UNWIND` of a list of pairs is 15 times slower; `COPY` from a
+        # table is equally fast.
         if len(pairs) > 1:
             self._run("BEGIN TRANSACTION")
         query = "MATCH (a:N {id: $s}), (b:N {id: $t}) CREATE (a)-[:E]->(b)"
@@ -70,11 +70,11 @@ class Ladybug:
 
     def edges(self) -> list[Pair]:
         rows = self._run("MATCH (a:N)-[:E]->(b:N) RETURN a.id, b.id")
-        found = []
+        pairs = []
         while rows.has_next():
             source, target = rows.get_next()
-            found.append((source, target))
-        return found
+            pairs.append((source, target))
+        return pairs
 
     def _run(self, query: str, values: dict[str, Any] | None = None) -> Any:
         if not hasattr(self._local, "connection"):
@@ -83,15 +83,15 @@ class Ladybug:
 
 
 class OverGraph:
-    """Calls; threads share the handle."""
+    """Python calls; threads share the handle."""
 
     def __init__(self, root: Path, setting: str) -> None:
         from overgraph import OverGraph as Store
 
         self._store = Store.open(str(root / "overgraph"), wal_sync_mode=setting)
         keys = [{"labels": ["N"], "key": str(node)} for node in range(NODES)]
-        found = self._store.get_nodes_by_keys(keys) if (root / "ready").exists() else []
-        self._ids = [one.id for one in found if one is not None]
+        nodes = self._store.get_nodes_by_keys(keys) if (root / "ready").exists() else []
+        self._ids = [node.id for node in nodes if node is not None]
 
     def make_nodes(self) -> None:
         nodes = [{"labels": ["N"], "key": str(node)} for node in range(NODES)]
@@ -118,7 +118,10 @@ class OverGraph:
 
 
 class Grafeo:
-    """Calls; threads share the handle. Python offers no sync mode: `checkpoint` syncs each call."""
+    """Python calls; threads share the handle.
+
+    Its Python interface does not have a sync mode, so `checkpoint` syncs each call.
+    """
 
     def __init__(self, root: Path, setting: str) -> None:
         import grafeo
@@ -128,8 +131,8 @@ class Grafeo:
         self._ids = {}
         if (root / "ready").exists():
             for node in self._store.get_nodes_by_label("N"):
-                key, found = _grafeo_node(node)
-                self._ids[key] = found
+                key, node_id = _grafeo_node(node)
+                self._ids[key] = node_id
 
     def make_nodes(self) -> None:
         self._ids = {key: self._store.create_node(["N"], {"k": key}).id for key in range(NODES)}
@@ -152,7 +155,7 @@ class Grafeo:
 
 
 def _grafeo_node(node: Any) -> tuple[int, int]:
-    """Key and id, of a node or of a pair of id and properties."""
+    """Key and id from a node, or from a pair of id and properties."""
     if isinstance(node, tuple):
         return int(node[1]["k"]), int(node[0])
     return int(node.get("k")), int(node.id)
@@ -162,7 +165,7 @@ SYSTEMS: dict[str, Any] = {"ladybug": Ladybug, "overgraph": OverGraph, "grafeo":
 
 
 def opened(system: str, setting: str, root: Path) -> Any:
-    """The store in `root`; made, with its nodes, where there is none."""
+    """The store in `root`; created with its nodes if it does not exist."""
     root.mkdir(parents=True, exist_ok=True)
     store = SYSTEMS[system](root, setting)
     if not (root / "ready").exists():
@@ -172,7 +175,7 @@ def opened(system: str, setting: str, root: Path) -> Any:
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Run `work(0)` to `work(count - 1)` at once; raises what one of them raised."""
+    """Run `work(0)` to `work(count - 1)` in parallel; raises an exception of a thread."""
     failures: list[BaseException] = []
 
     def guarded(thread: int) -> None:
@@ -191,7 +194,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def rate(store: Any, threads: int, batch: int, seconds: float) -> dict[str, Any]:
-    """Edges a second and the latency of a call, each in `batch` edges."""
+    """Edges per second and the latency of a call, with `batch` edges per call."""
     begun = time.perf_counter()
     warm, end = begun + WARM_SHARE * seconds, begun + seconds * (1 + WARM_SHARE)
     times: list[list[float]] = [[] for _ in range(threads)]
@@ -207,26 +210,26 @@ def rate(store: Any, threads: int, batch: int, seconds: float) -> dict[str, Any]
 
     in_threads(threads, work)
     took = time.perf_counter() - warm
-    found = sorted(one for part in times for one in part)
-    if not found:
+    latencies = sorted(latency for part in times for latency in part)
+    if not latencies:
         raise RuntimeError(f"not one call ended within {seconds} s")
     return {
         "threads": threads,
         "batch": batch,
-        "per_second": len(found) * batch / took,
-        "p50_ms": found[(len(found) - 1) // 2] * 1e3,
-        "p99_ms": found[int((len(found) - 1) * 0.99)] * 1e3,
+        "per_second": len(latencies) * batch / took,
+        "p50_ms": latencies[(len(latencies) - 1) // 2] * 1e3,
+        "p99_ms": latencies[int((len(latencies) - 1) * 0.99)] * 1e3,
     }
 
 
 def write(store: Any, threads: int, first: int) -> None:
-    """Add edges from `first` on until the process is killed; each is printed once acknowledged."""
+    """Add edges from `first` on until the process is killed; prints acknowledged edges."""
 
     def work(thread: int) -> None:
         edge = first + thread
         while True:
             store.add([pair(edge)])
-            # One write a line: a line that has left the process cannot be lost.
+            # A system call per line: after it, a kill cannot lose the line.
             os.write(1, b"%d\n" % edge)
             edge += threads
 
@@ -252,7 +255,7 @@ def main() -> None:
         write(store, options.threads, options.first)
     else:
         print(json.dumps({"edges": [number(*ends) for ends in store.edges()]}), flush=True)
-    # Not closed: what counts is what an acknowledgement has promised.
+    # Not closed: the test is about edges that were acknowledged without a close.
     os._exit(0)
 
 

@@ -1,9 +1,9 @@
-"""Write down which nodes the batches of an epoch need, for the gather benchmark.
+"""Write the node ids of the batches of an epoch, for the gather benchmark.
 
     python benchmarks/workers/batches.py WORKLOAD OUT.npz [--batches N]
 
-`nodes` holds the node ids of all batches one after the other, in the order in which a loader
-meets them; batch b is `nodes[begins[b]:begins[b + 1]]`.
+`nodes` holds the node ids of all batches, batch after batch, in the order of a loader; batch b is
+`nodes[begins[b]:begins[b + 1]]`.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
         np.empty((nodes, 0), np.float32),
         np.empty(nodes, np.int8),
         seeds,
-        [int(one) for one in options.fanout.split(",")],
+        [int(word) for word in options.fanout.split(",")],
         options.batch_size,
     )
     rng = np.random.default_rng(0)

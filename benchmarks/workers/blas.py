@@ -1,9 +1,9 @@
-"""How many products a second BLAS does, at its best and at a chunk's shape. Prints one JSON line.
+"""Speed of BLAS: peak, and for the products of a chunk. Prints one JSON line.
 
     python benchmarks/workers/blas.py --rows 1000 --negatives 1000 --dim 100 [--threads 2]
 
-A chunk's products are scores [rows, dim] by [dim, negatives], the gradient of the queries, and
-that of the candidates.
+The products of a chunk are the scores [rows, dim] by [dim, negatives], the gradient of the queries,
+and the gradient of the candidates.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 SQUARE = 4096
-"""Rows and columns of the product that stands for the peak."""
+"""Rows and columns of the product that measures the peak."""
 
 
 def main() -> None:

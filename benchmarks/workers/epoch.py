@@ -2,8 +2,8 @@
 
     python benchmarks/workers/epoch.py DATASET --memory 512MiB [--hidden 256] [--epochs 3]
 
-GraphSAGE of two layers over `oc.NeighborLoader`, Adam, on the CPU. `--compute none` leaves out
-the network, so that nothing hides the loading.
+GraphSAGE of two layers over `oc.NeighborLoader`, Adam, on the CPU. `--compute none` runs without
+the network, so that the time is that of loading.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
 
     graph = oc.open(options.dataset)
-    fanout = [int(one) for one in options.fanout.split(",")]
+    fanout = [int(word) for word in options.fanout.split(",")]
     loader = oc.NeighborLoader(
         graph,
         num_neighbors=fanout,

@@ -1,9 +1,9 @@
-"""Memory that queues and receive buffers of a far-memory connection hold. Prints one JSON line.
+"""Memory of the queues and receive buffers of a far-memory connection. Prints one JSON line.
 
 python benchmarks/workers/far_queues.py ADDRESS --token-file F --threads T --queue-length L
     --receive shared|per_thread
 
-Every thread fills its queue with reads once, so that what is counted has been in use.
+Every thread fills its queue with reads once, so that all counted memory has been in use.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python benchmarks/workers/gather_memmap.py X.npy BATCHES.npz [--advice random] [--seconds S]
 
-This is the whole of what a loader over `np.memmap` features does for a batch, without its
-sampling: the mapped programs are given that for nothing.
+A loader over `np.memmap` features does this for each batch, after sampling. The time of sampling is
+not counted, which favours the mapped programs.
 """
 
 import argparse

@@ -3,12 +3,12 @@
     python benchmarks/workers/infer.py PROGRAM DATASET [--memory 512MiB] [--layers 2]
         [--hidden 64] [--model sage] [--seconds S] [--check FILE]
 
-`outercore` is what `outercore predict` computes by, within `--memory`. `memory` has features and
-edges in memory and runs each layer of the same network at once for all nodes. `memmap` gathers the
-neighbours of 8,192 nodes at a time from `np.memmap` and runs the same layer over them; it writes
-the states of a layer to a file, which it maps for the next one. `before` is how `outercore` worked
-before: the same with its loader within `--memory`. Both stop after `--seconds`, and say how far
-they were. `--check` writes the outputs of the first nodes.
+`outercore` uses the code of `outercore predict`, within `--memory`. `memory` has features and edges
+in memory and runs each layer of the same network for all nodes at once. `memmap` gathers the
+neighbours of 8,192 nodes at a time from `np.memmap` and runs the same layer over them. It writes
+the states of a layer to a file and maps the file for the next layer. `before` does the same with
+Outercore's loader, within `--memory`. `memmap` and `before` stop after `--seconds`, and print their
+progress. `--check` writes the outputs of the first nodes.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from outercore.training.streamed.network import of_network
 
 BATCH = 8192
 LOADED = 256
-"""Nodes of a batch of the loader: the busiest have so many arcs that hardly more fit."""
+"""Nodes per batch of the loader. Nodes of high degree have so many arcs that few more nodes fit."""
 CHECKED = 1000
 
 
 def network(options, graph):
-    """The same weights for every program."""
+    """A network with the same weights for every program."""
     torch.manual_seed(0)
     config = ModelConfig(kind=options.model, hidden=options.hidden, heads=2, dropout=0.0)
     model = build_model(config, options.layers, graph.num_features, graph.num_classes).eval()
@@ -49,31 +49,31 @@ def network(options, graph):
 
 
 def checked(parts):
-    """Outputs of the first nodes."""
+    """The outputs of the first nodes, for `--check`."""
     return np.concatenate(parts)[:CHECKED] if parts else np.empty((0, 0))
 
 
 def outercore(options, graph, model, degrees):
-    """Streamed within a budget."""
+    """Stream all nodes within a budget."""
     exact = Exact(
         graph, of_network(model, "nodes/node/x", degrees), None,
         device=torch.device("cpu"), observer=Observer(), stop=StopRequest(),
     )  # fmt: skip
     exact.plan(parse_size(options.memory))
-    done, kept = 0, []
+    done, outputs = 0, []
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         for some, logits in exact.outputs(Path(scratch)):
             done += len(some)
             if done <= CHECKED + 4096:
-                kept.append(logits.numpy().copy())
+                outputs.append(logits.numpy().copy())
     moved = vars(exact.moved)
     moved["in_memory"] = [plan.in_memory for plan in exact._plans]
     moved["parts"] = [len(plan.parts["node"]) for plan in exact._plans]
-    return {"nodes": done, "moved": moved}, checked(kept)
+    return {"nodes": done, "moved": moved}, checked(outputs)
 
 
 def memory(options, graph, model, degrees):
-    """Everything in memory, each layer at once."""
+    """Compute each layer at once, with all data in memory."""
     entry = graph.arrays["nodes/node/x"]
     x = torch.from_numpy(np.fromfile(
         Path(graph.root) / entry["file"], np.float32, offset=entry["data_offset"]
@@ -94,7 +94,7 @@ def memory(options, graph, model, degrees):
 
 
 def memmap(options, graph, model, degrees):
-    """Gathers from mapped files."""
+    """Gather from mapped files."""
     offsets, sources, state = (
         mapped(graph.root, graph.arrays[key])
         for key in ("edges/edge/offsets", "edges/edge/sources", "nodes/node/x")
@@ -126,7 +126,7 @@ def memmap(options, graph, model, degrees):
 
 
 def before(options, graph, model, degrees):
-    """By the loader, layer by layer; what the version before the streamed one did."""
+    """Compute layer by layer with Outercore's loader, instead of streaming."""
     loader_options = {
         "batch_size": LOADED, "memory": options.memory, "labels": None, "arrays": (),
         "edge_ids": False, "hotness": "in_degree", "threads": options.threads,
@@ -158,7 +158,7 @@ def before(options, graph, model, degrees):
         return {"nodes": done / model.layers, "reads": reads}, checked([])
 
 
-PROGRAMS = {one.__name__: one for one in (outercore, memory, memmap, before)}
+PROGRAMS = {program.__name__: program for program in (outercore, memory, memmap, before)}
 
 
 def main() -> None:
@@ -179,12 +179,12 @@ def main() -> None:
     model, degrees = network(options, graph)
     begun, busy = time.perf_counter(), time.process_time()
     with torch.no_grad():
-        found, outputs = PROGRAMS[options.program](options, graph, model, degrees)
-    found["seconds"] = time.perf_counter() - begun
-    found["cpu_s"] = time.process_time() - busy
+        result, outputs = PROGRAMS[options.program](options, graph, model, degrees)
+    result["seconds"] = time.perf_counter() - begun
+    result["cpu_s"] = time.process_time() - busy
     if options.check is not None:
         np.save(options.check, outputs)
-    print(json.dumps({"program": options.program, **found}))
+    print(json.dumps({"program": options.program, **result}))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Epochs of Outercore batches: sampling alone or with features. Prints one JSON line.
+"""Epochs of Outercore batches: only sampling, or with features. Prints one JSON line.
 
     python benchmarks/workers/load_outercore.py DATASET --memory 512MiB [--no-features] [--arrays]
         [--epochs E] [--threads T] [--backend B] [--topology T] [--policy P]
 
-The loader delivers finished PyG batches; they are counted and dropped. With `--arrays` they are
-NumPy's, by target and with ids of 32 bits as DGL's GraphBolt delivers them, and no PyTorch is
+The loader delivers finished PyG batches, which are counted and dropped. With `--arrays`, batches
+are NumPy arrays by target with 32-bit ids, like those of DGL's GraphBolt, and PyTorch is not
 loaded.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
     kind = partial(oc.NeighborSampler, id_dtype="int32") if options.arrays else oc.NeighborLoader
     loader = kind(
         oc.open(options.dataset),
-        num_neighbors=[int(one) for one in options.fanout.split(",")],
+        num_neighbors=[int(word) for word in options.fanout.split(",")],
         input_nodes="train",
         batch_size=options.batch_size,
         shuffle=True,
@@ -58,7 +58,7 @@ def main() -> None:
     plan = loader.plan()
     planned = time.perf_counter() - begun
     epochs = []
-    while len(epochs) < options.epochs or sum(one["seconds"] for one in epochs) < options.least:
+    while len(epochs) < options.epochs or sum(epoch["seconds"] for epoch in epochs) < options.least:
         loader.set_epoch(len(epochs))
         counts = {"batches": 0, "seeds": 0, "rows": 0, "edges": 0}
         started = time.perf_counter()
@@ -76,8 +76,8 @@ def main() -> None:
         epochs.append({**counts, "seconds": seconds, "counters": counters})
     config = loader.config
     loader.close()
-    found = {"plan_s": planned, "plan": plan, "config": config, "epochs": epochs}
-    print(json.dumps({"program": "outercore", **found}))
+    result = {"plan_s": planned, "plan": plan, "config": config, "epochs": epochs}
+    print(json.dumps({"program": "outercore", **result}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Epochs of Outercore's typed batches, sampling alone. Prints one JSON line.
+"""Epochs of Outercore's typed batches, only sampling. Prints one JSON line.
 
 python benchmarks/workers/load_typed.py DATASET [--epochs E] [--threads T]
 """

@@ -1,9 +1,9 @@
-"""Serve a model with settings that the command line does not have.
+"""Serve a model with settings that are not options of the command line.
 
     python serve_with.py DATASET RUN CONFIG
 
 CONFIG is JSON with the fields of `outercore.serving.server.ServerConfig`. Prints the line of
-`outercore serve --json`, and ends with SIGTERM.
+`outercore serve --json`, and runs until SIGTERM.
 """
 
 import json

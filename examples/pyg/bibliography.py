@@ -1,4 +1,4 @@
-"""A small bibliography for the programs beside it."""
+"""A small bibliography for the other programs in this directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_geometric.transforms import ToUndirected
 
 
 def bibliography(papers: int = 600, authors: int = 200, fields: int = 3) -> HeteroData:
-    """Papers, mostly of their authors' fields, which cite mostly papers of their own field."""
+    """Papers, authors and citations, in which most edges are within a field of research."""
     field = {"paper": torch.randint(fields, (papers,)), "author": torch.randint(fields, (authors,))}
     data = HeteroData()
     for name, of in field.items():

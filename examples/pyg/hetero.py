@@ -19,7 +19,7 @@ from outercore import NeighborLoader  # PyG: from torch_geometric.loader import 
 
 
 class GNN(torch.nn.Module):
-    """A model for one type, which `to_hetero` makes one for all types."""
+    """A model for one type; `to_hetero` converts it to a model for all types."""
 
     def __init__(self, hidden: int, out: int) -> None:
         """Two layers."""
@@ -33,7 +33,7 @@ class GNN(torch.nn.Module):
 
 
 class GAT(torch.nn.Module):
-    """Another, with attention and learnt skip connections."""
+    """A model for one type with attention and learnt skip connections."""
 
     def __init__(self, hidden: int, out: int) -> None:
         """Two layers."""
@@ -73,7 +73,7 @@ class HGT(torch.nn.Module):
 
 
 def train(model: torch.nn.Module, loader: NeighborLoader) -> None:
-    """Learn the fields of the seeds of each batch, for some epochs."""
+    """Train a model to predict the field of each seed."""
     batch = next(iter(loader))
     with torch.no_grad():  # Initialize lazy modules.
         model(batch.x_dict, batch.edge_index_dict)
@@ -112,7 +112,7 @@ def main() -> None:
         data_set = oc.from_pyg(data, Path(folder) / "papers")
         train_loader = NeighborLoader(
             data_set,
-            # Another number of neighbours for each edge type.
+            # A fan-out for each edge type.
             num_neighbors={key: [8] * 2 for key in data.edge_types},
             batch_size=64,
             shuffle=True,

@@ -20,7 +20,7 @@ from outercore import HGTLoader  # PyG: from torch_geometric.loader import HGTLo
 
 
 def model_of(data: HeteroData, classes: int) -> torch.nn.Module:
-    """The model for one type, which `to_hetero` makes one for all types."""
+    """A model for one type, converted by `to_hetero` to a model for all types."""
     layers = [
         (SAGEConv((-1, -1), 64), "x, edge_index -> x"),
         ReLU(inplace=True),
@@ -32,7 +32,7 @@ def model_of(data: HeteroData, classes: int) -> torch.nn.Module:
 
 
 def main() -> None:
-    """Train on batches with as many nodes of each type, then test."""
+    """Train on batches with equal numbers of nodes of each type, then test."""
     torch.manual_seed(0)
     data = bibliography()
     with tempfile.TemporaryDirectory() as folder:

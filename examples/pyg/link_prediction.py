@@ -28,13 +28,13 @@ def ratings(users: int = 400, movies: int = 200, tastes: int = 4) -> HeteroData:
         x = one_hot(of, tastes).float().repeat(1, 4)
         data[name].x = x + torch.randn(len(of), 4 * tastes)
     user, movie = torch.randint(users, (20_000,)), torch.randint(movies, (20_000,))
-    kept = (taste["user"][user] == taste["movie"][movie]) | (torch.rand(20_000) < 0.03)
-    data[RATES].edge_index = torch.stack([user, movie])[:, kept].unique(dim=1)
+    rated = (taste["user"][user] == taste["movie"][movie]) | (torch.rand(20_000) < 0.03)
+    data[RATES].edge_index = torch.stack([user, movie])[:, rated].unique(dim=1)
     return ToUndirected()(data)
 
 
 class GNN(torch.nn.Module):
-    """The model for one type, which `to_hetero` makes one for all types."""
+    """A model for one type; `to_hetero` converts it to a model for all types."""
 
     def __init__(self, hidden: int) -> None:
         """Two layers."""
@@ -48,19 +48,19 @@ class GNN(torch.nn.Module):
 
 
 def scores(model: torch.nn.Module, batch: HeteroData) -> torch.Tensor:
-    """How likely each user rates each movie."""
+    """Scores of the (user, movie) pairs of a batch, [pairs]; higher means a more likely rating."""
     states = model(batch.x_dict, batch.edge_index_dict)
     user, movie = batch[RATES].edge_label_index
     return (states["user"][user] * states["movie"][movie]).sum(dim=-1)
 
 
 def main() -> None:
-    """Train on ratings and pairs without one; then test on ratings held out."""
+    """Train on ratings and on pairs without a rating, then test on held-out ratings."""
     torch.manual_seed(0)
     split = RandomLinkSplit(
         num_val=0.0,
         num_test=0.1,
-        # Edges to learn from are not edges to pass messages along.
+        # Edges with labels are not edges for message passing.
         disjoint_train_ratio=0.3,
         neg_sampling_ratio=1.0,
         add_negative_train_samples=False,
@@ -101,8 +101,10 @@ def main() -> None:
                 binary_cross_entropy_with_logits(scores(model, batch), label).backward()
                 optimizer.step()
         with torch.no_grad():
-            found = [((scores(model, one) > 0) == one[RATES].edge_label) for one in test_loader]
-    print(f"accuracy {torch.cat(found).float().mean():.3f}")
+            correct = [
+                (scores(model, batch) > 0) == batch[RATES].edge_label for batch in test_loader
+            ]
+    print(f"accuracy {torch.cat(correct).float().mean():.3f}")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main() -> None:
         correct = 0
         with torch.no_grad():
             for batch in test_loader:
-                # Hierarchical sampling: each layer computes only what later ones need.
+                # Trimmed to the layer: each layer computes only the nodes that later layers need.
                 out = model(
                     batch.x,
                     batch.edge_index,

@@ -19,7 +19,7 @@ from outercore import NeighborLoader  # PyG: from torch_geometric.loader import 
 
 
 class GNN(torch.nn.Module):
-    """The model for one type, which `to_hetero` makes one for all types."""
+    """A model for one type; `to_hetero` converts it to a model for all types."""
 
     def __init__(self, hidden: int, out: int) -> None:
         """Two layers."""
@@ -39,16 +39,16 @@ def look(data: HeteroData, feature_store: FeatureStore, graph_store: GraphStore)
     assert torch.equal(feature_store["author", "x", 0:20], data["author"].x[0:20])
     for edge_type in data.edge_types:
         row, col = graph_store[edge_type, "coo"]
-        found = torch.stack([row, col])
-        # The edges are those of the data, in the order of their targets.
+        stored = torch.stack([row, col])
+        # The edges equal the edges of the data, in any order.
         numbers = [
-            index[1] * data.num_nodes + index[0] for index in (found, data[edge_type].edge_index)
+            index[1] * data.num_nodes + index[0] for index in (stored, data[edge_type].edge_index)
         ]
         assert torch.equal(numbers[0].sort().values, numbers[1].sort().values)
 
 
 def main() -> None:
-    """Train on batches that come from the stores, then test."""
+    """Train on batches from the stores, then test."""
     torch.manual_seed(0)
     data = bibliography()
     with tempfile.TemporaryDirectory() as folder:

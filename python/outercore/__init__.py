@@ -1,7 +1,7 @@
 """Outercore: graph learning for graphs that do not fit in memory, on one machine.
 
-``import outercore`` reads the core alone. The rest is imported when it is first used: NumPy with
-``oc.open``, PyTorch with a training.
+``import outercore`` loads only the core. Other packages are imported on first use: NumPy by
+``oc.open``, PyTorch by training.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    # What no other module has is in `analytics`.
+    # The default is `analytics`; other modules follow.
     **dict.fromkeys(__all__, "outercore.analytics"),
     "Client": "outercore.serving.client",
     **dict.fromkeys(("Graph", "open"), "outercore.data.graph"),

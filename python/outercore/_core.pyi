@@ -1,4 +1,7 @@
-"""The native module: convert, release the GIL, map errors; see `crates/outercore-py`."""
+"""The native module: converts arguments, releases the GIL, maps errors.
+
+`crates/outercore-py` implements and documents it.
+"""
 
 from collections.abc import Callable
 from os import PathLike

@@ -1,7 +1,7 @@
-"""What can go wrong, one class per kind, so that a caller can act on it.
+"""Errors: one class per kind, so that callers can handle each kind.
 
-Every error carries a message that names the thing, what was expected and what was found; where
-there is more to do than to mend that, the next step follows after ``hint:``.
+Every message names the thing, the expected value and the found value. If the next step is not
+obvious, it follows after ``hint:``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class OutercoreError(Exception):
 
 
 class InvalidError(OutercoreError, ValueError):
-    """An argument or an input file is wrong; the user can mend it."""
+    """An argument or an input file is wrong; the user can correct it."""
 
 
 class NotFoundError(OutercoreError, FileNotFoundError, KeyError):
@@ -26,17 +26,19 @@ class CorruptError(OutercoreError):
 
 
 class VersionError(OutercoreError):
-    """A newer release wrote it: a data set, a grid, a checkpoint or a table; or a memory server
-    speaks another version."""
+    """A newer release wrote a file, such as a data set, a grid, a checkpoint or a table.
+
+    Also raised if a memory server uses another version of the protocol.
+    """
 
 
 class BudgetError(OutercoreError, MemoryError):
-    """The memory budget is below the least that works; the message says how much that is."""
+    """The memory budget is too small; the message says how much memory works."""
 
     def __init__(self, message: str, needed: int | None = None) -> None:
         super().__init__(message)
         self.needed = needed
-        """Bytes that would do instead of those that were given, where they are known."""
+        """The smallest sufficient budget in bytes, or None if it is unknown."""
 
 
 class DeviceError(OutercoreError, OSError):
@@ -48,11 +50,11 @@ class NoSpaceError(DeviceError):
 
 
 class InterruptError(OutercoreError):
-    """The user asked to stop."""
+    """The user stopped the command."""
 
 
 class UnsupportedError(OutercoreError):
-    """This build, machine or kernel lacks what was asked for."""
+    """This build, machine or kernel does not support the request."""
 
 
 class InternalError(OutercoreError):
@@ -60,7 +62,7 @@ class InternalError(OutercoreError):
 
 
 REFUSALS = (InvalidError, NotFoundError, CorruptError, VersionError, UnsupportedError)
-"""What the same call would meet again: its input has to change first."""
+"""Errors that the same call raises again, until its input changes."""
 
 
 _OF_KIND: dict[str, type[OutercoreError]] = {
@@ -96,7 +98,7 @@ def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreEr
 
 
 def _of_value(message: str) -> str:
-    """The message about a value that we passed to the core, in words about the value.
+    """The core's message about a value, in terms of the Python value.
 
     Example:
         >>> _of_value("run: invalid type: floating point `2.5`, expected u32")

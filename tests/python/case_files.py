@@ -1,4 +1,4 @@
-"""Writes the files that the cases in `tests/cases/imports/` describe; see the README there."""
+"""Writes the files of the cases in `tests/cases/imports/`; the README there explains the form."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _table(columns: Any, types: dict[str, Any]) -> pa.Table:
-    # A list of pairs may have one name twice.
+    # A list of pairs may repeat a name.
     pairs = columns.items() if isinstance(columns, dict) else columns
     names = [name for name, _ in pairs]
     arrays = [pa.array(values, _type(types.get(name))) for name, values in pairs]

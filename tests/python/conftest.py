@@ -1,4 +1,4 @@
-"""Fixtures of several files."""
+"""Fixtures for several test files."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ import pytest
 
 from outercore.cli import run
 
-# Without a GPU Triton interprets its kernels; it asks for this when it is first imported.
+# Without a GPU, Triton interprets its kernels. It reads this variable when it is first imported.
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name a test of some bytes by their length: the bytes of a packed file tell the time, and
-    processes that share the tests must give them the same names."""
+    """Name a parameter of bytes by its length.
+
+    The bytes of a packed file contain the time, but all processes that share the tests must give
+    them the same names.
+    """
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
 
 
 @pytest.fixture(autouse=True, scope="session")
 def interruptible() -> Iterator[None]:
-    """Ctrl-C ends Python and the commands that tests start, also where the tests are run by a shell
-    in the background, whose commands ignore it."""
+    """Ctrl-C ends Python and the commands that tests start.
+
+    Without this fixture, tests in the background of a shell ignore the signal.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -38,7 +43,7 @@ def outcome(
 ) -> Any:
     """Call the command line: exit code, standard output, standard error.
 
-    It works in a directory of the test's own, where run records go.
+    It runs in a separate directory for each test, where run records are written.
     """
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
@@ -54,7 +59,7 @@ def outcome(
 @pytest.fixture
 def embedded_graph(tmp_path: Path) -> Any:
     """A data set of some hundred triples in two parts."""
-    # Imported here: PyTorch comes with it.
+    # Imported here because it imports PyTorch.
     from embedded import facts, random_triples
 
     train = random_triples(1)
@@ -64,7 +69,7 @@ def embedded_graph(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def embedding(tmp_path: Path, embedded_graph: Any) -> Any:
-    """A finished embedding of it."""
+    """A finished embedding of `embedded_graph`."""
     from embedded import embed
 
     return embed(tmp_path / "run", embedded_graph)

@@ -1,6 +1,6 @@
-"""A command whose process is killed, whose disk is full, or whose files have a flipped bit.
+"""Commands with faults: the process is killed, the disk is full, or files have a flipped bit.
 
-`kill_and_fill` and `flip_bits` hold for every command; `disturbed_cases.py` has the commands.
+`kill_and_fill` and `flip_bits` test any command; `disturbed_cases.py` lists the commands.
 """
 
 from __future__ import annotations
@@ -25,33 +25,36 @@ from outercore import _core
 from outercore.errors import OutercoreError
 
 Result = Callable[[Path], Any]
-"""What a command has left in the directory; `None` where that is nothing."""
+"""Reads the result of a command from its directory; `None` without a result."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command, what comes of it, and what it may change of what was there before."""
+    """A command, its result, and the existing files that it may change."""
 
     name: str
     command: str
     result: Result
     changes: tuple[str, ...] = ()
     world: str = "plain"
-    """The directory that it runs in, which `disturbed_cases.WORLDS` makes."""
+    """Name of its directory in `disturbed_cases.WORLDS`."""
     is_several: bool = False
     """Whether the result is several files."""
     is_run: bool = False
-    """Whether it has a state to resume from, which is neither the old result nor the new one."""
+    """Whether it leaves a state to resume from, which differs from the old and the new result."""
     steps: int = 0
-    """Steps that take effect one by one. The command takes their number as its last word, and tells
-    of each that will last."""
+    """Number of steps that take effect separately. The command takes the number as its last word,
+    and prints `acknowledged` for each durable step."""
 
     def words(self) -> list[str]:
         return shlex.split(self.command)
 
 
 class World:
-    """A directory that is made once, and anew for each command: runs remember whole paths."""
+    """A directory that is prepared once and copied for each command.
+
+    The copy is always at the same path, because runs store absolute paths.
+    """
 
     def __init__(self, make: Callable[[Path], None], mine: list[str], home: Path) -> None:
         self.place, self.kept = home / "place", home / "kept"
@@ -64,16 +67,17 @@ class World:
         self.place.rename(self.kept)
 
     def fresh(self) -> Path:
-        """The directory as it was made."""
+        """A new copy of the prepared directory."""
         shutil.rmtree(self.place, ignore_errors=True)
         shutil.copytree(self.kept, self.place, symlinks=True)
         return self.place
 
 
 def arrays(name: str, *, grids: bool = False) -> Result:
-    """The arrays of a data set with the updates in its log, without the grid or `grids` alone.
+    """Checksums of the arrays of a data set, including updates in its log.
 
-    Looking at them writes the log into the arrays, so it is done with a copy.
+    Without the grid, or with `grids` only the grid. Opening a data set folds its log into the
+    arrays, so a copy is opened.
     """
 
     def read(root: Path) -> Any:
@@ -114,18 +118,18 @@ def several(*results: Result) -> Result:
 
 
 def trained(root: Path) -> Any:
-    """The best model and the last checkpoint of a training that has come to its end."""
+    """The best model and the last checkpoint of a finished training."""
     if not is_finished(root / "run"):
         return None
     last = (root / "run/checkpoints/latest").read_text().strip()
     places = ("model/model.safetensors", f"checkpoints/{last}/tensors.safetensors")
-    # Not the bytes of the files, in which the order of what describes them varies.
+    # Not the bytes of the files: the order of their metadata varies.
     found = [load_file(root / "run" / place) for place in places]
     return [{name: one.tobytes() for name, one in tensors.items()} for tensors in found]
 
 
 def vectors(root: Path) -> Any:
-    """The tables of an embedding that has come to its end."""
+    """The tables of a finished embedding."""
     if not is_finished(root / "run"):
         return None
     return content("run/entities.npy", "run/relations.npy")(root)
@@ -142,14 +146,14 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def spread(count: int, rounds: int) -> list[int]:
-    """`rounds` numbers below `count`, evenly; all of them where there are no more."""
+    """`rounds` evenly spread numbers below `count`; all numbers if there are not more."""
     if rounds >= count:
         return list(range(count))
     return [(2 * place + 1) * count // (2 * rounds) for place in range(rounds)]
 
 
 def problems(data_set: Path) -> list[str]:
-    """What a check of a data set finds; its arrays are looked at as they are."""
+    """The problems that a check of a data set finds; does not fold its log."""
     try:
         return [str(one) for one in _core.check(data_set, None)["problems"]]
     except OutercoreError as error:
@@ -157,14 +161,14 @@ def problems(data_set: Path) -> list[str]:
 
 
 def is_told_well(ended: Ended, where: object) -> None:
-    """One clear error for the user, who has to do something."""
+    """Asserts that the command ended with exactly one clear error message."""
     assert ended.status == 1, (where, ended)
     assert ended.err.count("error: ") == 1, (where, ended.err)
     assert "Traceback" not in ended.err, (where, ended.err)
 
 
 def way_out(command: list[str], said: str) -> list[str]:
-    """What to do next, as the hint says."""
+    """The next command according to the hint of a message."""
     hint = said.partition("hint: ")[2]
     assert hint, said
     named = re.search(r"`outercore ([^`]*)`", hint)
@@ -178,7 +182,7 @@ def way_out(command: list[str], said: str) -> list[str]:
 
 
 class Disturbance:
-    """A command in its world, and what it leaves where nothing goes wrong."""
+    """A command in its world, with its result without a fault."""
 
     def __init__(self, commands: Commands, world: World, case: Case) -> None:
         self.commands, self.world, self.case = commands, world, case
@@ -194,14 +198,14 @@ class Disturbance:
         self._stages: list[Any] = []
 
     def kill_and_fill(self, kills: int, full: int) -> Counter[str]:
-        """Runs the command with a fault at several moments, and takes the way out after each."""
+        """Runs the command with faults at several moments, and recovers by the hints after each."""
         count = len(self.changes)
         moments = [Fault("kill", at) for at in spread(count, kills)]
         moments += [Fault("full", at) for at in spread(count, full)]
         return Counter(self.with_fault(fault) for fault in moments)
 
     def with_fault(self, fault: Fault) -> str:
-        """Runs the command with this fault, and says what it left."""
+        """Runs the command with this fault, and returns which state it left."""
         work = self.world.fresh()
         where = (self.case.name, fault, self.changes[fault.at])
         ended = self.commands.run(self.case.words(), work, fault)
@@ -215,7 +219,7 @@ class Disturbance:
         return f"{fault.kind}: {state}"
 
     def _judged(self, ended: Ended, work: Path, where: object) -> str:
-        """Whether there is the old result or the new one; that nothing else has changed."""
+        """The state after a fault: old or new result; asserts that nothing else has changed."""
         self._kept(work, where)
         if ended.status not in (-9, 0):
             is_told_well(ended, where)
@@ -228,12 +232,12 @@ class Disturbance:
         if self.case.is_run and found is None and (work / "run").exists():
             return "resumable"
         if self.case.is_several and found not in (self.old, self.new):
-            # They come one after the other, each of them whole.
+            # The files are replaced one after the other, each of them atomically.
             each = zip(found, zip(self.old, self.new, strict=True), strict=True)
             assert all(one in both for one, both in each), where
             return "one of each"
         if self.case.steps:
-            # What was told of lasts; the next step may, too.
+            # Acknowledged steps are durable; the next step may be, too.
             least = ended.out.count("acknowledged")
             assert found in self._stage_results()[least : least + 2], where
             return f"step {least} or the next one"
@@ -241,7 +245,7 @@ class Disturbance:
         return "old" if found == self.old else "new"
 
     def _stage_results(self) -> list[Any]:
-        """What there is after the first step, the second one, and so on."""
+        """The results after 0, 1, 2, … steps."""
         while len(self._stages) <= self.case.steps:
             kept = self.world.kept.with_name("stage")
             shutil.rmtree(kept, ignore_errors=True)
@@ -262,14 +266,14 @@ class Disturbance:
             assert problems(work / name) == [], where
 
     def _kept(self, work: Path, where: object) -> None:
-        """The user's own files, and all else that the command has no business with."""
+        """Asserts that the user's files and all files outside `changes` are unchanged."""
         now = files(work)
         for name, data in self.before.items():
             if data.startswith(b"mine: ") or not name.startswith(self.case.changes):
                 assert now.get(name) == data, (where, name)
 
     def _finish(self, ended: Ended, work: Path, where: object) -> None:
-        """Takes the way out until the command has ended well."""
+        """Follows the hints until the command succeeds."""
         command = self.case.words()
         for _ in range(3):
             if ended.status == 0:
@@ -282,22 +286,22 @@ class Disturbance:
         assert ended.status == 0, (where, command, ended.err)
 
     def flip_bits(self, bits: int, most: int | None) -> Counter[str]:
-        """Flips so many bits of each file that the command may read, one at a time, `most` in all.
+        """Flips `bits` bits of each file that the command may read, one at a time, `most` in total.
 
-        Reading a data set verifies few checksums: `check` does (format, section 7). What is read of
-        anything else is verified.
+        Reading a data set verifies few checksums; `check` verifies all (format, section 7). For
+        other files, every read is verified.
         """
         places = [
             (name, bit) for name in self.read for bit in bits_of(self.world.kept / name, bits)
         ]
         assert places
-        # Commands that read the same files begin at different ones.
+        # Commands that read the same files begin at different places.
         start = zlib.crc32(self.case.name.encode())
         chosen = [(start + place) % len(places) for place in spread(len(places), most or 1 << 30)]
         return Counter(self.with_flip(*places[place]) for place in chosen)
 
     def with_flip(self, name: str, bit: int) -> str:
-        """Flips a bit of a file, runs the command, and says what came of it."""
+        """Flips a bit of a file, runs the command, and returns the kind of outcome."""
         work = self.world.fresh()
         loops.flip(work / name, bit)
         damaged = (work / name).read_bytes()
@@ -306,7 +310,7 @@ class Disturbance:
 
     @property
     def read(self) -> list[str]:
-        """Files that the command may read and that carry a checksum, or belong to what does."""
+        """Files that the command may read and that have a checksum."""
         return [name for name in stored(self.world.kept) if self._may_read(name)]
 
     def _may_read(self, name: str) -> bool:
@@ -315,7 +319,7 @@ class Disturbance:
     def _judged_flip(
         self, ended: Ended, work: Path, name: str, damaged: bytes, where: object
     ) -> str:
-        # Runs have data sets in them.
+        # Directories of runs may contain data sets.
         homes = [
             work / home for home in Path(name).parents if (work / home / "graph.json").exists()
         ]
@@ -341,7 +345,7 @@ class Disturbance:
 
 
 def stored(root: Path) -> list[str]:
-    """Files of data sets and of what was made of them; not inputs, the user's own files, locks."""
+    """Files of data sets, runs, models and embeddings; no inputs, user's files or locks."""
     named = ("graph.json", "record.json", "embedding.json", "model.json", "config.json")
     places = {path.relative_to(root).parts[0] for name in named for path in root.glob(f"*/{name}")}
     found = []
@@ -354,15 +358,15 @@ def stored(root: Path) -> list[str]:
 
 
 def bits_of(file: Path, count: int) -> list[int]:
-    """Bits of a file to flip: among the data of an array, everywhere in another file."""
+    """Bits of a file to flip: in the data of an array, anywhere in other files."""
     size = file.stat().st_size
     start = 4096 if file.suffix == ".npy" and size > 4096 else 0
-    # Odd ones of bytes, and another one of eight each time.
+    # Spread over the bytes, with a different bit of the byte each time.
     return [8 * (start + place) + place % 8 for place in spread(size - start, count)]
 
 
 def names_the_place(said: str, name: str) -> bool:
-    """Whether an error names the file, its array, or what the file belongs to."""
+    """Whether an error names the file, its array, or its directory."""
     place = Path(name)
     key = re.sub(r"\.\d+$", "", str(place.with_suffix("")).partition("/")[2])
     named = (place.name, f"`{key}`", f"`{place.stem}`", f"{place.parts[0]}`")
@@ -372,16 +376,16 @@ def names_the_place(said: str, name: str) -> bool:
 
 
 def left_names(root: Path) -> list[str]:
-    """The files of a command that has ended, but for records and scalars."""
+    """The files after a command, without records and scalars."""
     for note in root.rglob(".change.json"):
-        # The commit stood when the command was killed: the next writer ends the clean-up. This one
-        # removes the layouts of an array that has none.
+        # The command was killed after its commit: the next writer completes the clean-up. This
+        # call is such a writer: it removes the layouts of an array without layouts.
         keys = json.loads((note.parent / "graph.json").read_bytes())["arrays"]
         plain = [key for key in keys if not any(one.startswith(f"layout/{key}/") for one in keys)]
         _core.remove_layouts(note.parent, plain[0])
-    # Numbers of checkpoints, and those of arrays that replaced others, may be other ones.
+    # The numbers of checkpoints and of replaced arrays may differ.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
     found = [re.sub(varies, "", name) for name in files(root)]
-    # Logs of updates, too, depend on when they were folded, and a finished run proposes a report.
+    # Logs of updates depend on the time of folds; a report may exist or not.
     varying = r"^runs/|/tensorboard/|/live/|/report\.html$"
     return sorted(name for name in found if not re.search(varying, name))

@@ -1,6 +1,6 @@
-"""The commands that are disturbed, and the directories that they run in.
+"""The commands of the fault tests, and the directories in which they run.
 
-A row of the table says what there is before, the command, and what must be there afterwards.
+A row of the table has the directory, the command, and the expected result.
 """
 
 from __future__ import annotations
@@ -199,14 +199,14 @@ CASES = [
     ),
 ]
 INPUTS_ALONE = ("import", "import-words", "triples", "typed", "typed-options")
-"""Commands that read nothing but the user's inputs, which have no checksums."""
+"""Commands that read only the user's inputs, which do not have checksums."""
 BEGUN = {
     "stopped-training": f"train graph {TRAIN} --out run",
     "stopped-embedding": f"embed facts {EMBED} --out run",
     "stopped-partitions": f"embed facts {EMBED} --set budget.partitions=4 --out run",
     "stopped-run": "run pagerank gridded --out ranks.npy --record run --set checkpoint_every=0",
 }
-"""Commands that were killed on their way, which others resume."""
+"""Commands that are killed before they end; other commands resume their runs."""
 CASES += [
     Case("resume", "train --resume run", trained, ("run/",), "stopped-training", is_run=True),
     Case(
@@ -328,7 +328,7 @@ def typed(commands: Commands, root: Path) -> None:
 
 
 def live(commands: Commands, root: Path) -> None:
-    """A served graph with layouts, one with updates in its log, and two models of it."""
+    """A served graph with layouts, a copy with updates in its log, and two models."""
     random_model(5, undirected=False).write(root / "graph")
     shutil.rmtree(root / "graph-files")
     run_all(
@@ -347,7 +347,7 @@ def live(commands: Commands, root: Path) -> None:
 
 
 def stopped(command: str, commands: Commands, root: Path) -> None:
-    """A run that was killed when it had done two thirds."""
+    """A run that was killed after two thirds of its changes."""
     if " facts " in command:
         facts(root / "facts", random_triples(1), random_triples(2)[:40])
     else:
@@ -370,7 +370,7 @@ WORLDS: dict[str, Callable[[Commands, Path], None]] = {
     "live": live,
     **{name: partial(stopped, command) for name, command in BEGUN.items()},
 }
-"""What makes each directory."""
+"""Functions that prepare the directories, by name."""
 MINE = {
     "plain": [
         *("graph/notes.txt", "gridded/notes.txt", "old/notes.txt", "runs/notes.txt"),
@@ -385,4 +385,4 @@ MINE = {
     "live": ["graph/notes.txt", "graph/live/notes.txt"],
     **{name: ["run/notes.txt"] for name in BEGUN},
 }
-"""Files of the user, some where the product would put its own."""
+"""The user's files; some are at paths where Outercore would write files."""

@@ -1,4 +1,4 @@
-"""What a client does with a server that runs in the same process, as a command of its own."""
+"""Commands for fault tests: a server and its client in one process."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ UPDATES: list[list[dict[str, Any]]] = [
     [{"op": "remove_node", "node": 11}],
     [{"op": "add_edge", "source": 5, "target": 3}],
 ]
-"""Each is a request of its own, with a key, so that it may be sent again."""
+"""Each list is a separate request with a key, so that it can be sent again."""
 FOLDED_AFTER = 2
-"""Updates that are written into the arrays meanwhile; the others are in the log at the end."""
+"""Number of the update after which the log is folded; later updates are in the log at the end."""
 
 
 def change(data_set: str, model: str, steps: str = "") -> int:
-    """Sends the first `steps` updates, tells of each that is acknowledged, and predicts."""
+    """Sends the first `steps` updates, prints each acknowledgement, and predicts."""
     with Server(data_set, model, CONFIG) as server:
         for number, updates in enumerate(UPDATES[: int(steps or len(UPDATES))]):
             body = {"key": f"update {number}", "updates": updates}
             status, answer = ask(server, "/graph/updates", body)
             if status == 200 and number == FOLDED_AFTER:
                 status, answer = ask(server, "/graph/compact", {})
-            # Predictions continue, whatever becomes of the updates.
+            # Predictions also work after a failed update.
             infer(server, [3, 7])
             if status != 200:
                 return _failed(server, answer)
@@ -46,7 +46,7 @@ def change(data_set: str, model: str, steps: str = "") -> int:
 
 
 def load(data_set: str, served: str, newer: str, out: str) -> int:
-    """Makes the link `served` one to the newer model, and has the server load it."""
+    """Points the link `served` to the newer model, and requests the server to load it."""
     with Server(data_set, served, replace(CONFIG, updates=False)) as server:
         before = infer(server, [3, 7], seed=1)
         with device_errors(f"`{served}`"):

@@ -1,7 +1,7 @@
-"""Scores, losses and gradients straight from their definitions, by autograd: slow, and what counts.
+"""Scores, losses and gradients from their definitions, by autograd: the slow reference.
 
-Whatever computes a chunk's gradients gives what `chunk_gradients` gives. Nothing but tests and
-benchmarks should call it.
+Every implementation of a chunk's gradients must agree with `chunk_gradients`. Only tests and
+benchmarks call it.
 """
 
 from __future__ import annotations

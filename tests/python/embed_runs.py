@@ -1,4 +1,4 @@
-"""What tests of whole runs share: a small data set, a configuration, and who watches and stops."""
+"""Helpers for tests of whole runs: a small data set, a configuration, and observers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def small(**groups: Any) -> dict[str, Any]:
 
 
 def circle(root: Path) -> Path:
-    """A data set of triples (i, k, i + steps[k]) on a circle, every tenth one held out."""
+    """A data set of triples (i, k, i + steps[k]) on a circle; every tenth triple is held out."""
     rows = [
         f"e{head}\tr{number}\te{(head + step) % ENTITIES}\n"
         for head in range(ENTITIES)
@@ -63,7 +63,7 @@ def circle(root: Path) -> Path:
 
 
 class After(Observer):
-    """Does something once after so many batches; remembers the epochs."""
+    """Calls `act` once after a number of batches; records the epochs."""
 
     def __init__(self, batches: int = 0, act: Any = None) -> None:
         self.batches, self.act = batches, act
@@ -83,7 +83,7 @@ class After(Observer):
 
 
 def watch_pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many triples the pools of partitions have from here on."""
+    """A list that receives the number of triples of each pool from now on."""
     pools, sizes = PartitionStore.pools, []
 
     def watched(store: PartitionStore, epoch: int) -> Iterator[Pool]:

@@ -1,4 +1,4 @@
-"""What tests of stores share: triples, configurations, and partitions straight from definitions."""
+"""Helpers for tests of stores: triples, configurations, and a naive store of partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def config_of(**groups: Any) -> EmbedConfig:
 
 
 def random_triples(count: int, entities: int, seed: int = 0) -> Tensor:
-    """Distinct or not, int64 [count, 3]; every entity may stand anywhere."""
+    """Random triples, int64 [count, 3], with repetitions; every entity may be head or tail."""
     random = np.random.default_rng(seed)
     ends = random.integers(entities, size=(count, 2))
     relations = random.integers(RELATIONS, size=count)
@@ -58,7 +58,7 @@ def layout_of(config: EmbedConfig) -> TableLayout:
 
 @dataclass
 class Setting:
-    """Triples, a configuration and an order: all that a run is a function of."""
+    """Triples, a configuration and an order: together they determine a run."""
 
     order: PartitionOrder
     entities: int = 103
@@ -71,7 +71,7 @@ class Setting:
         self.triples = random_triples(700, self.entities)
 
     def create(self, directory: Path, **options: Any) -> PartitionStore:
-        """A new store in `directory`, whose triples lie beside it."""
+        """A new store below `directory`, with its triples in the same directory."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "triples.npy"
         np.save(path, self.triples.numpy())
@@ -105,7 +105,7 @@ class Setting:
 
 
 def order_of(partitions: int, slots: int, *, spare: bool = False) -> PartitionOrder:
-    """The shortest order that is found at once."""
+    """The shortest order found with a small amount of work."""
     return partition_order("optimal", partitions=partitions, slots=slots, spare=spare, work=200_000)
 
 
@@ -136,7 +136,7 @@ def dealt(store: PartitionStore) -> list[Tensor]:
 
 
 class NaivePartitions:
-    """All partitions in memory; each pool's are copied to slots and back."""
+    """A naive store: all partitions in memory; pools copy partitions to slots and back."""
 
     progress: Progress | None = None
 
@@ -158,7 +158,7 @@ class NaivePartitions:
         )
 
     def checkpoint(self, progress: Progress) -> None:
-        """Nothing to save."""
+        """Does nothing: there is no file."""
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The whole table."""
@@ -186,7 +186,7 @@ class NaivePartitions:
             if state.loaded is None:
                 slot = self._slots.index(None)
             elif self.setting.order.spare:
-                # The one that nothing of the state before lies in.
+                # The slot that the previous state does not use.
                 slot = [held not in self._before for held in self._slots].index(True)
             else:
                 slot = self._slots.index(state.evicted)
@@ -237,5 +237,5 @@ class NaivePartitions:
 def links_of(
     path: Path, part: Part = "train", valid: float = 0.0, test: float = 0.0, seed: int = 0
 ) -> Triples:
-    """The links of a plain graph that belong to a part."""
+    """The links of a graph in a part."""
     return Triples(path, held_out=HeldOut(valid, test, seed), part=part)

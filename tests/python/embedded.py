@@ -1,4 +1,4 @@
-"""Finished embeddings for tests: written straight from their description."""
+"""Finished embeddings for tests, written without training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTITIES, RELATIONS, WIDTH = 60, 4, 8
 
 
 def random_triples(seed: int, entities: int = ENTITIES, count: int = 300) -> Rows:
-    """Triples in which every entity and relation comes."""
+    """Random triples that contain every entity and every relation."""
     draws = np.random.default_rng(seed)
     ids = draws.integers(0, entities, (count, 2))
     ids[:entities, 0] = np.arange(entities)
@@ -48,7 +48,7 @@ def write_run(
     model: ModelConfig,
     relation_count: int,
 ) -> Embedding:
-    """A run directory as `outercore embed` leaves it."""
+    """A run directory like one of `outercore embed`."""
     path.mkdir(parents=True, exist_ok=True)
     np.save(path / "entities.npy", entities)
     np.save(path / "relations.npy", relations)

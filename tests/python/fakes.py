@@ -28,7 +28,7 @@ def write_npy(path: Path, array: np.ndarray) -> None:
 
 
 def write_arrays(root: Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Writes the arrays, and returns what a manifest says of them."""
+    """Writes the arrays, and returns their entries for the manifest."""
     described = {}
     for key, array in arrays.items():
         write_npy(root / f"{key}.npy", array)
@@ -103,12 +103,12 @@ def checksum(array: np.ndarray) -> str:
 
 
 def seal(root: Path, key: str) -> None:
-    """Makes what is in the file of an array what its manifest says that was written."""
+    """Updates the checksum of an array in the manifest to the content of its file."""
     manifest = json.loads((root / "graph.json").read_text())
     entry = manifest["arrays"][key]
     data = (root / entry["file"]).read_bytes()[entry["data_offset"] :]
     entry["checksum"] = checksum(np.frombuffer(data, np.uint8))
-    # That of the manifest itself.
+    # The checksum of the manifest itself.
     manifest.pop("checksum", None)
     (root / "graph.json").write_text(json.dumps(manifest))
 
@@ -171,7 +171,7 @@ def fresh_counters() -> dict[str, Any]:
 
 
 class FakeGraph:
-    """The part of `oc.Graph` that training uses, with everything in memory."""
+    """The attributes and methods of `oc.Graph` that training uses, with all data in memory."""
 
     is_typed = False
 

@@ -1,4 +1,4 @@
-"""A memory server as a process of its own, for tests that kill it."""
+"""A memory server in a separate process, for tests that kill it."""
 
 from __future__ import annotations
 
@@ -51,41 +51,41 @@ class FarServer:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where it listens, by transport."""
+        """The addresses of the server, by transport."""
         tcp, unix = self.started["addresses"]
         return {"tcp": tcp, "unix": unix}
 
     def options(self, transport: str = "tcp", **more: object) -> FarOptions:
-        """How to reach it."""
+        """Options to connect to the server."""
         chosen = {"token_file": str(self.token), "timeout_s": 2.0, **more}
         return FarOptions(self.addresses[transport], **chosen)  # type: ignore[arg-type]
 
     def settings(self, transport: str = "tcp", path: str = "budget.far") -> list[str]:
-        """The same for `train`, and with the path `far` for all other commands."""
+        """Arguments to connect to the server, for `train`; other commands need the path `far`."""
         return ["--far", self.addresses[transport], "--set", f"{path}.token_file={self.token}"]
 
     def kill(self) -> None:
-        """The end without a word."""
+        """Kills the server without a clean end."""
         self.process.kill()
         self.process.wait(10)
 
     def freeze(self) -> None:
-        """No thread of it runs from here on, and its connections stay open."""
+        """Stops all threads of the server; its connections stay open."""
         self.process.send_signal(signal.SIGSTOP)
-        # The signal reaches one thread, and the others run on until that one is scheduled.
+        # The signal reaches one thread; the other threads run until this thread is scheduled.
         ends = time.monotonic() + _FREEZES_S
         while not all(state == "T" for state in self._states()):
             assert time.monotonic() < ends, self._states()
             time.sleep(0.001)
 
     def _states(self) -> list[str]:
-        """What each thread does, as `/proc` says it: R, S, T, ..."""
+        """The state of each thread in `/proc`: R, S, T, ..."""
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
-        # The name before the state may hold anything, brackets too.
+        # The name before the state may contain any characters, also brackets.
         return [thread.read_text().rpartition(")")[2].split()[0] for thread in threads]
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """The end in good order: exit code, what was left of stdout, stderr."""
+        """Ends the server cleanly: exit code, the rest of stdout, stderr."""
         os.kill(self.process.pid, number)
         out, err = self.process.communicate(timeout=20)
         return self.process.returncode, out, err

@@ -1,7 +1,8 @@
-"""Commands whose process is killed, or whose disk is full, at any chosen change of a file.
+"""Commands with a fault at a chosen change of a file: the process is killed, or the disk is full.
 
-The kernel asks this process before the command changes a file, whichever language does it (seccomp
-with user notification, which needs no privileges). So a moment is a number of changes, no time.
+The kernel notifies this process before the command changes a file, from Python or Rust (seccomp
+with user notification, which needs no privileges). So the moment of a fault is a number of changes,
+not a time.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _CALLS = {
 _BY_DESCRIPTOR = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate"}
 _BY_DESCRIPTOR |= {"fsync", "fdatasync", "copy_file_range"}
 _PLACE = {"copy_file_range": 2, "symlink": 1, "linkat": 2, "symlinkat": 1}
-"""Which argument says what is changed, or in which directory; the first one of all others."""
+"""Index of the argument with the changed file or its directory; 0 for all other calls."""
 _TAKES_ROOM = {"write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate", "openat"}
 _TAKES_ROOM |= {"mkdir", "mkdirat", "link", "linkat", "symlink", "symlinkat", "copy_file_range"}
 _HERE = -100
@@ -88,7 +89,7 @@ _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 
 @dataclass(frozen=True)
 class Change:
-    """A call by which a command changes a file below its directory."""
+    """A system call that changes a file below the command's directory."""
 
     call: str
     path: str
@@ -96,7 +97,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Fault:
-    """Before the change number `at` the process is killed, or from there on the disk is full."""
+    """The process is killed before change number `at`, or the disk is full from this change on."""
 
     kind: Literal["kill", "full"]
     at: int
@@ -104,7 +105,7 @@ class Fault:
 
 @dataclass
 class Ended:
-    """How a command ended: its status, negative for a signal, and what it wrote."""
+    """The end of a command: its status (negative for a signal), outputs and changes."""
 
     status: int
     out: str
@@ -113,7 +114,7 @@ class Ended:
 
 
 class Commands:
-    """Runs `outercore` in processes that have everything imported already."""
+    """Runs `outercore` in forked processes with all modules imported."""
 
     def __init__(self, modules: list[str]) -> None:
         ours, theirs = socket.socketpair()
@@ -129,9 +130,9 @@ class Commands:
         self._socket = ours
 
     def run(self, arguments: list[str], where: Path, fault: Fault | None = None) -> Ended:
-        """Runs `outercore ARGUMENTS` in the directory `where`, which is on the disk with faults.
+        """Runs `outercore ARGUMENTS` in the directory `where`; faults apply to files below it.
 
-        `MODULE:FUNCTION` in place of a command calls that function of a module here.
+        `MODULE:FUNCTION` in place of a command calls the function of a module in this directory.
         """
         where = where.resolve()
         with tempfile.TemporaryDirectory() as told:
@@ -150,7 +151,7 @@ class Commands:
         return Ended(status, out, err, changes)
 
     def close(self) -> None:
-        """Ends the process that starts the others."""
+        """Ends the server process."""
         self._socket.close()
         self._server.wait()
 
@@ -166,7 +167,7 @@ def commands(*modules: str) -> Iterator[Commands]:
 
 
 def available() -> bool:
-    """Whether this kernel lets a process watch its child's calls."""
+    """Whether this kernel allows a process to watch the calls of its child."""
     if not _CALLS:
         return False
     child = os.fork()
@@ -179,7 +180,7 @@ def available() -> bool:
 
 
 def flip(file: Path, bit: int) -> None:
-    """Flips a bit; those of a byte count from the lowest."""
+    """Flips a bit; the bits of a byte count from the lowest."""
     with file.open("r+b") as opened:
         opened.seek(bit // 8)
         byte = opened.read(1)
@@ -188,7 +189,7 @@ def flip(file: Path, bit: int) -> None:
 
 
 def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[Change]:
-    """Answers each call of the process until it has ended; the changes that it asked for."""
+    """Answers each notification until the process has ended, and returns its changes."""
     changes: list[Change] = []
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -201,7 +202,7 @@ def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[
         try:
             fcntl.ioctl(listener, _RECEIVE, asked)
         except OSError as error:
-            # The process ended meanwhile.
+            # The process has ended.
             if error.errno in (errno.ENOENT, errno.EINTR):
                 continue
             raise
@@ -244,19 +245,19 @@ def _text(thread: int, address: int) -> str:
         memory.seek(address)
         found = b""
         while b"\0" not in found:
-            # No further than the page, behind which there may be nothing.
+            # Not beyond the page: the next page may not be mapped.
             found += memory.read(4096 - (address + len(found)) % 4096)
     return os.fsdecode(found.partition(b"\0")[0])
 
 
 def _listener() -> int:
-    """From here on the calls of this process are asked for at the descriptor."""
+    """A descriptor that receives a notification for each watched call of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
     notify, allow = 0x7FC00000, 0x7FFF0000
     load, equal, bits, give = 0x20, 0x15, 0x45, 0x06
     watched = [number for name, number in _CALLS.items() if name not in ("openat", "seccomp")]
     program = [(load, 0, 0, 0), (equal, 0, 3, _CALLS["openat"])]
-    # Opening a file changes something where it may make the file.
+    # Opening a file is a change only if it can create the file.
     program += [(load, 0, 0, 32), (bits, len(watched) + 2, 0, os.O_CREAT), (give, 0, 0, allow)]
     program += [(equal, len(watched) - place, 0, number) for place, number in enumerate(watched)]
     program += [(give, 0, 0, allow), (give, 0, 0, notify)]
@@ -271,10 +272,11 @@ def _listener() -> int:
 
 
 def _serve(connection: socket.socket, modules: list[str]) -> None:
-    """Forks for each command that is asked for."""
+    """Forks for each requested command."""
     for module in modules:
         __import__(module)
-    # What is here stays: looking at it would copy its memory into each process.
+    # Objects of this process are never collected: the collector would copy their memory into each
+    # child.
     gc.freeze()
     for line in connection.makefile():
         child = os.fork()

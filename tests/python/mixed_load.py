@@ -1,7 +1,7 @@
-"""Clients that read and change a served graph at once, and a record of what its process uses.
+"""Clients that read and change a served graph at the same time, and samples of the server process.
 
-Each writer owns a share of the graph and knows what the server has acknowledged of it, so the graph
-at the end is known whatever the order was in which the server took the updates.
+Each writer owns a share of the graph and records the acknowledged updates. So the final graph is
+known for any order in which the server took the updates.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Pair = tuple[int, int]
 
 WRITERS, HTTP_READERS, GRPC_READERS = 3, 3, 2
 WRITES_A_SECOND, READS_A_SECOND = 20.0, 25.0
-"""Of each client. A busy machine of two cores manages all of them together."""
+"""Rates of each client. A busy machine with two cores can serve all clients."""
 BATCH = 8
 KINDS = {"add": 0.3, "remove": 0.3, "batch": 0.1, "join": 0.06, "leave": 0.06, "rows": 0.18}
-"""How often a writer sends what. As many edges come as go, so that the graph keeps its size."""
+"""Shares of the kinds of requests. Additions and removals of edges balance."""
 RETRY_S = 1.0
-"""After a refusal: what the guide asks of clients."""
+"""Seconds before a retry after a refusal, as the guide recommends."""
 SAMPLE_S, OPEN_S = 0.25, 4.0
 
 
 class Share:
-    """The part of an undirected graph that one writer changes, as acknowledged.
+    """The acknowledged state of the part of an undirected graph that one writer changes.
 
-    It owns nodes, and the edges whose smaller end is one of them; all ends of its edges are its own
-    nodes or nodes that nobody removes.
+    It owns nodes, and the edges whose smaller end is one of them. The ends of its edges are its
+    nodes, or nodes that no writer removes.
     """
 
     def __init__(self, nodes: list[int], pairs: list[Pair], seed: int, columns: int) -> None:
@@ -51,7 +51,7 @@ class Share:
         self._columns = columns
 
     def draw(self) -> list[dict[str, Any]]:
-        """The updates of the next request; they are right, so the server has to take them."""
+        """The updates of the next request; they are valid, so the server must accept them."""
         kind = self.random.choice(list(KINDS), p=list(KINDS.values()))
         if kind == "add" or (kind == "leave" and not self.joined):
             return [_edge("add_edge", self._new_pair())]
@@ -73,7 +73,7 @@ class Share:
         return [{"op": "update_node", "node": node, "values": {"x": self._row()}}]
 
     def apply(self, updates: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
-        """Takes over what was acknowledged, and checks what the server says it has done."""
+        """Applies acknowledged updates, and checks the results that the server returned."""
         for update, result in zip(updates, results, strict=True):
             match update["op"]:
                 case "add_edge":
@@ -122,7 +122,7 @@ def _edge(op: str, ends: tuple[int, Any]) -> dict[str, Any]:
 
 @dataclass
 class Sample:
-    """The server's process and its graph at one moment."""
+    """A sample of the server's process and graph."""
 
     at: float
     """Seconds since the start."""
@@ -133,9 +133,9 @@ class Sample:
     backlog: int
     """Updates that are not in the arrays."""
     changes: int
-    """Bytes of memory for them."""
+    """Bytes of memory for these updates."""
     log: int
-    """Bytes of all segments."""
+    """Bytes of all segments of the log."""
     folds: int
 
     @classmethod
@@ -155,7 +155,7 @@ class Sample:
 
 
 def log_bytes(root: Path) -> int:
-    """Bytes of the log of a data set; a segment may be removed meanwhile."""
+    """Bytes of the log of a data set; segments may be removed during the count."""
     total = 0
     for segment in (root / "live").glob("*.log"):
         try:
@@ -167,7 +167,7 @@ def log_bytes(root: Path) -> int:
 
 @dataclass
 class Load:
-    """All clients of one server, and what came of them."""
+    """All clients of one server, and their results."""
 
     url: str
     grpc: str
@@ -178,19 +178,19 @@ class Load:
     base_nodes: int
     samples: list[Sample] = field(default_factory=list)
     times: dict[str, list[float]] = field(default_factory=lambda: {"read": [], "write": []})
-    """Seconds that each answer took."""
+    """Seconds of each answer."""
     updates: int = 0
     refused: int = 0
     opened: int = 0
     failures: list[BaseException] = field(default_factory=list)
     lsn: int = 0
-    """Of the last acknowledged update."""
+    """LSN of the last acknowledged update."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _began: float = 0.0
 
     def run(self, seconds: float) -> None:
-        """Works for some time, or until something fails."""
+        """Runs all clients for some seconds, or until one fails."""
         self._began = time.monotonic()
         works: list[Callable[[], None]] = [self._observe, self._open]
         works += [lambda share=share: self._write(share) for share in self.shares]
@@ -214,7 +214,7 @@ class Load:
             self._stop.set()
 
     def _each(self, pause: float, work: Callable[[], None]) -> None:
-        """Calls `work` at a steady rate; what a late answer delayed is not made up for."""
+        """Calls `work` at a steady rate; calls that a late answer delayed are dropped."""
         due = time.monotonic()
         while not self._stop.wait(max(due - time.monotonic(), 0.0)):
             due = max(due + pause, time.monotonic())
@@ -234,7 +234,7 @@ class Load:
             self._each(SAMPLE_S, work)
 
     def _open(self) -> None:
-        """Opens the data set as another process does: with all acknowledged updates."""
+        """Opens the data set like another process, and checks for all acknowledged updates."""
 
         def work() -> None:
             with self._lock:
@@ -263,7 +263,7 @@ class Load:
             self._each(1 / WRITES_A_SECOND, work)
 
     def _written(self, client: oc.Client, updates: list[dict[str, Any]]) -> Any:
-        """The acknowledgement; `None` where the load ended before the server had room."""
+        """The acknowledgement; `None` if the load ended before the server accepted the updates."""
         while True:
             try:
                 return client.update(updates)
@@ -274,7 +274,7 @@ class Load:
                     return None
 
     def _see(self, client: oc.Client, updates: list[dict[str, Any]], written: Any) -> None:
-        """A writer finds nodes that it has added, and does not find those that it has removed."""
+        """Checks that a writer sees the nodes it has added, and no removed nodes."""
         if updates[0]["op"] == "add_node":
             node = written.results[0]["node"]
             assert client.predict([node], min_lsn=written.lsn).lsn >= written.lsn
@@ -286,7 +286,7 @@ class Load:
             raise AssertionError(f"node {updates[0]['node']} was removed and is answered for")
 
     def _question(self, random: np.random.Generator) -> tuple[list[int], int]:
-        """Some nodes, and the update that the answer has to have seen."""
+        """Some nodes, and the LSN that the answer must have seen."""
         nodes = random.integers(self.base_nodes, size=int(random.choice([1, 2, 16])))
         with self._lock:
             return nodes.tolist(), self.lsn if random.random() < 0.5 else 0
@@ -325,7 +325,7 @@ class Load:
 
 
 def _checked(probability: np.ndarray, lsn: int, nodes: int, least: int) -> int:
-    """The update that an answer has seen: as new as asked for, and as the answer before it."""
+    """The LSN of an answer; asserts that it is not older than requested or than the last answer."""
     assert lsn >= least, f"an answer of update {lsn}, expected {least} or newer"
     assert len(probability) == nodes
     np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=0, atol=1e-5)

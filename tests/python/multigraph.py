@@ -11,7 +11,7 @@ from outercore.cli import run
 
 
 def rows(nodes: int, edges: int, seed: int = 0) -> np.ndarray:
-    """[edges, 2] with many repetitions, in both directions, and loops."""
+    """Edges [edges, 2] with many repetitions, in both directions, and loops."""
     random = np.random.default_rng(seed)
     pairs = random.integers(0, nodes, (max(1, edges // 3), 2))
     chosen = pairs[random.integers(0, len(pairs), edges)]
@@ -26,7 +26,7 @@ def imported(
     undirected: bool = False,
     self_loops: str = "keep",
 ) -> oc.Graph:
-    """Imports it with features, labels and a split `train`."""
+    """Imports the graph with features, labels and a split `train`."""
     root.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(1)
     inputs = {

@@ -1,6 +1,6 @@
-"""Graph algorithms straight from their definitions, over lists of arcs; small graphs only.
+"""Graph algorithms written from their definitions, over lists of arcs; only for small graphs.
 
-An undirected graph comes as two arcs an edge, a loop as one.
+An edge of an undirected graph is two arcs, a loop is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Arcs:
     undirected: bool
 
     def lists(self, direction: str = "out") -> list[list[tuple[int, float]]]:
-        """The neighbours of each node with weights: of arcs `out` of it, `in` to it, or `both`."""
+        """Neighbours of each node with weights, over arcs `out` of it, `in` to it, or `both`."""
         lists: list[list[tuple[int, float]]] = [[] for _ in range(self.nodes)]
         for source, target, weight in zip(
             self.source.tolist(), self.target.tolist(), self.weight.tolist(), strict=True
@@ -40,7 +40,7 @@ class Arcs:
         return lists
 
     def neighbours(self) -> list[list[int]]:
-        """Neighbours whatever the direction; every edge once from either side."""
+        """Neighbours in either direction; every edge is in the lists of both its ends once."""
         lists = self.lists("out" if self.undirected else "both")
         return [[other for other, _ in found] for found in lists]
 
@@ -84,7 +84,7 @@ def pagerank(
     weighted: bool = False,
     reverse: bool = False,
 ) -> np.ndarray:
-    """Power iteration; nodes without out-arcs give all they have to the teleport vector."""
+    """Power iteration; the rank of nodes without out-arcs flows to the teleport vector."""
     source, target = (arcs.target, arcs.source) if reverse else (arcs.source, arcs.target)
     weight = arcs.weight if weighted else np.ones(len(source))
     if teleport is None:
@@ -102,7 +102,7 @@ def pagerank(
 
 
 def bfs(arcs: Arcs, source: int, direction: str = "out") -> np.ndarray:
-    """Levels, -1 where unreached."""
+    """Levels; -1 for unreachable nodes."""
     lists = arcs.lists(direction)
     levels = np.full(arcs.nodes, -1, np.int32)
     levels[source] = 0
@@ -117,7 +117,7 @@ def bfs(arcs: Arcs, source: int, direction: str = "out") -> np.ndarray:
 
 
 def sssp(arcs: Arcs, source: int, direction: str = "out") -> np.ndarray:
-    """Dijkstra; infinity where unreached."""
+    """Distances by Dijkstra; infinity for unreachable nodes."""
     lists = arcs.lists(direction)
     distances = np.full(arcs.nodes, np.inf)
     distances[source] = 0.0
@@ -143,7 +143,7 @@ def wcc(arcs: Arcs) -> np.ndarray:
 
 
 def scc(arcs: Arcs) -> np.ndarray:
-    """The smallest of the nodes that each node reaches and is reached by."""
+    """The smallest node of each node's strongly connected component."""
     found = np.full(arcs.nodes, -1, np.int64)
     for node in range(arcs.nodes):
         if found[node] < 0:
@@ -152,12 +152,12 @@ def scc(arcs: Arcs) -> np.ndarray:
 
 
 def radii(arcs: Arcs, sources: Sequence[int], direction: str = "out") -> np.ndarray:
-    """The largest distance from those of the sources that reach a node, -1 without."""
+    """The largest distance from the sources that reach a node; -1 if none does."""
     return np.max([bfs(arcs, source, direction) for source in sources], axis=0)
 
 
 def betweenness(arcs: Arcs, sources: Sequence[int], *, normalized: bool) -> np.ndarray:
-    """Brandes, over paths that begin at the sources; parallel arcs are paths."""
+    """Brandes' algorithm, over paths from the sources; parallel arcs are different paths."""
     lists = arcs.lists("out")
     total = np.zeros(arcs.nodes)
     for source in sources:
@@ -185,7 +185,7 @@ def betweenness(arcs: Arcs, sources: Sequence[int], *, normalized: bool) -> np.n
 
 
 def kcore(arcs: Arcs) -> np.ndarray:
-    """Core numbers: nodes with fewer than k neighbours are taken away one after the other."""
+    """Core numbers, by removing nodes with fewer than k neighbours one after the other."""
     lists = [
         [other for other in found if other != node] for node, found in enumerate(arcs.neighbours())
     ]
@@ -209,7 +209,7 @@ def kcore(arcs: Arcs) -> np.ndarray:
 
 
 def label_propagation(arcs: Arcs, iterations: int) -> np.ndarray:
-    """The most frequent label of the neighbours, the smallest of equals, again and again."""
+    """Synchronous label propagation: most frequent label of the neighbours, ties the smallest."""
     lists = arcs.neighbours()
     labels = list(range(arcs.nodes))
     for _ in range(iterations):
@@ -226,7 +226,7 @@ def label_propagation(arcs: Arcs, iterations: int) -> np.ndarray:
 
 
 def triangles(arcs: Arcs) -> np.ndarray:
-    """Half the closed walks of length three, of the simple graph without directions."""
+    """Triangles of each node: half its closed walks of length three, in the simple graph."""
     matrix = np.zeros((arcs.nodes, arcs.nodes), np.int64)
     matrix[arcs.source, arcs.target] = 1
     matrix |= matrix.T
@@ -235,7 +235,7 @@ def triangles(arcs: Arcs) -> np.ndarray:
 
 
 def degrees(arcs: Arcs, which: str) -> np.ndarray:
-    """Arcs into a node, out of it, or both; an undirected edge once."""
+    """Arcs into each node, out of it, or both; an undirected edge counts once."""
     into = np.bincount(arcs.target, minlength=arcs.nodes)
     out = np.bincount(arcs.source, minlength=arcs.nodes)
     return {"in": into, "out": out, "total": into if arcs.undirected else into + out}[which]

@@ -1,4 +1,4 @@
-"""What tests watch runs by."""
+"""Observers of runs, for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outercore.runs.progress import Observer
 
 
 class StopAfter(Observer):
-    """Does something once, after so many batches: asks to stop, or kills."""
+    """Calls `act` once after a number of batches, for example to stop or to kill the run."""
 
     def __init__(self, batches: int, act: Callable[[], object]) -> None:
         self.left, self.act = batches, act
@@ -23,5 +23,5 @@ class StopAfter(Observer):
 
 
 def terminate() -> None:
-    """Sends this process the signal by which it is asked to end."""
+    """Sends SIGTERM to this process."""
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,10 +1,10 @@
-"""Random tables with the oddities of real ones, what is in them, and how they are imported.
+"""Random tables with the oddities of real tables, and the commands that import them.
 
-    python tests/python/odd_tables.py --seconds 600          # all that seeds make
-    python tests/python/odd_tables.py --seed 17              # one again, with what is said
+    python tests/python/odd_tables.py --seconds 600          # one seed after the other
+    python tests/python/odd_tables.py --seed 17              # one seed again, with all messages
 
-Whatever is made has to arrive unchanged, or is refused with commands that work; one of these
-commands has to bring all values.
+An import must either store all values unchanged, or fail with suggested commands that work. One of
+these commands must store all values.
 """
 
 from __future__ import annotations
@@ -76,21 +76,21 @@ WORDS += [
 
 @dataclass(frozen=True)
 class World:
-    """What the tables hold; edges and rows of nodes name their nodes by places in `keys`."""
+    """Content of the tables; edges and rows of nodes refer to nodes by their index in `keys`."""
 
     kind: str
     keys: list[str]
     edges: list[tuple[int, int]]
     weights: list[float] | None = None
     times: list[int] | None = None
-    """Whole numbers, or days since 1970 where `notation` is one of dates."""
+    """Integers, or days since 1970 if `notation` is a notation of dates."""
     notation: str = "whole"
     labels: list[Any] | None = None
     features: list[float | None] | None = None
 
     @property
     def are_numbers(self) -> bool:
-        """Whether each key is a whole number as numbers are usually written."""
+        """Whether each key is an integer in the usual notation, without leading zeros."""
         return all(key.isdigit() and str(int(key)) == key for key in self.keys)
 
     def expected(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class World:
 
 
 def keys_of(draw: random.Random, kind: str, count: int) -> list[str]:
-    """Keys of one kind, in any order."""
+    """Keys of one kind, in random order."""
     if kind == "dense":
         found = [str(key) for key in range(count)]
     elif kind == "from one":
@@ -137,11 +137,11 @@ KINDS = ["dense", "from one", "gaps", "zeros", "alike", "hashes", "words"]
 
 
 def world_of(draw: random.Random) -> World:
-    """A world with some of the columns that tables have."""
+    """A world with a random choice of columns."""
     kind = draw.choice(KINDS)
     keys = keys_of(draw, kind, draw.randint(4, 12))
     places = range(len(keys))
-    # Each node has an edge, so that no node is known by a table alone.
+    # Each node has an edge, so every node is in the table of edges.
     edges = [(place, draw.choice(places)) for place in places]
     edges += [(draw.choice(places), draw.choice(places)) for _ in range(draw.randint(0, 12))]
     draw.shuffle(edges)
@@ -167,12 +167,12 @@ def world_of(draw: random.Random) -> World:
 
 @dataclass
 class Table:
-    """Columns of one table, as Python has them; `None` is missing."""
+    """Columns of a table as Python values; `None` is a missing value."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
 
     def part(self, rows: slice) -> Table:
-        """Some rows of it."""
+        """A table of some of its rows."""
         return Table({name: column[rows] for name, column in self.columns.items()})
 
     @property
@@ -195,7 +195,7 @@ def time_text(day: int, notation: str) -> str:
 
 
 def edge_table(draw: random.Random, world: World, ends: tuple[str, str]) -> Table:
-    """The edges with their values; now and then the time stands first."""
+    """The edges with their values; sometimes the column of times is first."""
     found = {
         ends[0]: [world.keys[u] for u, _ in world.edges],
         ends[1]: [world.keys[v] for _, v in world.edges],
@@ -216,7 +216,7 @@ TIME_NAMES = ("time", "ts", "when")
 
 @dataclass(frozen=True)
 class Writing:
-    """How a text or a Parquet file is written."""
+    """Options for writing a text file or a Parquet file."""
 
     separator: str = ","
     header: bool = True
@@ -230,7 +230,7 @@ class Writing:
 
     @classmethod
     def of(cls, draw: random.Random, *, header: bool | None = None) -> Writing:
-        """A way of writing."""
+        """Random options."""
         return cls(
             separator=draw.choice([",", ",", "\t", ";", "|"]),
             header=draw.random() < 0.8 if header is None else header,
@@ -244,7 +244,7 @@ class Writing:
         )
 
     def write(self, path: Path, table: Table, world: World, repeated: int = 0) -> Path:
-        """Writes a table; `repeated` is how often its header comes again further down."""
+        """Writes a table; its header is repeated `repeated` times between the rows."""
         if self.parquet:
             path = path.with_suffix(".parquet")
             pq.write_table(_arrow(table, world), path, row_group_size=5)
@@ -256,11 +256,12 @@ class Writing:
             for again in range(repeated):
                 rows.insert(1 + (again + 1) * (len(rows) - 1) // (repeated + 1), names)
         out = io.StringIO()
-        # One column has no separator: one in a word without quotes would be taken for it.
+        # A single column has no separator. A separator inside a word without quotes would be
+        # detected as one.
         is_one = len(table.columns) == 1
         quoting = csv.QUOTE_ALL if self.quote_all or is_one else csv.QUOTE_MINIMAL
         writer = csv.writer(out, delimiter=self.separator, lineterminator=self.end, quoting=quoting)
-        # A line of a file with comments cannot begin with their sign.
+        # Lines that begin with the comment sign would be read as comments.
         for _ in range(0 if any(key[0] in "#%" for key in world.keys) else self.comments):
             out.write(f"# made for a test{self.end}")
         writer.writerows(rows)
@@ -311,21 +312,21 @@ def _native_times(days: list[int], notation: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class Import:
-    """A command, and how its result is read."""
+    """A command, and a function that reads its result."""
 
     arguments: list[str]
     read: Callable[[Any, list[str]], dict[str, Any]]
-    """Called with the graph and the command that was accepted in the end."""
+    """Called with the graph and the command that succeeded."""
     after: list[str] = field(default_factory=list)
-    """A second command, on what the first one made."""
+    """A second command, on the result of the first."""
     call: Callable[[], Any] | None = None
-    """A call from Python in place of a command."""
+    """A Python call in place of the command."""
 
 
 def split_parts(
     draw: random.Random, table: Table, world: World, writing: Writing, path: Path
 ) -> list[Path]:
-    """One file, or two with parts of the rows; a joined one has its header twice."""
+    """One file, or two files with parts of the rows; one file may repeat its header."""
     if draw.random() < 0.25 and table.rows > 5:
         middle = draw.randint(2, table.rows - 2)
         parts = [table.part(slice(middle)), table.part(slice(middle, None))]
@@ -333,13 +334,13 @@ def split_parts(
         return [writing.write(name, part, world) for name, part in zip(names, parts, strict=True)]
     repeated = draw.choice([1, 2]) if draw.random() < 0.2 else 0
     if world.kind in ("words", "hashes") and len(table.columns) == 1:
-        # Among words in one column a header may be one of them.
+        # In a single column of words, a header could be one of the words.
         repeated = 0
     return [writing.write(path, table, world, repeated)]
 
 
 def node_table(draw: random.Random, world: World, key: str) -> Table:
-    """A row a node, in any order."""
+    """A table with a row per node, in random order."""
     order = list(range(len(world.keys)))
     draw.shuffle(order)
     found: dict[str, list[Any]] = {key: [world.keys[place] for place in order]}
@@ -362,7 +363,7 @@ def value_options(world: World, table: Table, header: bool) -> list[str]:
 
 
 def plain(draw: random.Random, world: World, home: Path) -> Import:
-    """Nodes of one type: by numbers, or by a dictionary."""
+    """The import of nodes of one type, by numbers or by a dictionary."""
     named = not world.are_numbers or world.kind == "gaps" or draw.random() < 0.3
     ends = draw.choice(ENDS)
     writing = Writing.of(draw)
@@ -394,7 +395,7 @@ def plain(draw: random.Random, world: World, home: Path) -> Import:
 
 
 def read_plain(graph: Any, words: list[str], world: World) -> dict[str, Any]:
-    """What a graph of one type holds, by the keys of the file."""
+    """The content of a graph of one type, by the keys of the file."""
     if "names/entity.offsets" in graph.arrays:
         names = graph.entity_names()
     else:
@@ -412,7 +413,7 @@ def read_plain(graph: Any, words: list[str], world: World) -> dict[str, Any]:
 def read_typed(
     graph: Any, world: World, kind: str, edge_type: str, columns: list[str]
 ) -> dict[str, Any]:
-    """What a graph with one node type holds; `columns` are those of its edges."""
+    """The content of a typed graph with one node type; `columns` are the columns of its edges."""
     keys = graph.keys_of(kind)
     names = keys.names() if keys is not None else world.keys
     ends = edges_by_type(graph)[edge_type]
@@ -429,7 +430,7 @@ def _found(
     columns: Sequence[str] = (),
 ) -> dict[str, Any]:
     def values(*wanted: str) -> list[Any] | None:
-        # Without a header a column is called by its place.
+        # Without a header, the name of a column is its position.
         places = [f"column {at}" for at, name in enumerate(columns, 1) if name in wanted]
         for name in (*wanted, *places):
             if of_edges + name in graph.arrays:
@@ -446,7 +447,7 @@ def _found(
             array = np.asarray(graph.array(of_nodes + name)).reshape(len(names), -1)[:, -1]
             by_name = dict(zip(names, array.tolist(), strict=True))
             if world.kind == "zeros":
-                # As numbers, where no dictionary keeps the texts.
+                # Without a dictionary, the keys are numbers.
                 by_name |= {key: by_name.get(key, by_name.get(str(int(key)))) for key in world.keys}
             found[what] = {
                 key: None if is_missing(what, by_name.get(key)) else shown(by_name[key])
@@ -456,12 +457,12 @@ def _found(
 
 
 def is_missing(what: str, value: Any) -> bool:
-    """Whether a stored value stands for none."""
+    """Whether a stored value means a missing value."""
     return value is None or value != value or (what == "labels" and value == -1)
 
 
 def class_of(graph: Any) -> Callable[[Any], Any]:
-    """Turns a stored label into that of the file."""
+    """A function from a stored label to the label of the file."""
     if "names/class.offsets" not in graph.arrays:
         return int
     offsets = np.asarray(graph.array("names/class.offsets")).tolist()
@@ -471,7 +472,7 @@ def class_of(graph: Any) -> Callable[[Any], Any]:
 
 
 def typed(draw: random.Random, world: World, home: Path) -> Import:
-    """A table of nodes and a table of edges of one type each."""
+    """The import of a table of nodes and a table of edges, of one type each."""
     ends = draw.choice(ENDS)
     table = edge_table(draw, world, ends)
     files = split_parts(draw, table, world, Writing.of(draw), home / "edges")
@@ -479,7 +480,7 @@ def typed(draw: random.Random, world: World, home: Path) -> Import:
     nodes = node_table(draw, world, key)
     rows = split_parts(draw, nodes, world, Writing.of(draw, header=True), home / "nodes")
     if rows[0].suffix == ".parquet" and len(rows) > 1:
-        # Parquet files of one table lie in a directory.
+        # Several Parquet files of a table are in a directory.
         (home / "parts").mkdir()
         rows = [path.rename(home / "parts" / path.name).parent for path in rows][:1]
     arguments = ["import"]
@@ -497,7 +498,7 @@ def typed(draw: random.Random, world: World, home: Path) -> Import:
 
 
 def triples(draw: random.Random, world: World, home: Path) -> Import:
-    """Edges with one relation each, as a knowledge graph."""
+    """The import of a knowledge graph: edges with a relation each."""
     names = draw.choice([("head", "relation", "tail"), ("subject", "predicate", "object")])
     relations = [draw.choice(["likes", "knows", "works at"]) for _ in world.edges]
     ends = [[world.keys[edge[side]] for edge in world.edges] for side in (0, 1)]
@@ -521,7 +522,7 @@ def triples(draw: random.Random, world: World, home: Path) -> Import:
 
 
 def folder(draw: random.Random, world: World, home: Path) -> Import:
-    """A folder of tables with a description."""
+    """The import of a folder of tables with a description."""
     folder = home / "tables"
     folder.mkdir()
     ends = draw.choice(ENDS)
@@ -545,7 +546,7 @@ def folder(draw: random.Random, world: World, home: Path) -> Import:
 
 
 def neo4j(draw: random.Random, world: World, home: Path) -> Import:
-    """A folder that Neo4j exported, with headers in files of their own now and then."""
+    """The import of a folder exported by Neo4j, sometimes with headers in separate files."""
     folder = home / "export"
     folder.mkdir()
     table = edge_table(draw, replace(world, times=None), (":START_ID", ":END_ID"))
@@ -574,7 +575,7 @@ def neo4j(draw: random.Random, world: World, home: Path) -> Import:
 def _typed_import(
     world: World, nodes: Table, table: Table, arguments: list[str], home: Path
 ) -> Import:
-    """The import of a folder, and how its graph of one node type is read."""
+    """The import of a folder, and a function that reads its graph of one node type."""
     if world.labels is not None:
         arguments = [*arguments, "--label", "user.label"]
     own = replace(world, keys=nodes.columns["id"])
@@ -586,7 +587,7 @@ def _typed_import(
 
 
 def arrays(draw: random.Random, world: World, home: Path) -> Import:
-    """Edges and values of nodes and edges as arrays of NumPy; the nodes are numbers."""
+    """The import of NumPy arrays of edges and values; the nodes are numbers."""
     ids = np.array([[int(world.keys[node]) for node in edge] for edge in world.edges])
     ids = ids.astype(draw.choice(["int64", "int32", "uint32"]))
     ids = ids if draw.random() < 0.5 else np.asfortranarray(ids)
@@ -610,7 +611,7 @@ def arrays(draw: random.Random, world: World, home: Path) -> Import:
 
 
 def frames(draw: random.Random, world: World, home: Path) -> Import:
-    """Frames of pandas."""
+    """The import of pandas data frames."""
     pandas = importlib.import_module("pandas")
 
     def column(values: list[Any]) -> Any:
@@ -656,14 +657,14 @@ PATHS = {
 
 
 def made(seed: int, home: Path) -> tuple[World, str, Import]:
-    """The world of a seed, the path that it takes, and its command; writes the files."""
+    """The world of a seed, the name of its path, and its command; writes the files."""
     draw = random.Random(seed)
     world = world_of(draw)
     name = draw.choice(sorted(PATHS))
     if name == "triples":
         world = replace(world, weights=None, times=None, labels=None, features=None)
     if name == "neo4j":
-        # A property without a type is a text there.
+        # In Neo4j, a property without a type is a text.
         labels = world.labels and [one if one is None else str(one) for one in world.labels]
         world = replace(world, times=None, labels=labels)
     if name == "arrays":
@@ -676,7 +677,7 @@ def made(seed: int, home: Path) -> tuple[World, str, Import]:
 
 
 def problem(seed: int, home: Path, outcome: Any) -> str | None:
-    """What is wrong with how the tables of a seed were imported; `None` if nothing is.
+    """The problem with the import of a seed's tables, or `None`.
 
     `outcome` calls the command line: exit code, standard output, standard error.
     """
@@ -689,7 +690,7 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
         if found == expected:
             return None
         if world.kind == "zeros" and "in front: as numbers" in "".join(said):
-            # Ids are numbers unless the dictionary is asked for; a note says so.
+            # Without the option for a dictionary, ids are numbers; a note says so.
             keys = [str(int(key)) for key in world.keys]
             for what in ("labels", "features"):
                 own = found[what]
@@ -699,7 +700,7 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
         return f"arrived as {found}, expected {expected}"
 
     def tried(words: list[str], depth: int) -> list[str]:
-        """Problems of a command and of all that it suggests; none where the values arrived."""
+        """Problems of a command and of all suggested commands; empty if all values arrived."""
         code, _, told = outcome(*words)
         said.append(f"$ outercore {shlex.join(words)}\n{told}")
         if code == 0 and words[0] == "import" and task.after:
@@ -717,7 +718,7 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
         shutil.copytree(home, before, dirs_exist_ok=True)
         problems = []
         for way in ways:
-            # Each command is tried from where the refusal left off.
+            # Each suggested command starts from the state after the failed command.
             shutil.rmtree(home)
             shutil.copytree(before, home)
             problems.append(tried(way, depth - 1))
@@ -748,7 +749,7 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
 
 
 def main() -> None:
-    """Tries seeds for a while, and prints what is wrong."""
+    """Tests seeds for some time, and prints the problems."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, help="this one only, with all that is said")
@@ -770,7 +771,7 @@ def main() -> None:
 
 
 def called(*words: str) -> tuple[int, str, str]:
-    """The command line with what it says."""
+    """Calls the command line: exit code, standard output, standard error."""
     from outercore.cli import run
 
     out, err = io.StringIO(), io.StringIO()

@@ -1,8 +1,8 @@
-"""A device that is not the CPU, where there is none: what lies on it is reached by PyTorch only.
+"""A simulated device besides the CPU, for machines without a GPU; only PyTorch reads its tensors.
 
-Its tensors keep their numbers in the CPU's memory, out of reach of NumPy and of the core, and an
-operation that is given tensors of both refuses them, as on a GPU. So a run on it shows that
-whatever has to be moved is moved; that kernels of a GPU compute the same is another matter.
+Its tensors are in the CPU's memory, but NumPy and the core cannot read them. As on a GPU, an
+operation with tensors of both devices fails. A run on this device shows that all data is moved as
+necessary. It does not test the kernels of a GPU.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class OtherTensor(Tensor):
         return made
 
     def tolist(self) -> Any:
-        """As on a GPU; PyTorch refuses it for classes of one's own."""
+        """As on a GPU; PyTorch refuses this for subclasses of `Tensor`."""
         return self.numbers.tolist()
 
     def new_tensor(self, data: Any) -> Tensor:
-        """As on a GPU; PyTorch makes it where no class of one's own is asked."""
+        """A tensor on this device, as on a GPU; PyTorch would not call this class."""
         return torch.tensor(data, dtype=self.dtype).to(DEVICE)
 
     @classmethod
@@ -55,14 +55,14 @@ class OtherTensor(Tensor):
 
 
 class OtherDevice(TorchDispatchMode):
-    """While it is entered, tensors can be made on `DEVICE`."""
+    """Context in which tensors can be created on `DEVICE`."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 
 
 def _may_mix(func: Any, args: Any) -> bool:
-    """Moves, and on a GPU, too, indices of the CPU."""
+    """Whether an operation takes tensors of both devices, as on a GPU: moves, and CPU indices."""
     if func in _READS or func in _WRITES:
         values = args[2:3] if func in _WRITES else ()
         return all(isinstance(one, OtherTensor) or not one.dim() for one in (args[0], *values))

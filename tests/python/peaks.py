@@ -1,7 +1,7 @@
-"""Peak memory of commands and loaders, each in a process of its own that has all imported.
+"""Peak memory of commands and loaders, each in a separate process with all modules imported.
 
-One process imports everything and forks for each piece of work. A child works on something tiny
-first, so that what is opened and started once is not counted, then on what is measured.
+A server process imports all modules and forks for each piece of work. The child first does tiny
+work, so that one-time allocations are not counted. Then it does the measured work.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MODULES = (
 
 
 def available() -> bool:
-    """Whether the kernel tells the peak memory of a process, and forgets it when asked."""
+    """Whether the kernel reports the peak memory of a process and can reset it."""
     return Path("/proc/self/clear_refs").exists()
 
 
 class Peaks:
-    """Measures work in processes that are forked for it."""
+    """Measures work in forked processes."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -55,11 +55,10 @@ class Peaks:
         self._answers = ours.makefile()
 
     def of(self, work: dict[str, Any], tiny: dict[str, Any], where: Path) -> dict[str, Any]:
-        """The `peak` of `work` in bytes, after `tiny` has been done; both in directories of their
-        own below `where`.
+        """The `peak` of `work` in bytes, after `tiny`; each in a separate directory below `where`.
 
         Raises:
-            AssertionError: the work failed, with what it said.
+            AssertionError: the work failed, with its output.
         """
         asked = {"work": work, "tiny": tiny, "where": str(where)}
         self._socket.sendall(json.dumps(asked).encode() + b"\n")
@@ -68,7 +67,7 @@ class Peaks:
         return found
 
     def close(self) -> None:
-        """Ends the process that forks."""
+        """Ends the server process."""
         self._answers.close()
         self._socket.close()
         self._server.wait()
@@ -100,7 +99,7 @@ def _do(work: dict[str, Any]) -> dict[str, Any]:
     given = dict(work["options"])
     for name, file in work.get("arrays", {}).items():
         given[name] = np.load(file)
-    # The caller's own.
+    # The caller's arrays are not part of the peak.
     held = sum(array.nbytes for array in given.values() if isinstance(array, np.ndarray))
     data_set, batches = given.pop("data_set"), work.get("batches", 30)
     with getattr(oc, work["loader"])(oc.open(data_set), **given) as loader:
@@ -121,7 +120,7 @@ def _measured(asked: dict[str, Any]) -> dict[str, Any]:
     os.chdir(where / "tiny")
     _do(asked["tiny"])
     os.chdir(where / "work")
-    # What the allocator has kept of that would hide as much of the work.
+    # Memory that the allocator keeps from the tiny work would hide allocations of the work.
     ctypes.CDLL(None).malloc_trim(0)
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")

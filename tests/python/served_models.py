@@ -1,4 +1,4 @@
-"""Models with random weights, what PyG says of them, and servers asked by every protocol."""
+"""Models with random weights, their outputs by PyG, and requests by every protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Tensors = Mapping[str, np.ndarray]
 
 
 def randomised(model: Any, seed: int) -> Any:
-    """The model with weights far from zero, and with statistics of norms that matter."""
+    """The model with weights far from zero, and running statistics that change the output."""
     draws = torch.Generator().manual_seed(seed)
     for name, value in model.state_dict().items():
         if value.dtype == torch.float32:
@@ -42,7 +42,7 @@ def randomised(model: Any, seed: int) -> Any:
 
 
 def saved_run(home: Path, model: Model, task: Task, config: TrainConfig) -> Path:
-    """A run directory with this model, as `predict`, `export` and `serve` take it."""
+    """A run directory with this model, for `predict`, `export` and `serve`."""
     save_model(home / "model", model, model.state_dict(), task, config, {})
     return home
 
@@ -61,7 +61,7 @@ def pyg_states(network: Network | Perceptron, x: Tensor, edge_index: Tensor) -> 
     for index in range(network.layers):
         conv: Any = network.gnn.convs[index]
         if network.config.kind == "gcn":
-            # The network's own takes normalised weights; PyG's computes them.
+            # The network's convolution takes normalised weights; PyG's computes them.
             own, conv = conv, GCNConv(conv.in_channels, conv.out_channels)
             conv.lin.weight, conv.bias = own.lin.weight, own.bias
         state = conv(x, edge_index)
@@ -110,7 +110,7 @@ def pyg_graphs(model: GraphNetwork, x: Tensor | None, edge_index: Tensor, batch:
 
 
 def outputs_of(task: Task, logits: Tensor) -> dict[str, np.ndarray]:
-    """What a server and a table of predictions should have, by the definition of the task."""
+    """The expected outputs of a server and of a table of predictions for a task."""
     if task.kind == "classes":
         return {"probability": logits.softmax(1).numpy()}
     if task.kind == "labels":
@@ -124,7 +124,7 @@ def outputs_of(task: Task, logits: Tensor) -> dict[str, np.ndarray]:
 def predicted(
     data_set: Path, run: Path, task: Task, out: Path, pairs: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """What `outercore predict` writes, under the names of a server's outputs."""
+    """The predictions of `outercore predict`, under the names of a server's outputs."""
     edges = None
     if pairs is not None:
         edges = out.with_suffix(".npy")
@@ -150,7 +150,7 @@ def predicted(
 def require_close(
     found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], what: str
 ) -> None:
-    """Every output that both have agrees to 1e-5 of the largest value, or of 1."""
+    """Asserts that common outputs agree to 1e-5 of the largest value, or of 1."""
     for name in wanted.keys() & found.keys():
         left, right = found[name].astype(np.float64), wanted[name].astype(np.float64)
         assert left.size == right.size, f"{what}: {name}: {left.shape} and {right.shape}"
@@ -160,7 +160,7 @@ def require_close(
 
 
 def require_consistent(task: Task, found: Mapping[str, np.ndarray]) -> None:
-    """Classes and labels are those of the probabilities beside them."""
+    """Asserts that classes and labels agree with the probabilities."""
     if task.kind == "classes":
         np.testing.assert_array_equal(found["prediction"], found["probability"].argmax(1))
     if task.kind == "labels":
@@ -209,7 +209,7 @@ CONTENTS = {"INT64": "int64_contents", "FP32": "fp32_contents", "UINT8": "uint_c
 
 
 def message(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> Any:
-    """A message whose tensors are numbers in the fields of their datatypes."""
+    """A request with its values in the typed fields of the tensors."""
     request = service_pb2.ModelInferRequest(model_name=server.name)
     for name, values in tensors.items():
         datatype = DATATYPES[values.dtype.kind]
@@ -247,7 +247,7 @@ PROTOCOLS: dict[str, Callable[[Server, Tensors, dict[str, Any]], dict[str, Any]]
 
 
 def answers(server: Server, tensors: Tensors, **parameters: Any) -> dict[str, np.ndarray]:
-    """The answer over HTTP, after it was compared with those of the other protocols."""
+    """The answer over HTTP; asserts that the other protocols give the same."""
     found = {name: ask(server, tensors, parameters) for name, ask in PROTOCOLS.items()}
     first, *others = found
     for name in others:

@@ -1,4 +1,4 @@
-"""Clients that keep a server waiting in every way, and a good one whose latency counts."""
+"""Slow clients of every kind, and a good client that measures the latency of a server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Step = Callable[[socket.socket], None]
 
 @dataclass(frozen=True)
 class Slow:
-    """A kind of slow client: what it sends at first, and what it does again and again."""
+    """A kind of slow client: its first step, and a step that it repeats."""
 
     name: str
     begin: Step
@@ -48,7 +48,7 @@ def _post(path: str, length: int, begun: bytes, token: str | None = None) -> byt
 
 
 def kinds(model: str, most_body: int, token: str | None = None) -> list[Slow]:
-    """All kinds; `most_body` is the longest body of an inference request."""
+    """All kinds of slow clients; `most_body` is the largest body of an inference request."""
     infer = f"/v2/models/{model}/infer"
     get = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
     get += f"Authorization: Bearer {token}\r\n\r\n" if token else "\r\n"
@@ -88,7 +88,7 @@ def _frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
 
 
 def _headers(path: str, token: str | None) -> bytes:
-    """Headers in HPACK, without its table and without compression."""
+    """Headers in HPACK, without a table and without compression."""
     pairs = [(":method", "POST"), (":scheme", "http"), (":path", path)]
     pairs += [(":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers")]
     pairs += [("authorization", f"Bearer {token}")] if token else []
@@ -110,13 +110,13 @@ def _calls(call: bytes, content: bytes, *, ends: bool, settings: bytes = b"") ->
 
 
 def _unread(call: bytes, whole: bytes) -> Step:
-    """Whole calls of a client that has no room for answers."""
+    """Complete calls of a client with a flow-control window of 0, so that it accepts no answers."""
     no_window = (4).to_bytes(2, "big") + (0).to_bytes(4, "big")
     return _calls(call, whole[9:], ends=True, settings=no_window)
 
 
 def _ping(connection: socket.socket) -> None:
-    """Acknowledges everything, as a connection that lives does."""
+    """Sends an acknowledgement and a ping, as a live connection does."""
     connection.sendall(_frame(4, 1, 0, b"") + _frame(6, 0, 0, bytes(8)))
 
 
@@ -134,7 +134,7 @@ def _message(model: str) -> bytes:
 
 
 class Attack:
-    """Slow clients of one kind, which open a new connection when the server has closed one."""
+    """Slow clients of one kind; they reconnect when the server closes a connection."""
 
     def __init__(self, slow: Slow, count: int, opened: Opened, pause_s: float = 0.5) -> None:
         self.begun = 0
@@ -171,7 +171,7 @@ class Attack:
                     self._slow.renew(connection)
                     continue
                 connection = self._opened()
-                # One that the server does not read must not stop the others.
+                # A connection that the server does not read must not block the others.
                 connection.settimeout(0.2)
                 self._open[place] = connection
                 self.begun += 1
@@ -186,7 +186,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Latency:
-    """What the good client saw, in milliseconds."""
+    """Latency of the good client, in milliseconds."""
 
     p50: float
     p99: float
@@ -194,8 +194,10 @@ class Latency:
 
 
 class GoodClient:
-    """Asks for predictions, one after the other, over one connection that it opens anew each time
-    that the server closes it."""
+    """Requests predictions one after the other, over one connection.
+
+    It reconnects when the server closes the connection.
+    """
 
     def __init__(self, url: str, model: str, *, token: str | None = None, root: str | None = None):
         self._address = urlsplit(url)
@@ -208,7 +210,7 @@ class GoodClient:
         self._body = json.dumps({"inputs": [ids]})
 
     def latency(self, requests: int, pause_s: float = 0.005) -> Latency:
-        """Of so many requests; each has to be answered with status 200."""
+        """The latency over a number of requests; asserts status 200 for each."""
         took = []
         with self._connection() as connection:
             for _ in range(requests):

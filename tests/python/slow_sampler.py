@@ -1,4 +1,4 @@
-"""One slow sampler for every kind of graph: types, weights, times, disjoint trees. For tests alone.
+"""A slow sampler for tests, for every kind of graph: types, weights, times, disjoint trees.
 
 It follows the definition edge by edge, on lists of Python numbers.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from outercore.loading import reference
 
 Edge = tuple[int, int]
-"""Source and row, within the types."""
+"""Source and row of an edge, numbered within their types."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class SlowGraph:
         rows: dict[tuple[str, str, str], np.ndarray],
         **values: dict,
     ) -> SlowGraph:
-        """From the rows [edges, 2] of each edge type."""
+        """A graph from the rows [edges, 2] of each edge type."""
         edges = {}
         for edge_type in sorted(rows, key="__".join):
             into: list[list[Edge]] = [[] for _ in range(nodes[edge_type[2]])]
@@ -49,7 +49,7 @@ class SlowGraph:
 
 @dataclass
 class Rules:
-    """What is asked for besides fan-outs."""
+    """The rules of sampling, without fan-outs."""
 
     disjoint: bool = False
     weighted: bool = False
@@ -61,12 +61,12 @@ class Rules:
 
 @dataclass
 class SlowBatch:
-    """What a batch must hold, by type."""
+    """The expected batch, by type."""
 
     nodes: dict[str, list[int]]
     trees: dict[str, list[int]]
     edges: dict[tuple[str, str, str], list[tuple[int, int]]]
-    """Places of source and target among the nodes of their types."""
+    """Local ids of source and target within their types."""
     rows: dict[tuple[str, str, str], list[int]]
 
 
@@ -132,7 +132,7 @@ def sample_hgt(
     epoch: int,
     batch: int,
 ) -> SlowBatch:
-    """A batch around `seeds` by HGT sampling: all scores are summed up anew before each hop."""
+    """A batch around `seeds` by HGT sampling; all scores are computed again before each hop."""
     key = reference.stream_key(seed, epoch)
     first = dict(zip(graph.nodes, np.cumsum([0, *graph.nodes.values()]).tolist(), strict=False))
     nodes: dict[str, list[int]] = {name: [] for name in graph.nodes}

@@ -1,4 +1,4 @@
-"""Commands that messages suggest, and running them."""
+"""Finds the commands that messages suggest, and runs them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def commands_in(message: str) -> list[str]:
 
 
 def without_result(message: str, outcome: Run, depth: int = 3) -> list[tuple[str, str]]:
-    """Commands of a message that end in an error, with what they say.
+    """Suggested commands that fail, with their messages.
 
-    A command that is refused may suggest another one: one of these has to work.
+    A command may fail if its message suggests another command that works.
     """
     wrong = []
     for command in commands_in(message):

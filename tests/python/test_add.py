@@ -11,6 +11,7 @@ import pytest
 
 import outercore as oc
 from outercore import _core
+from suggested import without_result
 
 
 @pytest.fixture
@@ -224,3 +225,17 @@ def test_hints_of_add_name_only_what_add_takes(named: Path, outcome: Any) -> Non
     code, _, told = outcome("add", named)
     assert code == 1
     assert "`--text`" in told
+
+
+@pytest.mark.parametrize("options", [("--labels",), ("--features",), ("--array", "a=")])
+def test_rows_of_some_nodes_are_joined_by_a_column_of_any_name(
+    options: tuple[str, ...], plain: Path, outcome: Any
+) -> None:
+    Path("y.csv").write_text("user,y\n2,7\n0,5\n")
+    option, *name = options
+    given = (option, f"{''.join(name)}y.csv:y")
+    code, _, told = outcome("add", plain, *given)
+    assert code == 1
+    assert "2 rows, but the graph has 3 nodes; column `user` may say which" in told
+    assert "--key user" in told
+    assert not without_result(told, outcome)

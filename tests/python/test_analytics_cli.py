@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 import naive
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.cli.run_largest import largest
+from outercore.base.sizes import parse_size
+from outercore.cli.run_ import largest
 
 VERBS = [["run", name.replace("_", "-")] for name in ALGORITHMS]
 SOURCE = {"bfs": ["--source", "3"], "sssp": ["--source", "3"]}
@@ -93,7 +96,7 @@ def test_every_algorithm_says_the_least_memory_that_works(
     assert code == 1
     assert "the least that works is" in said
     assert "hint: `outercore run " in said
-    least = oc.config.sizes.parse_size(said.split("works is ")[1].split("\n")[0])
+    least = parse_size(said.split("works is ")[1].split("\n")[0])
     code, _, again = outcome(*command, "--memory", "1KiB", "--plan")
     assert (code, again.splitlines()[0]) == (1, said.splitlines()[0])
     code, planned, _ = outcome(*command, "--plan")
@@ -183,3 +186,16 @@ def test_lengths_that_are_rounded_are_told(tmp_path: Path, outcome: Any) -> None
         for mode in ([], ["--json"]):
             code, _, err = outcome("run", "sssp", root, "--source", 0, "--weights", "weight", *mode)
             assert (code, "are rounded" in err) == (0, told)
+
+
+def test_a_run_that_writes_no_file_imports_no_pyarrow(data_set: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from outercore.cli import run; "
+        f"run(['run', 'degrees', {str(data_set)!r}, '--record', 'none']); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "outercore.analytics" in modules
+    assert modules & {"pyarrow", "ssl", "torch", "outercore.data.outputs"} == set()

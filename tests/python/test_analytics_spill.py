@@ -20,6 +20,7 @@ import pytest
 
 import outercore as oc
 from outercore import analytics
+from outercore.base.sizes import format_size, parse_size
 from outercore.cli import run as command
 
 RANKS = {"max_iterations": 6, "tolerance": 0.0}
@@ -45,7 +46,7 @@ def little(algorithm: str, graph: Path, **options: object) -> int:
     """
     with pytest.raises(oc.BudgetError, match="the least that works is") as caught:
         analytics.plan(algorithm, graph, memory=1, threads=2, **options)
-    least = oc.config.sizes.parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
+    least = parse_size(str(caught.value).split("works is ")[1].split("\n")[0])
     assert analytics.plan(algorithm, graph, memory=least, threads=2, **options)["spill"]
     return least + least // 10
 
@@ -173,7 +174,7 @@ def test_a_scratch_disk_without_room_is_refused_before_the_run(large: Path, tmp_
                 progress=lambda phase, *_: phases.append(phase),
                 **RANKS,
             )
-        assert oc.config.sizes.format_size(wanted) in str(caught.value)
+        assert format_size(wanted) in str(caught.value)
         assert "scratch=DIR" in str(caught.value)
         assert not phases
         assert not list(disk.iterdir())

@@ -52,7 +52,7 @@ def by_guard(found: list[Canary], guard: str) -> Canary:
 def test_samples_by_time_leave_the_model_at_chance(tmp_path: Path) -> None:
     heard: list[str] = []
     graph = typed(tmp_path / "graph", reverse_times=True)
-    found = canaries(graph, told=heard.append)
+    found = canaries(graph, on_start=heard.append)
     assert heard == [
         "canary: times, seeds of `author`",
         "canary: times, seeds of `paper`",

@@ -370,12 +370,12 @@ def test_interrupted_training_ends_with_130_and_says_how_to_go_on(tmp_path: Path
         from outercore.cli import run, watch
         import outercore.cli.train
 
-        class Watch(watch.Watch):
+        class Watch(watch.TrainWatch):
             def batch_done(self, *arguments):
                 super().batch_done(*arguments)
                 os.kill(os.getpid(), signal.SIGINT)
 
-        outercore.cli.train.Watch = Watch
+        outercore.cli.train.TrainWatch = Watch
         training.train = functools.partial(
             train, open_graph=FakeGraph, open_loader=FakeLoader
         )

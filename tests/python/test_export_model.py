@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore.errors import (  # noqa: E402
+    CorruptError,
     InternalError,
     InvalidError,
     NoSpaceError,
@@ -34,16 +34,15 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
-from outercore.training.exported import digest_of  # noqa: E402
-from outercore.training.model_files import load_model, save_model  # noqa: E402
-from outercore.training.models import build_model  # noqa: E402
-from outercore.training.run import train  # noqa: E402
-from outercore.training.served_options import (  # noqa: E402
+from outercore.training.exported import (  # noqa: E402
     EXPRESSED,
     OF_TRAINING,
     require_expressed,
     rule_of,
 )
+from outercore.training.model_files import load_model, save_model  # noqa: E402
+from outercore.training.models import build_model  # noqa: E402
+from outercore.training.run import train  # noqa: E402
 from outercore.training.tasks import Task  # noqa: E402
 
 torch.set_num_threads(1)
@@ -135,7 +134,7 @@ def test_every_weight_of_every_network_has_a_name(
 
 def test_a_weight_without_a_name_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = saved(tmp_path, residual=True)
-    monkeypatch.setattr("outercore.training.export_parts._layer", lambda model, index: {})
+    monkeypatch.setattr("outercore.training.export._layer", lambda model, index: {})
     with pytest.raises(InternalError, match="weights of the network, found 0"):
         export_model(run)
 
@@ -197,36 +196,25 @@ def test_a_model_of_times_is_neither_exported_nor_served(tmp_path: Path) -> None
     assert not (run / "serving").exists()
 
 
-def as_an_earlier_release(exported: Path, trained: str | None = None) -> None:
-    """Takes from an export what earlier releases did not write; `trained` is another digest."""
+def without_options(exported: Path) -> None:
+    """Removes the options of the training from an export."""
     path = exported / "model.safetensors"
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     header["__metadata__"].pop("rule", None)
-    header["__metadata__"]["trained"] = trained or header["__metadata__"]["trained"]
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
 
 
-def test_what_an_earlier_release_exported_is_refused_where_its_run_says_how_it_was_trained(
-    tmp_path: Path,
-) -> None:
-    plain, by_times = saved(tmp_path / "plain"), timed(tmp_path / "timed")
-    assert require_known_options(export_model(plain))
-    as_an_earlier_release(plain / "serving")
-    assert require_known_options(plain / "serving")
-    # The weights are the same, so the export looks like that of the run.
-    shutil.copytree(plain / "serving", by_times / "serving")
-    digest = digest_of((by_times / "model" / "model.safetensors").read_bytes())
-    as_an_earlier_release(by_times / "serving", digest)
-    for given in (by_times, by_times / "serving"):
-        with pytest.raises(UnsupportedError, match=r"sampling\.time = year"):
+def test_an_export_that_does_not_say_its_options_is_refused(tmp_path: Path) -> None:
+    run = saved(tmp_path / "plain")
+    require_known_options(export_model(run))
+    without_options(run / "serving")
+    for given in (run, run / "serving"):
+        with pytest.raises(CorruptError, match=r"options .* are missing\nhint: export"):
             Server(tmp_path / "none", given)
-    # Alone it does not say.
-    shutil.copytree(plain / "serving", tmp_path / "models")
-    assert not require_known_options(tmp_path / "models")
 
 
 def test_weights_of_a_diverged_training_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
+from suggested import commands_in, without_result
 from typed_files import edges_by_type
 
 Run = Any
@@ -163,3 +164,18 @@ def test_what_does_not_fit_is_named(
     for part in expected:
         assert part in told, told
     assert not Path("graph/graph.json").exists()
+
+
+def test_a_key_that_is_called_like_its_column_may_be_either(tmp_path: Path, outcome: Run) -> None:
+    files = {"user-header.csv": "id:ID\n", "user.csv": "id\nann\n"}
+    folder = write(tmp_path / "export", {**files, "likes.csv": ":START_ID,:END_ID\nann,ann\n"})
+    code, _, told = outcome("import", folder, "--out", "graph")
+    assert code == 1
+    assert "user.csv`: the first line, `id`, may name the column, or be a key" in told
+    assert len(commands_in(told)) == 2
+    assert not without_result(told, outcome)
+    for option, keys in (("--header", ["ann"]), ("--no-header", ["id", "ann"])):
+        assert outcome("import", folder, option, "--out", "graph", "--overwrite")[0] == 0
+        assert oc.open("graph").keys_of("user").names() == keys
+    write(folder, {"user.csv": "id\n7\n", "likes.csv": ":START_ID,:END_ID\n7,7\n"})
+    assert outcome("import", folder, "--out", "graph", "--overwrite")[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,17 +20,12 @@ def modules() -> dict[str, Path]:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Module and name of every import, those within functions included, those for types not."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for other in node.orelse:
-                yield from imported(other)
-            continue
+    """Module and name of every import, also within functions and for types only."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
-        yield from imported(node)
 
 
 def graph() -> dict[str, set[str]]:
@@ -44,6 +40,19 @@ def graph() -> dict[str, set[str]]:
             if target in known and not related:
                 arcs[name].add(target)
     return arcs
+
+
+def room(module: str) -> str:
+    """The room of a module: the part of its name after `outercore`."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def floors() -> dict[str, int]:
+    """The floor of each room, from the table of the package in `ARCHITECTURE.md`."""
+    text = (PACKAGE.parents[1] / "ARCHITECTURE.md").read_text()
+    section = text.partition("## The Python package")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", section, re.MULTILINE)
+    return {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def circle(arcs: dict[str, set[str]]) -> list[str]:
@@ -64,6 +73,27 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     arcs = graph()
     assert len(arcs) > 200
     assert circle(arcs) == []
+
+
+def test_rooms_import_rooms_below_them_only() -> None:
+    floor = floors()
+    upward = [
+        (name, target)
+        for name, targets in graph().items()
+        for target in targets
+        if room(name) != room(target) and floor.get(room(name), 99) <= floor[room(target)]
+    ]
+    assert upward == []
+
+
+def test_the_package_has_the_rooms_of_the_map_and_nothing_else() -> None:
+    # Files that Python and the build want at the top.
+    given = {"__init__.py", "__main__.py", "_core.pyi", "py.typed", "__pycache__"}
+    entries = {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name not in given
+    }
+    assert {name for name in entries if not name.startswith("_core.")} == floors().keys()
+    assert len(floors()) <= 12
 
 
 def test_a_circle_is_found() -> None:

@@ -11,7 +11,7 @@ import torch
 from outercore import _core
 from outercore.errors import InternalError
 from outercore.training import ModelConfig, SamplingConfig, TrainConfig
-from outercore.training import export_check as check
+from outercore.training import export as check
 from outercore.training.export import export_model
 from outercore.training.model_files import save_model
 from outercore.training.models import build_model

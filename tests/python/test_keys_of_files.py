@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import outercore as oc
 from outercore.cli import run
+from suggested import without_result
 
 NUMBERS = st.lists(st.integers(0, 10**9), min_size=1, max_size=12, unique=True)
 FORMS = ("integers", "floats", "texts", "parquet of integers", "parquet of floats")
@@ -87,3 +88,22 @@ def test_a_fraction_is_no_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     command += ["--edges", f"user,rates,item={tmp_path}/rates.csv"]
     assert run([*command, "--out", str(tmp_path / "graph")]) != 0
     assert "column `id`: row 1: 2.5 is no key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [("n,user,item\n5,A1,B1\n6,A2,B1\n", "user,item"), ("5,B1,A1\n6,B1,A2\n", "column 3,column 2")],
+)
+def test_columns_that_hold_keys_are_offered_in_place_of_others(
+    text: str, chosen: str, tmp_path: Path, outcome: Any
+) -> None:
+    (tmp_path / "users.csv").write_text("id\nA1\nA2\n")
+    (tmp_path / "items.csv").write_text("id\nB1\nB2\n")
+    (tmp_path / "rates.csv").write_text(text)
+    nodes = [f"--nodes={name}={tmp_path}/{name}s.csv" for name in ("user", "item")]
+    edges = f"--edges=user,rates,item={tmp_path}/rates.csv"
+    code, _, told = outcome("import", *nodes, edges, "--out", "graph")
+    assert code == 1
+    assert f"hold keys of nodes, so choose them: `outercore import {' '.join(nodes)} " in told
+    assert f"rates.csv:{chosen}" in told
+    assert not without_result(told, outcome)

@@ -22,7 +22,7 @@ from outercore.data.csc import Edges, csc, edge_rows
 from outercore.errors import InvalidError
 from outercore.loading import link_loader
 from outercore.loading.link_seeds import all_links
-from outercore.loading.reference import permutation_at
+from reference import permutation_at
 from typed_fakes import planted_types
 
 WRITES = ("author", "writes", "paper")

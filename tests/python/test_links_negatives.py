@@ -18,9 +18,8 @@ import outercore as oc  # noqa: E402
 from multigraph import rows  # noqa: E402
 from outercore.errors import InvalidError  # noqa: E402
 from outercore.training.config import LinkConfig, TrainConfig  # noqa: E402
-from outercore.training.links.data import open_links  # noqa: E402
-from outercore.training.links.held_out import GivenEdges  # noqa: E402
-from outercore.training.links.metrics import LinkScores, OwnNegatives  # noqa: E402
+from outercore.training.links.data import GivenEdges, open_links  # noqa: E402
+from outercore.training.links.scoring import LinkScores, OwnNegatives  # noqa: E402
 
 NODES, CANDIDATES = 200, 30
 

@@ -16,15 +16,14 @@ torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
 from multigraph import imported  # noqa: E402
+from outercore.data.csc import Edges, pair_keys  # noqa: E402
+from outercore.data.edge_types import PLAIN_EDGE  # noqa: E402
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.training.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
-from outercore.training.links.adjacency import Adjacency, pair_keys  # noqa: E402
-from outercore.training.links.data import LinkData, open_links  # noqa: E402
-from outercore.training.links.held_out import GivenEdges  # noqa: E402
-from outercore.training.links.metrics import LinkScores  # noqa: E402
+from outercore.training.links.batches import EpochOrder, Negatives  # noqa: E402
+from outercore.training.links.data import GivenEdges, LinkData, open_links  # noqa: E402
 from outercore.training.links.model import link_loss  # noqa: E402
-from outercore.training.links.negatives import Negatives  # noqa: E402
-from outercore.training.links.order import EpochOrder  # noqa: E402
+from outercore.training.links.scoring import LinkScores  # noqa: E402
 
 DATA = Path(os.environ.get("OUTERCORE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 DDI = DATA / "ogbl-ddi" / "ogbl_ddi.npz"
@@ -217,13 +216,13 @@ def test_training_edges_that_the_graph_lacks_are_refused(graph: oc.Graph, tmp_pa
 def test_joined_is_membership_among_the_arcs(graph: oc.Graph) -> None:
     known = unordered(arcs(graph))
     pairs = np.stack(np.meshgrid(np.arange(200), np.arange(200)), axis=-1).reshape(-1, 2)
-    found = Adjacency(graph).joined(pairs)
+    found = Edges(graph, PLAIN_EDGE).connect(pairs)
     assert found.tolist() == [frozenset(pair) in known for pair in pairs.tolist()]
 
 
 @pytest.mark.parametrize("edges", [1, 1023, 1024, 5000])
 def test_an_epoch_visits_every_edge_once(edges: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outercore.training.links.order._POOL_ENDS", 4 * 3 * 500)
+    monkeypatch.setattr("outercore.training.links.batches._POOL_ENDS", 4 * 3 * 500)
     order = EpochOrder(edges, 500, ends=4, seed=3)
     pools = [order.pool(0, number) for number in range(order.pools)]
     assert all(len(pool) == 1500 for pool in pools[:-1])
@@ -242,14 +241,14 @@ def test_negatives_are_no_edges_and_a_function_of_their_place(
 ) -> None:
     config = LinkConfig(loss=loss, negative_ends=ends, negatives=3)
     edges = arcs(graph)[:100]
-    negatives = Negatives(config, 7, graph.num_nodes, Adjacency(graph))
+    negatives = Negatives(config, 7, graph)
     drawn = negatives.draw(2, 5, edges)
     assert drawn.shape == (300, 2)
     assert negatives.ends == (6 if loss == "binary" else 3)
     assert not unordered(drawn) & unordered(arcs(graph))
     assert (drawn[:, 0] != drawn[:, 1]).all()
     assert loss == "binary" or np.array_equal(drawn[:, 0], np.repeat(edges[:, 0], 3))
-    again = Negatives(config, 7, graph.num_nodes, Adjacency(graph))
+    again = Negatives(config, 7, graph)
     assert np.array_equal(again.draw(2, 5, edges), drawn)
     assert not np.array_equal(again.draw(2, 6, edges), drawn)
     assert not np.array_equal(again.draw(3, 5, edges), drawn)
@@ -257,7 +256,7 @@ def test_negatives_are_no_edges_and_a_function_of_their_place(
 
 def test_ends_by_degree_are_as_likely_as_arcs_leave_the_node(graph: oc.Graph) -> None:
     draws = (np.arange(graph.num_edges) + 0.5) / graph.num_edges
-    found = np.bincount(Adjacency(graph).ends_by_degree(draws), minlength=200)
+    found = np.bincount(Edges(graph, PLAIN_EDGE).sources_at(draws), minlength=200)
     assert np.array_equal(found, np.bincount(arcs(graph)[:, 0], minlength=200))
 
 

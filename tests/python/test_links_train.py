@@ -35,11 +35,13 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.degrees import in_degrees  # noqa: E402
-from outercore.training.links.adjacency import Adjacency  # noqa: E402
-from outercore.training.links.batches import LinkBatch, LinkLoader, seeds_of  # noqa: E402
+from outercore.training.links.batches import (  # noqa: E402
+    EpochOrder,
+    LinkLoader,
+    Negatives,
+    padded,
+)
 from outercore.training.links.data import open_links  # noqa: E402
-from outercore.training.links.negatives import Negatives  # noqa: E402
-from outercore.training.links.order import EpochOrder  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.models import Hop, Network, build_model  # noqa: E402
@@ -75,7 +77,7 @@ def link_batches(graph: oc.Graph, fanout: list[int]) -> Any:
     targets = np.repeat(np.arange(graph.num_nodes), np.diff(offsets))
     edges = np.stack([graph.array("edges/edge/sources").astype(np.int64), targets], axis=1)
     edges = edges[edges[:, 0] != edges[:, 1]]
-    negatives = Negatives(LinkConfig(), 0, graph.num_nodes, Adjacency(graph))
+    negatives = Negatives(LinkConfig(), 0, graph)
     order = EpochOrder(len(edges), 40, 2 + negatives.ends, 0)
     opened = []
 
@@ -84,7 +86,7 @@ def link_batches(graph: oc.Graph, fanout: list[int]) -> Any:
         options: dict[str, Any] = {"batch_size": size, "memory": "64MiB", "labels": None}
         return oc.NeighborLoader(graph, fanout, seeds, **options)
 
-    links = list(LinkLoader(edges, order, negatives, graph.num_nodes, open_pool))
+    links = list(LinkLoader(edges, order, negatives, open_pool))
     plain = list(open_pool(*opened[0]))
     return edges, links, plain
 
@@ -142,9 +144,7 @@ def test_a_batch_is_embedded_as_if_its_edges_were_not_in_the_graph(
 
 def test_batches_with_fewer_nodes_repeat_their_first_one() -> None:
     nodes = ([3, 5, 9], [2, 4], [1])
-    none = np.empty((0, 2), np.int64)
-    batches = [LinkBatch(none, none, np.array(some)) for some in nodes]
-    assert seeds_of(batches, 3).tolist() == [3, 5, 9, 2, 4, 2, 1]
+    assert padded([np.array(some) for some in nodes], 3).tolist() == [3, 5, 9, 2, 4, 2, 1]
 
 
 def weights(run_directory: Path) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(
     loss: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several pools an epoch, and a stop within the second one.
-    monkeypatch.setattr("outercore.training.links.order._POOL_ENDS", 4 * 128 * 5)
+    monkeypatch.setattr("outercore.training.links.batches._POOL_ENDS", 4 * 128 * 5)
     data_set = bare(tmp_path / "bare")
     config = settings(link=LinkConfig(loss=loss, negatives=2))
     whole = train(data_set, config, out=tmp_path / "whole")

@@ -10,8 +10,7 @@ import pytest
 
 from outercore.data.many_graphs import ADDED, FIRST, REMOVED, ManyGraphs
 from outercore.errors import CorruptError
-from outercore.training.graph_batches import GraphReader
-from outercore.training.graph_inputs import NodeInputs
+from outercore.training.graph_batches import GraphReader, NodeInputs
 
 X = "nodes/node/x"
 

@@ -1,11 +1,59 @@
-"""Each task has one owner: these tests find a second one."""
+"""Each concept has one owner: a second copy of its code elsewhere in the package fails here."""
+
+from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE, BINDINGS = ROOT / "python/outercore", ROOT / "crates/outercore-py/src"
+
+
+def owners(pattern: str) -> set[str]:
+    """The files of the package with a match of the pattern."""
+    files = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
+    return {name for name, text in files.items() if re.search(pattern, text, re.MULTILINE)}
+
+
+def lines_of(pattern: str, *owners: str) -> Iterator[str]:
+    """Lines of the package that match, outside the files and directories of the owners."""
+    wanted = re.compile(pattern)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(owners):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if wanted.search(line):
+                    yield f"{name}:{number}: {line.strip()}"
+
+
+def test_links_have_one_batch_one_draw_and_one_search() -> None:
+    seeds = {"loading/link_seeds.py"}
+    assert owners(r"^class LinkBatch\b") == seeds
+    assert owners(r"^_ROUNDS = ") == seeds
+    assert owners(r"np\.random\.Generator\(np\.random\.Philox") == seeds
+    assert owners(r"^def (pair_keys|among)\b") == {"data/csc.py"}
+    assert owners(r"sources\[middle\]") == {"data/csc.py"}
+
+
+def test_one_type_and_several_share_the_work_of_nodes_and_their_inference() -> None:
+    assert owners(r"^class \w*NodeWork\b") == {"training/work.py"}
+    assert owners(r"^class \w*Inference\b") == {"training/inference.py"}
+    assert owners(r"^class \w*Loaders\(Loaders\)") == {"training/links/batches.py"}
+
+
+def test_only_the_console_prints_and_only_the_report_draws() -> None:
+    assert list(lines_of(r"^\s*(import|from) rich\b|^\s*print\(", "cli/console.py")) == []
+    assert list(lines_of(r"^\s*(import|from) typer\b", "cli/")) == []
+    assert list(lines_of(r"^\s*(import|from) plotly\b", "runs/report/")) == []
+
+
+def test_plans_have_one_view_and_flags_one_reader() -> None:
+    assert list(lines_of(r"class \w*Plan\(.*dict|return \"Plan\"", "base/plan_display.py")) == []
+    assert list(lines_of(r"def \w+_rows\(planned", "base/plan_display.py")) == []
+    readers = r"get_parameter_source|parse_settings\(|typer\.Option\(\s*f?\"--(set|config)\""
+    assert list(lines_of(readers, "cli/options.py", "base/options.py")) == []
 
 
 def test_values_cross_to_the_core_as_values() -> None:
@@ -24,12 +72,12 @@ def test_values_cross_to_the_core_as_values() -> None:
     ]
     assert not found
     conversions = ("pythonize", "serde_json::from_value")
-    owners = {
+    converters = {
         path.name
         for path in BINDINGS.rglob("*.rs")
         if any(name in path.read_text() for name in conversions)
     }
-    assert owners == {"values.rs"}
+    assert converters == {"values.rs"}
 
 
 def _is_of_core_as_json(call: ast.Call) -> bool:

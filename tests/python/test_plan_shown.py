@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from fakes import planted
 from outercore import training
 from outercore.cli import app
-from outercore.cli.plan_tables import verdict
+from outercore.cli.plan import verdict
 
 GIB = 1 << 30
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn
 
 from outercore.cli import console
-from outercore.cli.progress_line import ProgressLine, fitted
-from outercore.cli.watch import Watch
+from outercore.cli.console import ProgressLine, fitted
+from outercore.cli.watch import TrainWatch
 from outercore.training.observe import EpochReport
 
 
@@ -99,7 +99,7 @@ def test_the_line_of_an_epoch_fits_a_terminal_and_is_whole_in_a_file(
         validation_seconds=234.5,
         counters=counters,
     )
-    with Watch() as watch:
+    with TrainWatch() as watch:
         watch.epoch_done(report)
     [line] = [line for line in out.getvalue().splitlines() if "epoch" in line]
     line = line.removeprefix("\x1b[2K")
@@ -128,7 +128,7 @@ def test_the_lines_before_a_training_fit_a_terminal(
         "validation": validation,
         "device": "cuda:0",
     }
-    with Watch() as watch:
+    with TrainWatch() as watch:
         watch.started(described)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("run runs/ogbn-papers100M-sage-12: sage, 123,456,789 parameters")

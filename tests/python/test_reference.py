@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.loading.reference import (
+from reference import (
     ReferenceBatch,
     batch_seeds,
     below,

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("plotly")
 
 from outercore.errors import CorruptError, NotFoundError
-from outercore.runs.report import charts, write_report
+from outercore.runs.report import training as charts
+from outercore.runs.report import write_report
 from outercore.runs.report.runs import Run, load_runs
 
 

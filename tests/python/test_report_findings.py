@@ -14,8 +14,8 @@ from outercore import _core
 
 pytest.importorskip("plotly")
 
-from outercore.runs.report import charts, write_report
-from outercore.runs.report.drawing import byte_unit, counted, empty, time_unit
+from outercore.runs.report import charts, training, write_report
+from outercore.runs.report.charts import byte_unit, counted, empty, time_unit
 from outercore.runs.report.findings import bottleneck, warnings
 from outercore.runs.report.runs import AlgorithmRun, EmbeddingRun, Run
 from test_report import record, write
@@ -49,10 +49,10 @@ def busy(**seconds: float) -> Run:
         (busy(sample=9.5, fetch=1, train=4), "Sampling limits: it was busy for 95%"),
         # Done at once, so never starved; the model takes the time.
         (busy(sample=0.1, fetch=0.1, train=8), "The model limits: it was busy for 80%"),
-        (busy(sample=3, fetch=4, train=3), "No stage limits alone: they waited for each other, "),
+        (busy(sample=3, fetch=4, train=3), "No single stage limits: they waited for each other, "),
         (AlgorithmRun("a", algorithm_record()), "The device limits: it was busy for 80%"),
         (AlgorithmRun("a", algorithm_record(device_busy=0.1, cores_busy=0.9)), "The cores limit"),
-        (AlgorithmRun("a", algorithm_record(device_busy=0.1)), "Nothing limits alone"),
+        (AlgorithmRun("a", algorithm_record(device_busy=0.1)), "No single part limits"),
     ],
 )
 def test_a_sentence_names_the_bottleneck(run: Any, said: str) -> None:
@@ -106,7 +106,7 @@ def test_a_run_without_validation_or_epochs_is_warned_about(tmp_path: Path) -> N
     [warning] = warnings(trained(1.0, 0.5, scores=False))
     assert warning.startswith("Validation did not happen")
     [warning] = warnings(trained())
-    assert warning == "No epoch has ended: there is nothing to compare."
+    assert warning == "No epoch has ended, so there is no result to compare."
     content = {**trained(1.0, scores=False).record, "result": {"error": "<b>"}}
     write_report([write(tmp_path / "a", dict(content))], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -136,7 +136,7 @@ def test_epochs_have_about_ten_ticks_at_whole_numbers(most: int, step: int) -> N
 
 def test_axes_have_plain_numbers_and_each_its_unit() -> None:
     runs = [Run("a", record()), Run("b", record())]
-    figures = [charts.loss(runs), charts.read(runs), charts.timeline(runs[0])]
+    figures = [charts.loss(runs), training.read(runs), charts.timeline(runs[0])]
     for figure in figures:
         for axis in (figure.layout.xaxis, figure.layout.yaxis):
             assert (axis.exponentformat, axis.separatethousands) == ("none", True)
@@ -180,4 +180,4 @@ def test_an_embedding_without_metrics_has_no_heading_for_them(tmp_path: Path) ->
             file.write_text(json.dumps(content))
         write_report([tmp_path / "run"], tmp_path / f"{headings}.html")
         page = (tmp_path / f"{headings}.html").read_text()
-        assert page.count("<h2>Figures</h2>") == headings
+        assert page.count("<h2>Metrics</h2>") == headings

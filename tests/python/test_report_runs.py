@@ -18,7 +18,7 @@ from outercore.runs import record as records
 
 pytest.importorskip("plotly")
 
-from outercore.runs.report import algorithm_charts as charts
+from outercore.runs.report import algorithms as charts
 from outercore.runs.report import write_report
 from outercore.runs.report.runs import AlgorithmRun, load_runs
 

@@ -19,8 +19,7 @@ from outercore.serving.server import Server
 from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
 from outercore.training.config import GraphConfig, LinkConfig, RunConfig
 from outercore.training.degrees import in_degrees
-from outercore.training.graph_batches import GraphBatch, GraphReader
-from outercore.training.graph_inputs import node_inputs
+from outercore.training.graph_batches import GraphBatch, GraphReader, node_inputs
 from outercore.training.model_files import load_model
 from test_live import outercore
 from test_serve import CONFIG, ask, outputs

@@ -35,7 +35,7 @@ from outercore.training import (
 )
 from outercore.training.config import GraphConfig, LinkConfig
 from outercore.training.degrees import in_degrees
-from outercore.training.graph_inputs import input_name, node_inputs
+from outercore.training.graph_batches import input_name, node_inputs
 from outercore.training.graph_work import graph_network
 from outercore.training.model_files import load_model
 from outercore.training.models import build_model

@@ -12,7 +12,7 @@ import pytest
 
 import naive
 import outercore as oc
-from outercore.base.display import Forecast, Plan, html_table
+from outercore.base.display import Forecast, html_table
 from outercore.embedding.use.neighbours import Nearest
 from outercore.loading.sampler import SampledSubgraph
 
@@ -131,11 +131,7 @@ def test_arrays_within_results_are_shown_by_type_and_shape() -> None:
     assert "arrays={'year': int64 [9]}" in repr(batch)
 
 
-def test_a_plan_begins_with_what_matters_and_says_how_much_is_left_out() -> None:
-    many = {f"part {place}": place for place in range(20)}
-    shown = lines_of(Plan({**many, "seconds": 1.25, "budget": 1 << 20, "spill": None}))
-    assert shown[:3] == ["Plan", "  budget  1.0 MiB", "  time    1.25 s"]
-    assert shown[-1] == "  ...     15 more"
+def test_a_forecast_without_epochs_has_no_rows() -> None:
     assert lines_of(Forecast({})) == ["Forecast, 0 batches an epoch"]
 
 

@@ -30,6 +30,7 @@ from outercore.training.streamed.columns import (  # noqa: E402
 from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.streamed.files import Moved  # noqa: E402
 from outercore.training.streamed.network import of_network  # noqa: E402
+from outercore.training.streamed.steps import Input  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gin", "gat")
@@ -75,7 +76,7 @@ def of_graph(graph: FakeGraph, model: Any, nodes: np.ndarray) -> Exact:
     if model.needs_degrees:
         degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
     quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
-    computation = of_network(model, "nodes/node/x", degrees)
+    computation = of_network(model, Input(lambda x, _: x, "nodes/node/x"), degrees)
     return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)  # type: ignore[arg-type]
 
 

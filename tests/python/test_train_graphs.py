@@ -43,13 +43,15 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.export import export_model  # noqa: E402
-from outercore.training.graph_batches import (  # noqa: E402
+from outercore.training.graph_batches import (  # noqa: E402  # noqa: E402
     GraphBatch,
     GraphLoader,
     GraphReader,
+    NodeInputs,
+    input_name,
+    node_inputs,
     shuffled,
 )
-from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs  # noqa: E402
 from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
 from outercore.training.metrics import Errors  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402

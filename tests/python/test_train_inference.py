@@ -20,7 +20,7 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.degrees import in_degrees  # noqa: E402
-from outercore.training.inference import Inference  # noqa: E402
+from outercore.training.inference import Context, Inference  # noqa: E402
 from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.models import Network, build_model  # noqa: E402
 
@@ -82,11 +82,8 @@ def inference(graph: FakeGraph, model: Any, scratch: Path, fanout: tuple[int, ..
         model,
         config.sampling,
         Loaders(graph, config, open_loader=FakeLoader),
+        Context(scratch, torch.device("cpu"), Observer(), StopRequest()),
         degrees=degrees,
-        scratch=scratch,
-        device=torch.device("cpu"),
-        observer=Observer(),
-        stop=StopRequest(),
     )
 
 

@@ -10,9 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from outercore.training.typed import scales  # noqa: E402
-from outercore.training.typed.models import FeatureMap  # noqa: E402
-from outercore.training.typed.scales import column_scales  # noqa: E402
+from outercore.training.typed import models as scales  # noqa: E402
+from outercore.training.typed.models import FeatureMap, column_scales  # noqa: E402
 
 
 class OneArray:

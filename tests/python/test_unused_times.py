@@ -18,7 +18,7 @@ from typer.testing import CliRunner  # noqa: E402
 import outercore as oc  # noqa: E402
 from outercore.cli import app, run  # noqa: E402
 from outercore.training.config import TrainConfig  # noqa: E402
-from outercore.training.temporal.unused_times import unused_times  # noqa: E402
+from outercore.training.open_work import unused_times  # noqa: E402
 
 NODES, EDGES = 60, 400
 SMALL = {"fanout": (2,), "hidden": 4, "epochs": 1, "batch_size": 32, "memory": "64MiB"}

@@ -1,4 +1,4 @@
-"""Files in the form of `torch.save`, built by hand: also those that it never writes."""
+"""Files in the format of `torch.save`, built by hand, including files that it never writes."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def dtype(code: str) -> bytes:
 
 
 def scalar(value: Any, code: str) -> bytes:
-    """A number of NumPy, as it pickles itself."""
+    """The pickle of a NumPy scalar."""
     data = np.array(value, code).tobytes()
     return called(named("numpy.core.multiarray", "scalar"), dtype(code), raw(data))
 
 
 def array(shape: bytes, code: str, data: bytes, in_columns: bytes = b"\x89") -> bytes:
-    """An array of NumPy with any shape and bytes."""
+    """The pickle of a NumPy array with any shape and bytes."""
     begun = called(
         named("numpy.core.multiarray", "_reconstruct"),
         named("numpy", "ndarray"),
@@ -81,7 +81,7 @@ def array(shape: bytes, code: str, data: bytes, in_columns: bytes = b"\x89") -> 
 
 
 def zero_dimensional(value: Any, code: str) -> bytes:
-    """An array of NumPy without axes, which counts and multiplies as numbers do."""
+    """The pickle of a NumPy array without axes, which behaves like a number."""
     data = np.array(value, code).tobytes()
     made = named("numpy.core.numeric", "_frombuffer")
     return called(made, raw(data), dtype(code), b")", text("C"))

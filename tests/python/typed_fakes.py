@@ -23,7 +23,7 @@ EDGES = {
     ("paper", "written_by", "author"): 260,
     ("topic", "of", "paper"): 150,
 }
-"""Nothing comes to institutions and topics, and nothing goes from venues to papers."""
+"""Institutions and topics have no in-edges, and venues have no out-edges."""
 WIDTHS = {"paper": 8, "topic": 5, "venue": 3}
 
 
@@ -44,7 +44,7 @@ def planted_types(
     classes_of = {name: random.integers(classes, size=count) for name, count in COUNTS.items()}
     edges = {}
     for (source, relation, target), count in EDGES.items():
-        # The last tenth of the targets has no such edge.
+        # The last tenth of the targets is without edges of this type.
         to = random.integers(COUNTS[target] * 9 // 10, size=count)
         come = random.integers(COUNTS[source], size=count)
         for place in np.flatnonzero(random.random(count) < 0.8):
@@ -128,7 +128,7 @@ def write_typed(
 
 
 class TypedGraph(Graph):
-    """`oc.Graph` with everything in memory."""
+    """`oc.Graph` with all data in memory."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)

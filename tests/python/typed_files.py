@@ -27,7 +27,7 @@ def write_table(path: Path, columns: dict[str, list[Any]]) -> Path:
 
 
 def edges_by_type(graph: Graph) -> dict[str, list[tuple[int, int, int]]]:
-    """(row, source, target) of each edge, by rows; all within their types."""
+    """(row, source, target) of each edge, ordered by row; numbers are within the types."""
     offsets = np.asarray(graph.array("edges/edge/offsets"), np.int64)
     sources = np.asarray(graph.array("edges/edge/sources"), np.int64)
     has_ids = "edges/edge/ids" in graph.arrays

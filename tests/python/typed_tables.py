@@ -1,4 +1,4 @@
-"""A small bibliography as tables, imported, and what a reference sampler needs of it."""
+"""A small bibliography: written as tables, imported, and as input of the reference sampler."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import outercore as oc
+import reference
 from outercore.importing.graph import ImportOptions
 from outercore.importing.splits import SplitChoice
 from outercore.importing.typed.graph import TypedInputs, import_typed
-from outercore.loading import reference
-from outercore.loading.reference import Csc, EdgeType
+from reference import Csc, EdgeType
 
 COUNTS = {"author": 2_000, "paper": 3_000, "topic": 40, "venue": 9}
 EDGES = {
@@ -33,7 +33,7 @@ EDGES = {
 
 @dataclass
 class Bibliography:
-    """The data set, and everything that its batches come from."""
+    """The data set, and all data to compute its batches by definition."""
 
     root: Path
     features: dict[str, NDArray[Any]]
@@ -54,7 +54,7 @@ class Bibliography:
         shuffle: bool,
         replace: bool = False,
     ) -> Iterator[tuple[reference.TypedReferenceBatch, NDArray[np.int64]]]:
-        """An epoch by the definition, with the places of each batch's seeds."""
+        """The batches of an epoch by definition, with the positions of each batch's seeds."""
         fan_outs = (
             num_neighbors
             if isinstance(num_neighbors, Mapping)
@@ -128,7 +128,7 @@ def _edges(
     for edge_type, count in EDGES.items():
         source, relation, target = edge_type
         come = random.integers(COUNTS[source], size=count)
-        # Some targets have many edges, the last tenth has none.
+        # Some targets have many edges; the last tenth is without edges.
         to = (COUNTS[target] * 0.9 * random.random(count) ** 2).astype(np.int64)
         ends[edge_type] = come, to
         columns: dict[str, Any] = {"from": come, "to": to}
@@ -158,7 +158,7 @@ def assert_equal(
     data: Bibliography,
     seed_type: str = "paper",
 ) -> None:
-    """Whether a batch of the loader is the one of the definition, with all its arrays."""
+    """Asserts that a batch of the loader equals the expected batch, with all its arrays."""
     sampled, places = expected
     assert batch.node_types == sorted(COUNTS)
     assert batch.edge_types == sorted(EDGES, key="__".join)

@@ -14,9 +14,6 @@ use crate::partition::{CopyIndex, Sums};
 use crate::walk::WalkConfig;
 
 pub(crate) const VERSION: u32 = 4;
-/// Readable versions. Version 1 has no walks: its epochs have one walk. Version 2 has no swaps in
-/// turn, version 3 no groups.
-const READABLE: [u32; 4] = [1, 2, 3, VERSION];
 const JOURNAL: &str = "journal.json";
 const ORDER: &str = "order.json";
 const DAMAGED: &str = "go on from a copy of the directory, or train again";
@@ -43,7 +40,6 @@ pub(crate) struct Journal {
     /// Checksum of `order.json`.
     pub order: String,
     /// Configuration of the walks through the order.
-    #[serde(default)]
     pub walks: WalkConfig,
     pub position: Position,
     /// The partition in each slot, so that a later run puts it there again.
@@ -139,7 +135,7 @@ impl Journal {
         let text = std::fs::read(&path).with_context(describe)?;
         let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DAMAGED);
         let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if !READABLE.contains(&found.version) {
+        if found.version != VERSION {
             let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
             return Err(Error::new(ErrorKind::Version, text)
                 .hint("go on with the release that wrote it, or train again"));

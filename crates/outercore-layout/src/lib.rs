@@ -2,7 +2,7 @@
 //! rows needed together share pages, and they can be `int8`.
 //!
 //! Layer 4. Section 13 of `docs/format.md` is the specification. [`Layout`] is an opened layout,
-//! and [`build`] writes one. The array itself stays unchanged; a layout can be rebuilt at any time.
+//! and [`build()`] writes one. The array itself stays unchanged; a layout can be rebuilt at any time.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -423,7 +423,7 @@ impl Detection<'_> {
                 ));
                 Ok(false)
             }
-            Verdict::Data => match self.unlike_names(&first, &seen, &data[1..], dialect) {
+            Verdict::Data => match self.unlike_names(&first, &seen, data, dialect) {
                 Some(why) => Err(unclear_header(data[0], why)),
                 None => Ok(false),
             },
@@ -446,13 +446,16 @@ impl Detection<'_> {
         }
         let mut fields = Fields::default();
         let mut names = Names::default();
-        for line in lines {
+        let (header, below) = lines.split_at(1);
+        let is_other = |line: &&Line<'_>| bare(line.text) != bare(header[0].text);
+        let comes_again = !below.iter().all(|line| is_other(&line));
+        for line in below.iter().filter(is_other) {
             if fields.cut(line.text, dialect).is_ok_and(|count| count == first.len()) {
                 names.add((0..first.len()).map(|place| fields.get(line.text, place)));
             }
         }
         let first: Vec<&[u8]> = first.iter().map(|field| &field.text[..]).collect();
-        names.unlike(&first)
+        names.unlike(&first, comes_again)
     }
 
     /// The names in a header; `None` if their number differs from the number of fields in the rows.

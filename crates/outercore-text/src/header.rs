@@ -164,9 +164,10 @@ pub(crate) fn judge(
         return Verdict::Unclear("has names in some columns and numbers in others".to_owned());
     }
     let goes_on = |(field, seen): (&First, &Seen)| seen.goes_on(without_quotes(&field.text));
-    if named && first.iter().zip(seen).any(goes_on) {
+    let has_others = || words != Words::Table && seen.iter().any(|seen| seen.comes_again);
+    if named && (first.iter().zip(seen).any(goes_on) || has_others()) {
         return Verdict::Unclear(
-            "has a name above numbers, and in another column what all other lines have".to_owned(),
+            "has a name above numbers, and in another column what other lines have".to_owned(),
         );
     }
     if named {
@@ -325,6 +326,7 @@ mod tests {
             (&["5,3", "u,v", "a,b"], Edges),
             (&["name,1", "0,1"], Edges),
             (&["ann,likes,7", "3,knows,ann"], Triples),
+            (&["ann,likes,bob", "3,knows,cid", "7,likes,ann"], Triples),
             (&["m1,m2", "57d4d4c8,c268ab7d", "eb28b145,04e7d6a5"], Edges),
             (&["ann,bob,2019-07-18", "bob,7,2005-09-01", "id,7,2024-05-09"], Edges),
             (&["u,v", "alice,bob"], Edges),

@@ -1,6 +1,6 @@
 //! Text files as rows of fields.
 //!
-//! One reader for all text input: edge lists, node tables, triples, labels and splits. [`detect`]
+//! One reader for all text input: edge lists, node tables, triples, labels and splits. [`detect()`]
 //! examines a sample of at least 1,000 lines and returns the format, or refuses a file with an
 //! ambiguous format. Edges ([`read_edges`]) and tables ([`Table`]) are then read in this
 //! [`Dialect`]. A line that does not fit it is an error with the number of the line.

@@ -98,7 +98,8 @@ pub(crate) fn parse_lines(
                     at = next;
                     continue;
                 }
-                let line = bytes[start..next].trim_ascii_end();
+                // A tab at the end stands before an empty field.
+                let line = without_end(&bytes[start..next]);
                 if dialect.repeats_header(line) {
                     counts.repeated_headers += 1;
                     counts.lines += 1;
@@ -248,6 +249,11 @@ fn end_of_columns(bytes: &[u8], end: usize, separator: Option<u8>, more: usize) 
         }
     };
     (found == more).then_some(next)
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[inline]
@@ -463,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named_with_what_was_expected() {
-        use Separator::{Blanks, Comma};
+        use Separator::{Blanks, Comma, Tab};
         let ten =
             |separator, columns| EdgeLayout { num_nodes: Some(10), ..layout(separator, columns) };
         for (layout, line, expected) in [
@@ -477,14 +483,19 @@ mod tests {
             (ten(Blanks, 2), "7 abc", "column 2 is `abc`, expected a node id (a whole number)"),
             (ten(Blanks, 2), "1.5 2", "column 1 is `1.5`, expected a node id"),
             (ten(Blanks, 2), "12x 3", "column 1 is `12x`, expected a node id"),
+            (ten(Tab, 3), "x\t1\t", "column 1 is `x`, expected a node id"),
             (ten(Blanks, 2), "1 10", "node id 10 is out of range: the graph has 10 nodes (0 to 9)"),
             (ten(Comma, 2), "1\r2,4", "column 1 is `1\\r2`"),
         ] {
             let error = parse(
                 &format!(
                     "0{s}1{x}\n{line}\n",
-                    s = if layout.dialect.separator == Comma { "," } else { " " },
-                    x = if layout.dialect.columns == 3 { ",0" } else { "" }
+                    s = layout.dialect.separator.byte().map_or(' ', char::from),
+                    x = match (layout.dialect.separator, layout.dialect.columns) {
+                        (Comma, 3) => ",0",
+                        (Tab, 3) => "\t0",
+                        _ => "",
+                    }
                 ),
                 &layout,
             )

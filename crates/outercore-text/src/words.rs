@@ -68,16 +68,25 @@ impl Names {
     /// Why the `first` line may name the columns, or `None`.
     ///
     /// Names of nodes and relations usually occur several times, so a word that occurs again is
-    /// data. If no word does, the line may be a header in two cases. Either two of its words are in
-    /// `ROLES`, or nearly all names of a column occur again: then a line of data would contain such
-    /// a name with a probability of 19 in 20.
-    pub fn unlike(&self, first: &[&[u8]]) -> Option<&'static str> {
+    /// data. If no word does, the line may be a header in four cases: the whole line `comes_again`;
+    /// two of its words are in `ROLES`; all its words are letters above longer names; or nearly all
+    /// names of a column occur again: then a line of data would contain such a name with a
+    /// probability of 19 in 20.
+    pub fn unlike(&self, first: &[&[u8]], comes_again: bool) -> Option<&'static str> {
         let is_apart = (1..first.len()).all(|place| !first[..place].contains(&first[place]));
         let is_new = first.iter().all(|word| !self.counts.contains_key(*word));
         if !(is_apart && is_new && first.iter().all(|word| is_word(word))) {
             return None;
         }
-        if first.iter().filter(|word| is_role(word)).count() >= 2 {
+        if comes_again {
+            return Some("comes again, and its words come nowhere else: it may name the columns");
+        }
+        let are_letters = || {
+            self.rows.len() > 1
+                && first.iter().all(|word| is_letter(word))
+                && !self.counts.keys().any(|name| is_letter(name))
+        };
+        if first.iter().filter(|word| is_role(word)).count() >= 2 || are_letters() {
             return Some("may name the columns, or be data");
         }
         let is_full = (0..first.len()).any(|place| self.nearly_all_come_again(place));
@@ -100,6 +109,10 @@ pub(crate) fn is_word(text: &[u8]) -> bool {
     (1..=24).contains(&letters.len()) && letters.iter().all(is_letter)
 }
 
+fn is_letter(text: &[u8]) -> bool {
+    matches!(without_quotes(text), [letter] if letter.is_ascii_alphabetic())
+}
+
 fn is_role(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(without_quotes(text)).to_lowercase();
     let ids = ["_id", "-id", ".id", " id", "_name", " name"];
@@ -117,7 +130,7 @@ mod tests {
             names.add(line.split(',').map(str::as_bytes));
         }
         let first: Vec<&[u8]> = first.split(',').map(str::as_bytes).collect();
-        names.unlike(&first).is_some()
+        names.unlike(&first, false).is_some()
     }
 
     /// Random triples of 500 entities; `relation` maps a random number to the relation.
@@ -151,6 +164,7 @@ mod tests {
         for (first, line) in [
             ("alice,bob", "bob,carol"),
             ("alice,bob", "carol,dave"),
+            ("a,b", "c,d"),
             ("user,item", "item,user"),
             ("drug,treats,disease", "gene,treats,disease"),
             ("/m/027rn,/location/country,/m/06cx9", "/m/01,/film,/m/02"),
@@ -173,5 +187,6 @@ mod tests {
         ] {
             assert!(doubted(first, [line.to_owned()]), "{first}");
         }
+        assert!(doubted("a,b", ["ann,book", "bob,pen"].map(str::to_owned)));
     }
 }

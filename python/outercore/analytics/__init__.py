@@ -1,14 +1,14 @@
 """Graph algorithms over the grid of a data set, under a memory budget.
 
-Every function takes a graph (or the path of a data set) and returns one value a node. The values of
-the nodes stay in memory, or go through it partition by partition where the budget has no room for
-them; the edges are read in passes. The result is the same to the last bit whatever the budget, the
-back end or the number of threads; where the budget has no room for it, it is mapped from a file.
+Every function takes a graph (or the path of a data set) and returns one value per node. The edges
+are read in passes. The values of the nodes stay in memory if the budget has room for them;
+otherwise a few partitions at a time are in memory. The result is bit-identical for every budget,
+back end and number of threads. A result that does not fit in the budget is mapped from a file.
 
-In a graph with several types values lie type after type, in the order of `Graph.node_types`. The
-keyword `relation` chooses one edge type; then only the nodes of its two types have values.
+In a graph with several types, the values are ordered by type, as in `Graph.node_types`. The keyword
+`relation` chooses one edge type; then only the nodes of its two types have values.
 
-The grid is built when it is first needed and kept in the data set.
+The first algorithm builds the grid and stores it in the data set.
 """
 
 from __future__ import annotations

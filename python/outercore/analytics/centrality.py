@@ -1,4 +1,4 @@
-"""How much nodes matter: ranks, paths through them, degrees."""
+"""Centrality of nodes: PageRank, betweenness, closeness, HITS and degrees."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def pagerank(
     reverse: bool = False,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """PageRank: how often a walker who follows arcs, and jumps now and then, is at a node.
+    """PageRank: how often a random walk with restarts visits each node.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        damping: chance to follow an arc instead of jumping, 0 to below 1.
-        max_iterations: one pass over the edges each.
-        tolerance: ends when the ranks change by less, summed over all nodes; 0 takes what
-            ``max_iterations`` give.
-        personalization: where jumps lead: a weight of every node, or some nodes with weights; all
-            nodes alike by default. A walker at a node without out-arcs jumps too.
-        weights: edge array by which an arc is chosen; all alike by default.
+        damping: probability to follow an arc instead of restarting, 0 to below 1.
+        max_iterations: most iterations, one pass over the edges each.
+        tolerance: stop when the ranks change by less, summed over all nodes. 0: run
+            ``max_iterations`` iterations.
+        personalization: distribution of restarts: a weight for every node, or for some nodes; all
+            nodes equally by default. The walk also restarts at nodes without out-arcs.
+        weights: edge array; the walk chooses arcs in proportion to it, equally by default.
         reverse: follow arcs from target to source.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.
 
     Raises:
         InvalidError: an option out of its range; no convergence within ``max_iterations``.
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -70,25 +70,25 @@ def betweenness(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        sources: only paths that begin at these nodes, as ``betweenness_centrality_subset`` of
+        sources: count only paths that begin at these nodes, as ``betweenness_centrality_subset`` of
             networkx with all nodes as targets; all nodes by default.
         samples: draw this many sources without repetition, and scale the sums by nodes / samples:
             an unbiased estimate, normalized or not.
-        seed: which sources are drawn is a function of it.
-        weights: edge array with the lengths, above 0; 1 each by default.
-        normalized: divide by the number of pairs, as networkx does. Otherwise a graph without
-            directions counts each pair once.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        seed: random seed of the draw.
+        weights: edge array with the length of each arc, above 0; 1 by default.
+        normalized: divide by the number of pairs, as networkx does. If false, an undirected graph
+            counts each pair once.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes].
 
-    Cost: two passes a level and source; with weights a level is a wave of nodes, and distances take
-    passes of their own. Exact on all nodes only for small graphs.
+    Cost: two passes for each level of each source. With weights, a level is a wave of nodes, and
+    additional passes compute the distances. Use all sources only for small graphs.
 
     Raises:
-        InvalidError: sources that are no nodes, an empty list, or together with ``samples``.
+        InvalidError: ``sources`` are not nodes, an empty list, or combined with ``samples``.
         UnsupportedError: weights so small that they change no distance.
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Brandes, 2001.
 
@@ -108,24 +108,24 @@ def closeness(
     improved: bool = True,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Closeness: one over the mean distance between a node and those that reach it, else 0.
+    """Closeness: one over the mean distance from the nodes that reach a node; 0 if none does.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        nodes: only of these nodes; NaN for all others.
-        direction: distances along arcs ``in`` to a node, as networkx has it, ``out`` of it, or
+        nodes: compute only these nodes; NaN for all others.
+        direction: distances along arcs ``in`` to a node, as in networkx, ``out`` of it, or
             ``both`` ways.
-        improved: times the share of the other nodes at such a distance, so that small components
-            do not come first.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        improved: multiply by the share of the other nodes that have a distance, so that nodes of
+            small components do not rank first.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes].
 
-    Cost: a search from every node, 64 at a time: exact on all nodes only for small graphs.
+    Cost: a search from every node, 64 at a time. Compute all nodes only for small graphs.
 
     Raises:
-        InvalidError: ``nodes`` that are not there, or an empty list.
-        BudgetError: the message says how much memory works.
+        InvalidError: ``nodes`` are not in the graph, or an empty list.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Freeman, 1979; Wasserman, Faust, 1994.
 
@@ -146,22 +146,22 @@ def hits(
     score: Literal["authorities", "hubs"] = "authorities",
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """HITS: authorities are nodes that good hubs point at; good hubs point at authorities.
+    """HITS: good hubs point at good authorities, and good authorities are the targets of good hubs.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        max_iterations: two passes over the edges each.
-        tolerance: ends when the hubs change by less, summed over all nodes; 0 takes what
-            ``max_iterations`` give.
-        weights: edge array by which arcs count; all alike by default.
-        score: which of the two, ``authorities`` or ``hubs``.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        max_iterations: most iterations, two passes over the edges each.
+        tolerance: stop when the hub scores change by less, summed over all nodes. 0: run
+            ``max_iterations`` iterations.
+        weights: edge array with the weight of each arc; equal by default.
+        score: the score to return, ``authorities`` or ``hubs``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.
 
     Raises:
         InvalidError: an option out of its range; no convergence within ``max_iterations``.
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Kleinberg, 1999.
 
@@ -180,20 +180,20 @@ def degrees(
     which: Literal["in", "out", "total"] = "in",
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """How many arcs lead into a node, out of it, or both together.
+    """Degrees: number of arcs into each node, out of it, or both together.
 
     Args:
         graph: an opened graph or the directory of a data set.
         which: ``in``, ``out`` or ``total``.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
-    Shapes: int64 [nodes]; loops and parallel arcs count, an undirected edge once whatever
+    Shapes: int64 [nodes]. Loops and parallel arcs count. An undirected edge counts once for every
     ``which``.
 
-    Cost: no pass.
+    Cost: no pass over the edges.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc

@@ -1,4 +1,4 @@
-"""What nodes belong together: components, cores, communities, triangles."""
+"""Groups of nodes: components, cores, communities, triangles."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def wcc(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Weakly connected components: who can be reached when arcs lead both ways.
+    """Weakly connected components: nodes that reach each other if arcs lead both ways.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
-    Cost: one pass; with state in scratch files as many as it takes until no label changes.
+    Cost: one pass; with state in scratch files, passes until no label changes.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -50,12 +50,12 @@ def scc(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: trimming, forward-backward search from one pivot, then colouring (Slota et al., 2014).
 
@@ -74,16 +74,16 @@ def kcore(
 ) -> NDArray[np.int64]:
     """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
 
-    The direction of arcs does not matter, loops do not count, parallel edges do.
+    Directions and loops are ignored; parallel edges count.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes].
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Montresor, De Pellegrini, Miorandi, 2013; Lü et al., 2016.
 
@@ -104,25 +104,27 @@ def label_propagation(
     seed: int = 0,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Communities: again and again each node takes the most frequent label of its neighbours.
+    """Label propagation: each node repeatedly takes the most frequent label of its neighbours.
 
-    Labels begin as node ids; of equally frequent ones the smallest wins. An arc both ways counts
-    twice. On bipartite graphs all nodes together only exchange labels, without end: then it warns,
-    and ``update="asynchronous"`` finds communities, mostly better ones on other graphs, too.
+    The first label of a node is its id; among equally frequent labels the smallest wins. Arcs in
+    both directions count twice. On bipartite graphs, synchronous updates only exchange the labels
+    of the two sides, without end. The run then warns; ``update="asynchronous"`` finds communities
+    there, and mostly better ones on other graphs, too.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        max_iterations: rounds at most; fewer where no label changes.
-        update: ``synchronous`` lets all nodes change together, as LDBC Graphalytics does.
-            ``asynchronous`` lets those of three in four labels change, drawn for each round; a node
-            keeps a label that is among the most frequent, and a draw decides between others.
-        seed: what ``asynchronous`` draws is a function of it.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        max_iterations: most rounds; ends earlier if no label changes.
+        update: ``synchronous`` changes all nodes together, as LDBC Graphalytics does.
+            ``asynchronous`` changes in each round only the nodes of three in four labels, drawn at
+            random. A node keeps a label that is among the most frequent; among other equally
+            frequent labels, one is drawn.
+        seed: random seed of ``asynchronous``.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
-    Shapes: int64 [nodes], a node id each.
+    Shapes: int64 [nodes], the label of each node, a node id.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Raghavan, Albert, Kumara, 2007; CDLP of LDBC Graphalytics.
 
@@ -139,16 +141,16 @@ def triangles(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """How many triangles a node is in; the direction of arcs, loops and parallel arcs do not count.
+    """Number of triangles at each node; directions, loops and parallel arcs are ignored.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes]; their sum is three times the number of triangles.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -163,21 +165,22 @@ def local_clustering(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Clustering: of the possible arcs between a node's neighbours the share that is there.
+    """Clustering coefficient: share of the possible arcs between a node's neighbours that exist.
 
-    Neighbours are other nodes at either end of an arc. An arc each way counts twice, parallel arcs
-    count once; without directions an edge is an arc each way. 0 with fewer than two neighbours.
+    Neighbours are the other nodes at the node's arcs, in either direction. Arcs in both directions
+    count twice, parallel arcs once; an undirected edge is two arcs. 0 for a node with fewer than
+    two neighbours.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], 0 to 1.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
-    Source: LCC of LDBC Graphalytics; without directions, Watts, Strogatz, 1998.
+    Source: LCC of LDBC Graphalytics; for undirected graphs, Watts, Strogatz, 1998.
 
     Example:
         >>> import outercore as oc
@@ -196,17 +199,17 @@ def louvain(
     weights: str | None = None,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Communities of high modularity: much weight within them, little between them.
+    """Louvain method: communities with much weight inside and little between them (modularity).
 
-    Directions are ignored; arcs both ways and parallel arcs add up. Nodes are visited in a
-    drawn order, so another ``seed`` may give other communities.
+    Directions are ignored; arcs in both directions and parallel arcs are summed. Nodes are visited
+    in a random order, so another ``seed`` may give other communities.
 
     Args:
         graph: an opened graph or the directory of a data set.
         resolution: above 1 for smaller communities, below 1 for larger ones.
-        seed: the order of visits is a function of it.
-        weights: edge array by which edges count; all alike by default.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        seed: random seed of the order of visits.
+        weights: edge array with the weight of each edge; equal by default.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's community.
 
@@ -214,7 +217,7 @@ def louvain(
 
     Raises:
         InvalidError: a resolution that is not above 0.
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Blondel, Guillaume, Lambiotte, Lefebvre, 2008.
 

@@ -1,4 +1,4 @@
-"""How far nodes are from others, and on which way."""
+"""Distances between nodes, and shortest paths."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def bfs(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Breadth-first search: hops from ``source`` to every node; -1 where none lead there.
+    """Breadth-first search: hops from ``source`` to every node; -1 for unreachable nodes.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, hops count from the nearest. A text is a name.
-            In a graph with several types ``("author", 3)``, ``("author", [3, 17])``, or
+        source: start node. With several start nodes, hops count from the nearest. A text is a name.
+            In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
             ``"author:3"``.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        cutoff: the most hops; nodes farther away are not reached.
-        result: ``predecessors`` gives the node before each one on a shortest path instead, of
-            several the smallest; -1 for sources, and where no path leads.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        cutoff: largest number of hops; nodes farther away are not reached.
+        result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
+            id if there are several; -1 for sources and unreachable nodes.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int32 [nodes]; predecessors int64 [nodes].
 
-    Cost: predecessors take one pass more, and their state stays in memory.
+    Cost: predecessors need one more pass, and their state stays in memory.
 
     Raises:
-        InvalidError: ``source`` is no node, or an empty list.
-        BudgetError: the message says how much memory works.
+        InvalidError: ``source`` is not a node, or an empty list.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -69,30 +69,30 @@ def sssp(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Shortest paths: their lengths from ``source`` to every node; infinity where none leads.
+    """Lengths of the shortest paths from ``source`` to every node; infinity for unreachable nodes.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        source: where to begin; with several nodes, paths begin at the nearest. A text is a name.
-            In a graph with several types ``("author", 3)``, ``("author", [3, 17])``, or
+        source: start node. With several start nodes, paths begin at the nearest. A text is a name.
+            In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
             ``"author:3"``.
-        weights: edge array with the lengths, 0 or more; 1 each by default.
+        weights: edge array with the length of each arc, 0 or more; 1 by default.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        cutoff: the longest path; nodes farther away are not reached.
-        result: ``predecessors`` gives the node before each one on a shortest path instead, of
-            several the smallest; -1 for sources, and where no path leads.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        cutoff: longest path; nodes farther away are not reached.
+        result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
+            id if there are several; -1 for sources and unreachable nodes.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes]; predecessors int64 [nodes]. Lengths are added as float64.
 
-    Cost: predecessors take one pass more, and another for each length of 0 in a row; their state
-    stays in memory.
+    Cost: predecessors need one more pass, and another one for each length of 0 in a row; their
+    state stays in memory.
 
     Raises:
-        InvalidError: ``source`` is no node, or an empty list; a length is negative, or an integer
-            that float64 does not hold exactly.
-        NotFoundError: there is no edge array of that name.
-        BudgetError: the message says how much memory works.
+        InvalidError: ``source`` is not a node, or an empty list; a length is negative, or an
+            integer that float64 does not hold exactly.
+        NotFoundError: the edge array ``weights`` does not exist.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -111,23 +111,23 @@ def radii(
     direction: Direction = "out",
     **resources: Unpack[Resources],
 ) -> NDArray[np.int32]:
-    """How far the farthest of some sampled nodes is from each node that they reach.
+    """For each node, the largest distance from the sampled sources that reach it.
 
     The largest value is a lower bound of the diameter.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        sources: nodes to begin at, drawn without repetition from those with an arc; rounded up to
-            a multiple of 64, which share their passes.
-        seed: which nodes are drawn is a function of it.
+        sources: number of start nodes, drawn without repetition from the nodes with an arc. Rounded
+            up to a multiple of 64; each 64 searches share their passes.
+        seed: random seed of the draw.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the others of `Resources`.
+        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
-    Shapes: int32 [nodes], -1 where no sampled node reaches.
+    Shapes: int32 [nodes], -1 for nodes that no source reaches.
 
     Raises:
-        InvalidError: no sources.
-        BudgetError: the message says how much memory works.
+        InvalidError: ``sources`` is 0.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc

@@ -1,4 +1,4 @@
-"""Edge programs of one's own: all arcs of a graph in blocks of NumPy arrays."""
+"""Custom edge programs: all arcs of a graph in blocks of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from outercore.data.graph import Graph, Source, root_of
 
 @dataclass(frozen=True, repr=False)
 class EdgeBlock(ShortRepr):
-    """Some of the arcs of a graph."""
+    """A block of the arcs of a graph.
+
+    Shapes: every array is [arcs].
+    """
 
     source: NDArray[np.int64]
-    """Node ids, where values come from."""
+    """Node id of each arc's source."""
     target: NDArray[np.int64]
-    """Node ids, where they go to."""
+    """Node id of each arc's target."""
     weight: NDArray[np.float64] | None
-    """One for each arc, where the stream has weights."""
+    """Weight of each arc; `None` for a stream without weights."""
 
 
 class EdgeStream:
-    """All arcs of a graph in blocks of NumPy arrays, for programs of one's own.
+    """All arcs of a graph in blocks of NumPy arrays, for custom edge programs.
 
-    The order of the blocks is the same in every pass, whatever the budget, the back end or the
-    number of threads; so are sums of floats made in that order.
+    The order of the blocks is the same in every pass, for every budget, back end and number of
+    threads. Sums of floats in this order are therefore bit-identical, too.
 
-    Cost: each pass reads what does not stay in memory within it, and holds 4 bytes a node.
+    Cost: each pass reads the edges that are not in memory, and needs 4 bytes per node.
 
     Example:
         >>> import outercore as oc
@@ -60,17 +63,17 @@ class EdgeStream:
         backend: Backend = "auto",
         far: Far | None = None,
     ) -> None:
-        """Bind a graph; nothing is read yet.
+        """Choose a graph and the options of its passes; reads no edges yet.
 
         Args:
             graph: an opened graph or the directory of a data set.
-            memory: budget of a pass, what the function holds apart.
-            relation: the edge type, or relation of triples, that counts; all by default. Nodes are
-                numbered as in the results of algorithms.
-            weights: edge array whose values come with the arcs.
-            threads: all cores by default.
+            memory: budget of a pass, without the memory of the function.
+            relation: an edge type, or a relation of triples; only its edges are streamed. All edges
+                by default. Nodes are numbered as in the results of algorithms.
+            weights: edge array to pass as `EdgeBlock.weight`.
+            threads: number of threads; all cores by default.
             backend: how to read.
-            far: a memory server that holds edges too; its address, or `far.FarOptions`.
+            far: memory server that holds edges: its address, or `far.FarOptions`.
         """
         self._graph = graph if isinstance(graph, Graph) else Graph(root_of(graph))
         self._weights = weights
@@ -91,13 +94,13 @@ class EdgeStream:
         """Make one pass: call ``function`` for every block.
 
         Args:
-            function: what it raises ends the pass.
+            function: called with each block. An exception that it raises ends the pass.
             direction: ``out`` gives arcs as they are, ``in`` with source and target exchanged,
-                ``both`` each arc both ways. An undirected edge always comes both ways.
+                ``both`` each arc in both directions. An undirected edge always has both.
 
         Raises:
-            NotFoundError: there is no edge array of that name.
-            BudgetError: the message says how much memory works.
+            NotFoundError: the edge array ``weights`` does not exist.
+            BudgetError: the budget is too small; the message says how much memory works.
             CorruptError: a piece of the grid is damaged.
         """
         options = {"weights": self._weights, "flow": direction, "config": self._config}

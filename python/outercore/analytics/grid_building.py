@@ -1,4 +1,4 @@
-"""Building the grid that the algorithms read."""
+"""Building the grid, the form of the edges that the algorithms read."""
 
 from __future__ import annotations
 
@@ -28,33 +28,34 @@ def grid(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write the edges a second time, as the compressed grid that the algorithms read.
+    """Build the grid: a compressed second copy of the edges, which the algorithms read.
 
-    The algorithms do it by themselves with the defaults; call this to have weights in the grid, to
-    choose the order, or to have it done beforehand. Returns sizes, counts and seconds.
+    The first algorithm builds a grid with the defaults. Call this function to store weights in the
+    grid, to choose the order of the nodes, or to build the grid in advance. Returns sizes, counts
+    and seconds.
 
     Args:
         graph: an opened graph or the directory of a data set.
         memory: budget of the build, such as ``2GiB``.
-        threads: how many; all cores by default.
-        relation: the edge type whose edges the grid has, such as ``author,writes,paper``, or a
-            relation of triples; all by default.
-        weights: an edge array, such as ``weight``, whose values are stored with the edges.
-        order: how the grid numbers the nodes: ``degree`` brings busy nodes together, ``natural``
-            keeps an order that is local already, ``auto`` looks at the edges.
-        partition_log2: nodes of a partition as a power of two, 1 to 16; chosen by default.
-        overwrite: build again where there is a grid.
+        threads: number of threads; all cores by default.
+        relation: an edge type, such as ``author,writes,paper``, or a relation of triples; the grid
+            holds only its edges. All edges by default.
+        weights: edge array, such as ``weight``, to store with the edges.
+        order: how the grid numbers the nodes. ``degree`` places nodes of high degree together.
+            ``natural`` keeps the order of ids, if close ids are neighbours already. ``auto``
+            chooses by the edges.
+        partition_log2: nodes of a partition as a power of two, 1 to 16; automatic by default.
+        overwrite: replace an existing grid.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Cost: reads the edges twice, three times where they are directed; writes less than twice the
-    bytes that it reads once. Waits while another process writes to the data set, and takes the
-    grid that it built.
+    Cost: reads the edges twice, directed edges three times; writes less than twice the size of the
+    edges. Waits while another process writes to the data set, and uses the grid that it built.
 
     Raises:
-        InvalidError: there is a grid with other weights, another relation or another order; weights
+        InvalidError: a grid with other weights, another relation or another order exists; weights
             without a relation in a graph with several edge types.
-        NotFoundError: there is no edge array, edge type or relation of that name.
-        BudgetError: the message says how much memory works.
+        NotFoundError: the edge array, edge type or relation does not exist.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc

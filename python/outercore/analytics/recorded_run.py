@@ -33,7 +33,6 @@ from outercore.base.options import fields
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
-from outercore.data.outputs import VALUES, check_directory, check_output, write_node_values
 from outercore.data.schema import NODE
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
@@ -263,6 +262,11 @@ def check(config: AnalysisConfig, graph: Graph) -> None:
 
     Errors: `InvalidError`.
     """
+    if config.save is config.out is config.run.profile is None:
+        return
+    # Imports PyArrow, which takes longer than a small run that writes no file.
+    from outercore.data.outputs import VALUES, check_directory, check_output
+
     if config.save is not None:
         for node_type, _ in _parts(config, graph):
             graph.check_free(config.save, overwrite=config.overwrite, node_type=node_type)
@@ -322,6 +326,8 @@ def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
         for node_type, part in _parts(config, graph):
             _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
     if config.out is not None:
+        from outercore.data.outputs import write_node_values
+
         numbers = NodeNumbers.of_graph(graph, config.run.relation)
         out = Path(config.out)
         write_node_values(out, graph, done.values, of_nodes=done.of_nodes, numbers=numbers)

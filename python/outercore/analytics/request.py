@@ -1,4 +1,4 @@
-"""What is asked of the core: an algorithm with its options, and what a run may use."""
+"""A request to the core: an algorithm, its options, and the resources of its run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from outercore.errors import InvalidError
 
 Direction = Literal["out", "in", "both"]
 Node = int | str | tuple[str, int | str]
-"""A node: a number is its place in the result, from 0 on; a text is its name, or the id that the
-imported files have for it. In a graph with several types it is a type and an id, such as
-``("author", 3)`` or ``"author:ann"``."""
+"""A node. A number is its position in the result, from 0. A text is its name, or its id in the
+imported files. In a graph with several types it is a type and an id, such as ``("author", 3)`` or
+``"author:ann"``."""
 Nodes = Sequence[Node] | tuple[str, Sequence[int | str]]
 Personalization = (
     ArrayLike
@@ -37,34 +37,35 @@ Personalization = (
     | Mapping[tuple[str, str], float]
 )
 Teleports = tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]
-"""Nodes and weights of a teleport vector, [nodes with a weight]; `None` where all are alike."""
+"""Nodes and weights of a teleport vector, [nodes with a weight]; `None` for equal weights."""
 
 
 class Resources(TypedDict, total=False):
-    """What every algorithm takes besides its own options, and what becomes of its result."""
+    """Options that every algorithm takes: resources of the run, and where to save its result."""
 
     memory: str | int
     """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
     relation: str | EdgeType | None
-    """The edge type, or relation of triples, that counts; all together by default."""
+    """Use only the edges of this edge type or relation of triples; all edges by default."""
     threads: int | None
-    """All cores by default."""
+    """Number of threads; all cores by default."""
     backend: Backend
     """How to read; ``"auto"`` by default."""
     far: Far | None
-    """A memory server that holds edges too; its address, or `far.FarOptions`."""
+    """Memory server that holds edges: its address, or `far.FarOptions`."""
     far_ratio: float | None
-    """Share of the edges' bytes that is left to it; what the budget leaves by default."""
+    """Share of the edges' bytes to leave to the memory server; by default all that exceed the
+    budget."""
     buffering: bool
-    """Whether to read ahead of what is computed; only experiments turn it off."""
+    """Whether to read ahead during the computation; set it to false only in experiments."""
     profile: str | os.PathLike[str] | None
     """Count the reads of each segment, and write them to this ``.json``."""
     by_profile: str | os.PathLike[str] | None
-    """Keep in memory what this profile has most reads of."""
+    """Keep the segments with the most reads in this profile in memory."""
     scratch: str | os.PathLike[str] | None
-    """Directory for what memory has no room for; that of the data set by default."""
+    """Directory for data that exceeds the memory; the directory of the data set by default."""
     save: str | None
-    """Keep the result in the data set as a node array of this name."""
+    """Save the result in the data set as a node array of this name."""
     progress: Progress | None
     """Called as ``progress(phase, done, total, unit)``."""
 
@@ -79,18 +80,18 @@ _SHARED = ("graph", "personalization", "resources")
 
 
 def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm by its function, with every option that it has.
+    """The name of an algorithm and all its options, defaults included.
 
-    Errors: `InvalidError` for an unknown option, or a value that is no finite number.
+    Errors: `InvalidError` for an unknown option, or a number that is not finite.
     """
     algorithm = function.__name__
     chosen: dict[str, Any] = {"algorithm": algorithm}
-    taken = inspect.signature(function).parameters
-    own = {name: value for name, value in taken.items() if name not in _SHARED}
+    parameters = inspect.signature(function).parameters
+    own = {name: value for name, value in parameters.items() if name not in _SHARED}
     for name in options:
         if name not in own:
             raise _unknown_option(function, name)
-    # `Unpack` is there for type checkers alone.
+    # Only type checkers need `Unpack`.
     hints = get_type_hints(function, localns={"Unpack": list})
     for name, parameter in own.items():
         value = options.get(name, parameter.default)
@@ -109,22 +110,24 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
 
 
 def _unknown_option(function: Callable[..., Any], name: str) -> InvalidError:
-    algorithm, taken = function.__name__, inspect.signature(function).parameters
-    known = ", ".join(one for one in taken if one not in ("graph", "resources")) or "none"
-    hint = hint_of_option(algorithm, name, taken)
+    algorithm, parameters = function.__name__, inspect.signature(function).parameters
+    known = (
+        ", ".join(option for option in parameters if option not in ("graph", "resources")) or "none"
+    )
+    hint = hint_of_option(algorithm, name, parameters)
     return InvalidError(f"{algorithm}: option `{name}`, expected one of {known}{hint}")
 
 
 def hint_of_option(algorithm: str, name: str, taken: Collection[str]) -> str:
-    """The line of a hint for an option that an algorithm lacks, whose function has `taken`."""
-    others = [one for one in taken if one != "resources"] + list(Resources.__annotations__)
+    """A hint line for an unknown option of an algorithm; `taken` are its parameters."""
+    others = [option for option in taken if option != "resources"] + list(Resources.__annotations__)
     advice = instead_of_option(algorithm, name, others)
     otherwise = f"\nhint: `help(oc.{algorithm})` lists what it takes"
     return f"\nhint: {advice}" if advice else hint_like(name, others) or otherwise
 
 
 def call_of(function: Callable[..., Any]) -> str:
-    """How an algorithm is called, for a hint.
+    """The call of an algorithm with its parameters, for a hint.
 
     Example:
         >>> def pagerank(graph, *, damping=0.85, **resources): ...
@@ -140,7 +143,10 @@ def call_of(function: Callable[..., Any]) -> str:
 
 
 def _require_nodes(what: str, value: Any) -> None:
-    """Errors: `InvalidError` for anything but a node, or a list of them."""
+    """Checks that a value is a node id or a list of node ids.
+
+    Errors: `InvalidError` for any other value.
+    """
     for node in value if isinstance(value, list) else [value]:
         if not isinstance(node, (int, np.integer)) or isinstance(node, bool):
             why = "; the nodes of this graph have no names" if isinstance(node, str) else ""
@@ -148,7 +154,10 @@ def _require_nodes(what: str, value: Any) -> None:
 
 
 def _plain(what: str, value: Any) -> Any:
-    """A value that JSON can hold; all our numbers are finite, all whole ones 0 or more."""
+    """The value in a form for JSON.
+
+    Errors: `InvalidError` for a number that is not finite, or a negative integer.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -161,9 +170,9 @@ def _plain(what: str, value: Any) -> Any:
 
 
 def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an algorithm with the numbers of nodes that they name.
+    """Options of an algorithm with node numbers in place of names of nodes.
 
-    Errors: `NotFoundError`, `InvalidError` for a node that is not there.
+    Errors: `NotFoundError`, `InvalidError` for an unknown node.
     """
     of_nodes = {name: value for name, value in given.items() if name in _OF_NODES}
     if not of_nodes:
@@ -183,8 +192,8 @@ def teleports(
 ) -> Teleports:
     """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
 
-    Errors: `InvalidError` for an algorithm without one, for another number of weights than nodes,
-    or for a weight that is no number.
+    Errors: `InvalidError` for an algorithm without personalization, a number of weights other than
+    the number of nodes, or a weight that is not a number.
     """
     if wanted is None:
         return None, None

@@ -1,4 +1,4 @@
-"""One run of an algorithm, or its plan: from what is asked for to the result and its cost."""
+"""Running an algorithm, or planning its run: from the options to the result and its cost."""
 
 from __future__ import annotations
 
@@ -27,61 +27,63 @@ from outercore.base.other_libraries import FUNCTIONS
 from outercore.base.plan_display import RunPlan
 from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
-from outercore.data.outputs import node_frame
 from outercore.errors import InternalError, InvalidError
 
 Algorithm = Callable[..., NDArray[Any]]
-"""A function of `outercore.analytics`: its name and its parameters say what the core is asked."""
+"""A function of `outercore.analytics`. Its name and parameters define the request to the core."""
 
 
 @dataclass(frozen=True, repr=False)
 class Run(Shown):
-    """The result of an algorithm, and what it cost."""
+    """The result of an algorithm, and its cost."""
 
     algorithm: str
     values: NDArray[Any]
-    """One value a node, by node id; in a graph with several types, type after type."""
+    """One value per node, by node id; in a graph with several types, ordered by type.
+
+    Shapes: [nodes]."""
     facts: dict[str, Any]
-    """What is worth saying beside the values: iterations, components, and the like."""
+    """Results about the whole graph: iterations, number of components and others."""
     plan: dict[str, Any]
     """How the budget was divided."""
     counters: dict[str, Any]
-    """Passes, reads, seconds; ``far`` where there was a memory server."""
+    """Passes, reads and seconds; ``far`` if a memory server was used."""
     profile: dict[str, Any] | None = None
-    """What was held, group by group, and the reads of each segment, where they were counted."""
+    """Memory of each group and reads of each segment, if the run counted them."""
     note: str = ""
-    """Why no record of it was kept, where none was asked for and none could be."""
+    """Why the run has no record, if the default record could not be written."""
     described: str = ""
-    """The algorithm with its options, for the provenance of what is saved."""
+    """The algorithm with its options, for the provenance of saved values."""
     of_nodes: bool = False
-    """Whether the values are nodes themselves, such as predecessors."""
+    """Whether the values are nodes, such as predecessors."""
     data_set: Path | None = None
-    """Where the graph is."""
+    """Directory of the data set."""
     relation: str | None = None
-    """The edges that counted, in a graph with several types."""
+    """The edge type or relation of the run; `None` for all edges."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the algorithm, those included that were not given."""
+    """All options of the algorithm, defaults included."""
 
     @property
     def warnings(self) -> list[str]:
-        """What the caller should know before the values are used; mostly nothing."""
-        found = []
+        """Warnings to read before the values are used; usually empty."""
+        texts = []
         if (self.facts.get("farthest") or 0) > _WHOLE:
-            found.append("lengths beyond 2^53 are rounded: they are added as float64")
+            texts.append("lengths beyond 2^53 are rounded: they are added as float64")
         if alternating := self.facts.get("alternating"):
-            found.append(
+            texts.append(
                 f"{alternating:,} of {len(self.values):,} nodes alternate between two labels, as "
                 "nodes of bipartite graphs do; with the update `asynchronous` they settle"
             )
         if self.options.get("update") == "asynchronous" and not self.facts["settled"]:
-            found.append("labels still change: with more iterations there are fewer communities")
-        return found
+            texts.append("labels still change: with more iterations there are fewer communities")
+        return texts
 
     def to_pandas(self) -> Any:
-        """The values as a frame: `id`, the name of a node or its id in files, and `value`.
+        """The values as a data frame.
 
-        With several types of nodes there is a column `type`, too. Values that are nodes have their
-        names. `oc.run(...).to_pandas().to_parquet(...)` has what `outercore run --out` writes.
+        Columns: `id`, the name of a node or its id in the imported files, and `value`; with several
+        node types also `type`. Values that are nodes are shown by name.
+        `oc.run(...).to_pandas().to_parquet(...)` writes the same table as `outercore run --out`.
 
         **Example**
 
@@ -89,6 +91,9 @@ class Run(Shown):
         >>> oc.run("degrees", tiny_dataset).to_pandas().columns.tolist()
         ['id', 'value']
         """
+        # Imports PyArrow, which takes longer than a small run.
+        from outercore.data.outputs import node_frame
+
         if self.data_set is None:
             raise InternalError("a run without its data set")
         graph = Graph(self.data_set)
@@ -105,18 +110,18 @@ class Run(Shown):
 
 
 _WHOLE = 2**53
-"""Up to here float64 holds every whole number."""
+"""Float64 holds every integer up to this one."""
 
 COMPONENTS = ("wcc", "scc", "label_propagation", "louvain")
-"""Algorithms whose values are nodes: each names the set that a node is in."""
+"""Algorithms whose values are nodes: a node's value names its component or community."""
 
 
 ALGORITHMS: dict[str, Algorithm] = {}
-"""The algorithms by name; each enters itself by `outercore.analytics.recorded_run.algorithm`."""
+"""The algorithms by name; the decorator `outercore.analytics.recorded_run.algorithm` adds them."""
 
 
 def algorithm_called(name: str) -> Algorithm:
-    """The function of an algorithm.
+    """The function of the algorithm `name`.
 
     Errors: `InvalidError` for an unknown name.
     """
@@ -137,12 +142,15 @@ def compute(
     checkpoint: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Runs an algorithm with all its options; `checkpoint` says where checkpoints go, how often,
-    and whether the one that is there is gone on from."""
+    """Runs an algorithm with all its options.
+
+    `checkpoint` holds the directory of the checkpoints, the seconds between them, and whether to
+    resume from an existing checkpoint.
+    """
     request = _request(graph.root, algorithm, run, checkpoint)
     graph.take_additions()
     values, outcome = native.run_algorithm(graph._core, request, *teleports, progress)
-    # The grid may have been built.
+    # The run may have added a grid to the data set.
     graph.take_additions()
     return Run(
         algorithm["algorithm"],
@@ -166,16 +174,16 @@ def plan(
     personalization: Personalization | None = None,
     checkpoint_every: float | None = None,
     **given: Any,
-) -> dict[str, Any]:
-    """How a run would divide the budget, and what it would read; needs the grid, runs nothing.
+) -> RunPlan:
+    """Plan a run: how it divides the budget and how much it reads; needs the grid, runs nothing.
 
-    Takes what `run` takes, except for what becomes of the result; the plan is that of the run with
-    the same arguments. ``checkpoint_every`` has the seconds between the checkpoints of a run
-    with a ``record``. ``least`` is the least budget that works.
+    Takes the arguments of `run`, except ``record``, ``save``, ``overwrite`` and ``progress``, and
+    returns the plan of that run. ``checkpoint_every`` is the seconds between the checkpoints of a
+    run with a ``record``. In the plan, ``least`` is the smallest budget that works.
 
     Raises:
-        NotFoundError: the grid is not built.
-        BudgetError: the message says how much memory works.
+        NotFoundError: the data set has no grid for this run.
+        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -198,14 +206,14 @@ def plan_of(
     personalization: Personalization | None = None,
     *,
     checkpoints: bool,
-) -> dict[str, Any]:
-    """As `plan`, by a configuration; `checkpoints`: whether the run takes some."""
+) -> RunPlan:
+    """`plan` for a configuration; `checkpoints`: whether the run writes checkpoints."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()
     root = opened.root
     called = algorithm_called(algorithm)
     options = numbered(opened, run.relation, options)
-    # A plan looks into no directory.
+    # A plan does not look for checkpoints, so it needs no directory.
     checkpoint = {"directory": "", "seconds": run.checkpoint_every, "resume": False}
     request = _request(
         root,

@@ -1,1 +1,1 @@
-"""Lowest room: the Rust core called from Python, configurations, sizes, and texts for people."""
+"""Lowest package: calls of the Rust core, configurations, sizes, and texts for users."""

@@ -1,4 +1,4 @@
-"""How results look where somebody prints them: a few lines of text, a table in a notebook."""
+"""Display of results: a few lines of text on a terminal, a table in a notebook."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -15,7 +15,7 @@ from outercore.base.sizes import format_size
 
 Rows = Sequence[tuple[str, str]]
 """Names and values."""
-_MOST_ROWS, _MOST_ITEMS = 8, 6
+_MOST_ITEMS = 6
 _BYTES = frozenset(
     [
         *("budget", "reserved", "staging", "sampled", "delivered", "slots", "state", "pinned"),
@@ -25,12 +25,10 @@ _BYTES = frozenset(
 """Names of sizes that do not end in `bytes` or `memory`."""
 _SECONDS = re.compile("seconds$|(?<!per)_s$")
 """Names of times."""
-_FIRST = ("budget", "memory", "least", "seconds", "bottleneck", "hit_ratio", "bytes", "passes")
-"""What people look for in a plan."""
 
 
 class Shown(ABC):
-    """A result that is shown as a title and some rows, not as all that it holds."""
+    """A result that is displayed as a title and a few rows."""
 
     @abstractmethod
     def _shown(self) -> tuple[str, Rows]:
@@ -46,7 +44,7 @@ class Shown(ABC):
 
 
 class ShortRepr:
-    """A dataclass whose arrays are shown by type and shape."""
+    """A dataclass whose arrays are displayed by type and shape."""
 
     def __repr__(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
@@ -54,32 +52,17 @@ class ShortRepr:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-class Plan(Shown, dict[str, Any]):
-    """A plan: a dictionary, of which the first rows are shown."""
-
-    def _shown(self) -> tuple[str, Rows]:
-        names = [name for name in _FIRST if name in self]
-        names += [name for name in self if name not in _FIRST]
-        rows = [
-            (words(name), value_of(name, self[name])) for name in names if self[name] is not None
-        ]
-        if len(rows) > _MOST_ROWS:
-            rows = [*rows[: _MOST_ROWS - 1], ("...", f"{len(rows) - _MOST_ROWS + 1} more")]
-        return "Plan", rows
-
-
 class Forecast(Shown, dict[str, Any]):
-    """What epochs will take: a dictionary, shown by seconds, bytes and the bottleneck."""
+    """A forecast of epochs: a dictionary, displayed by seconds, bytes and bottleneck."""
 
     def epoch_rows(self) -> list[tuple[str, str]]:
-        """What the first and a later epoch take."""
+        """Rows for the first epoch and for later epochs."""
         rows = []
         for key, name in (("first_epoch", "first epoch"), ("later_epochs", "later epochs")):
-            if one := self.get(key):
-                taken = (
-                    f"{format_duration(one['seconds'])}, {format_size(round(one['bytes']))} read"
-                )
-                rows.append((name, f"{taken}, limited by: {one['bottleneck']}"))
+            if forecast := self.get(key):
+                time, read = format_duration(forecast["seconds"]), round(forecast["bytes"])
+                costs = f"{time}, {format_size(read)} read"
+                rows.append((name, f"{costs}, limited by: {forecast['bottleneck']}"))
         return rows
 
     def _shown(self) -> tuple[str, Rows]:
@@ -87,7 +70,7 @@ class Forecast(Shown, dict[str, Any]):
 
 
 def html_table(title: str, rows: Rows) -> str:
-    """A title above a table of names and values, without any style of its own."""
+    """An HTML table of names and values with a title; the notebook defines the style."""
     cells = "".join(
         f"<tr><th style='text-align: left'>{escape(name)}</th>"
         f"<td style='text-align: left'>{escape(value)}</td></tr>"
@@ -107,8 +90,8 @@ def short(value: Any) -> str:
     if _is_array(value):
         return f"{value.dtype} [{', '.join(f'{size:,}' for size in value.shape)}]"
     if isinstance(value, Mapping):
-        if any(_is_array(one) for one in value.values()):
-            return f"{{{', '.join(f'{name!r}: {short(one)}' for name, one in value.items())}}}"
+        if any(_is_array(item) for item in value.values()):
+            return f"{{{', '.join(f'{name!r}: {short(item)}' for name, item in value.items())}}}"
         return f"{len(value):,} values" if len(value) > 2 else repr(dict(value))
     if isinstance(value, (list, tuple)):
         return repr(value) if len(value) <= 6 else f"{len(value):,} values"
@@ -116,13 +99,13 @@ def short(value: Any) -> str:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a value is an array of NumPy, which is not imported for commands without arrays."""
+    """Whether a value is a NumPy array; does not import NumPy, which takes time."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def words(key: str) -> str:
-    """A key as people read it; the key of an array stays as it is, that of an edge type has commas.
+    """A key in words. The key of an array does not change; the key of an edge type gets commas.
 
     Example:
         >>> words("bytes_per_arc"), words("epoch_seconds"), words("latency_s")
@@ -143,7 +126,7 @@ def words(key: str) -> str:
 
 
 def value_of(name: str, value: Any) -> str:
-    """A value as people read it; what the name says are bytes or seconds has a unit."""
+    """A value as a text; bytes and seconds, recognised by the name, have a unit."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -158,3 +141,25 @@ def value_of(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
         return ", ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else short(value)
+
+
+def flat(
+    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
+) -> list[tuple[str, str]]:
+    """Nested values as names and values for people.
+
+    Whole numbers are bytes under the names in `sizes`, too.
+
+    Example:
+        >>> flat({"passes": 3, "reads": {"bytes": 2048, "seconds": 0.5}})
+        [('passes', '3'), ('reads: bytes', '2.0 KiB'), ('reads: time', '500 ms')]
+    """
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{words(key)}"
+        if isinstance(value, Mapping):
+            rows.extend(flat(value, f"{name}: ", sizes=sizes))
+        else:
+            is_size = key in sizes and type(value) is int
+            rows.append((name, format_size(value) if is_size else value_of(key, value)))
+    return rows

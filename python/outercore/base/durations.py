@@ -1,4 +1,4 @@
-"""Times as people read them."""
+"""Durations as texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of packages that are imported when they are first used."""
+"""Attributes of packages that are imported on first use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from outercore.errors import UnsupportedError
 def attribute(
     package: str, name: str, modules: Mapping[str, str], job: str = "", hint: str = ""
 ) -> Any:
-    """The attribute `name` of `package`; `modules` says which module defines it.
+    """The attribute `name` of `package`; `modules` maps each name to the module that defines it.
 
-    Errors: `AttributeError` for an unknown name, with the `hint` or a name like it;
-    `UnsupportedError` where the `job` needs a package that is not installed.
+    Errors: `AttributeError` for an unknown name, with the `hint` or a similar name;
+    `UnsupportedError` if the `job` needs a package that is not installed.
     """
     if name not in modules:
         raise missing_attribute(f"module `{package}`", name, modules, hint)

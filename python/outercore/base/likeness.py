@@ -1,4 +1,4 @@
-"""Which known name somebody may have meant by one that is not known."""
+"""Suggestions for mistyped names: the most similar known name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 
 _LEAST = 0.6
-"""Of whole names, as `difflib` has it."""
+"""Least similarity of whole names, the default of `difflib`."""
 _LEAST_OF_LAST = 0.8
-"""Of last parts: they are short, and chance makes them alike."""
+"""Least similarity of last parts. Higher, because short texts are often similar by chance."""
 _LAST = re.compile(r"[^/.:#]+(?=[/.:#]*$)")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The name most like `name`, as a whole or in its last part; `None` where none is like it.
+    """The known name most similar to `name`, as a whole or in its last part, or None.
 
-    The last part of `/country/form_of_government` is `form_of_government`, that of
+    The last part of `/country/form_of_government` is `form_of_government`; the last part of
     `optimiser.weight_decay` is `weight_decay`.
 
-    Cost: some microseconds a name.
+    Cost: a few microseconds per known name.
 
     Example:
         >>> closest("form_of_goverment", ["/country/form_of_government", "/country/form"])
@@ -28,16 +28,16 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     whole, last = name.casefold(), _last(name)
     of_whole, of_last = SequenceMatcher(b=whole), SequenceMatcher(b=last)
     scored = []
-    for one in known:
-        as_whole = _ratio(of_whole, one.casefold(), _LEAST)
-        in_last = _ratio(of_last, _last(one), _LEAST_OF_LAST)
+    for candidate in known:
+        as_whole = _ratio(of_whole, candidate.casefold(), _LEAST)
+        in_last = _ratio(of_last, _last(candidate), _LEAST_OF_LAST)
         if as_whole or in_last:
-            scored.append((-max(as_whole, in_last), -as_whole, one))
+            scored.append((-max(as_whole, in_last), -as_whole, candidate))
     return min(scored)[-1] if scored else None
 
 
 def suggestion(name: str, known: Iterable[str], *, otherwise: str = "known:") -> str:
-    """A hint for a name that is not known: the one most like it, or all after `otherwise`.
+    """A hint for an unknown name: the most similar known name, or `otherwise` and all known names.
 
     Example:
         >>> suggestion("wieght", ["time", "weight"])
@@ -46,38 +46,38 @@ def suggestion(name: str, known: Iterable[str], *, otherwise: str = "known:") ->
         'it has time, weight'
     """
     known = list(known)
-    found = closest(name, known)
-    if found is not None:
-        return f"did you mean `{found}`?"
+    similar = closest(name, known)
+    if similar is not None:
+        return f"did you mean `{similar}`?"
     return f"{otherwise} {', '.join(known) or 'none'}"
 
 
 def hint_like(name: str, known: Iterable[str]) -> str:
-    """The line of a hint for a message that lists `known` already; empty where none is like it."""
-    found = closest(name, known)
-    return "" if found is None else f"\nhint: did you mean `{found}`?"
+    """A hint line with the most similar known name, for a message that lists `known`, or empty."""
+    similar = closest(name, known)
+    return "" if similar is None else f"\nhint: did you mean `{similar}`?"
 
 
 def missing_attribute(
     owner: str, name: str, known: Iterable[str], hint: str = ""
 ) -> AttributeError:
-    """The error for an attribute that `owner` lacks, with a hint or the known name most like it.
+    """The error for a missing attribute of `owner`, with a hint or the most similar known name.
 
-    An `AttributeError`, so that `hasattr` works.
+    It is an `AttributeError`, so that `hasattr` works.
     """
-    public = [one for one in known if not one.startswith("_")]
+    public = [attribute for attribute in known if not attribute.startswith("_")]
     guess = "" if name.startswith("_") else hint_like(name, public)
     more = f"\nhint: {hint}" if hint else guess
     return AttributeError(f"{owner} has no attribute `{name}`{more}")
 
 
 def _last(name: str) -> str:
-    found = _LAST.search(name.casefold())
-    return found[0] if found else name.casefold()
+    match = _LAST.search(name.casefold())
+    return match[0] if match else name.casefold()
 
 
 def _ratio(matcher: SequenceMatcher[str], other: str, least: float) -> float:
-    """How alike the texts are, 0 to 1; 0 below `least`."""
+    """The similarity of two texts, 0 to 1; 0 if it is below `least`."""
     matcher.set_seq1(other)
     if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
         return 0.0

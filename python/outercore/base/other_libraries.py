@@ -1,7 +1,6 @@
-"""What NetworkX, igraph, GDS and PyG call things, and what to write here instead.
+"""Names of options and functions in NetworkX, igraph, GDS and PyG, and Outercore's equivalents.
 
-Tables only. Each maps a name to what a message proposes, so a name that is not here needs no code
-of its own where it is refused.
+Only tables: each maps a name to the advice in the error message for it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RENAMED: dict[str, tuple[str, ...]] = {
     "writeProperty": ("save",),
     "G": ("graph",),
 }
-"""Options of other libraries by those that mean the same here, of which a job has one."""
+"""Options of other libraries, and Outercore's options of the same meaning; a job has one."""
 
 _ALIKE = "edges count alike"
 _ALL_PATHS = "paths of any length count"
@@ -125,18 +124,18 @@ _ADVICE: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = (
     (("personalization",), {"": "only `oc.pagerank` takes it"}),
     (("predecessors", "pred", "paths"), {"bfs": _BEFORE, "sssp": _BEFORE}),
 )
-"""Options of other libraries, and what to do by algorithm; under `""` for all others."""
+"""Options of other libraries, and advice by algorithm; the key `""` is for all other algorithms."""
 _LACKING = {name: advice for names, advice in _ADVICE for name in names}
 
 
 def called_here(option: str, taken: Container[str]) -> str | None:
-    """The option among `taken` that means the same as one of another library."""
+    """The option in `taken` with the same meaning as an option of another library, or None."""
     others = (name for name in _RENAMED.get(option, ()) if name != option)
     return next((name for name in others if name in taken), None)
 
 
 def instead_of_option(algorithm: str, option: str, taken: Container[str]) -> str:
-    """What to write in place of an option of another library; empty where nothing is known.
+    """Advice for an option of another library; empty without advice.
 
     `taken` are the options of the algorithm.
 
@@ -223,7 +222,7 @@ FUNCTIONS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("eccentricity", "diameter", "radius"), _FAR),
 }
-"""Functions and classes of other libraries by what is here instead."""
+"""Functions and classes of other libraries, and Outercore's equivalents."""
 
 _READERS = {
     "networkx": "oc.from_networkx",
@@ -235,5 +234,5 @@ _READERS = {
 
 
 def reader_of(thing: object) -> str:
-    """The function that makes a data set of an object of another library; empty for any other."""
+    """The function that converts an object of another library to a data set; empty for others."""
     return _READERS.get(type(thing).__module__.partition(".")[0], "")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from outercore.base.display import Forecast, Plan, Rows, value_of, words
+from outercore.base.display import Forecast, Rows, Shown, value_of, words
 from outercore.base.durations import format_duration
 from outercore.base.sizes import as_option, format_size
 
@@ -16,7 +17,7 @@ _OTHERS = {
     "embeddings_memory": "embeddings",
     "edges_memory": "edges with times",
 }
-"""What else a training has in memory all the time."""
+"""Further parts that a training keeps in memory all the time."""
 
 _BUDGET = {
     "budget": "budget",
@@ -35,51 +36,139 @@ _PARTS = {
 """Sizes in a plan of an algorithm."""
 
 
+class Plan(Shown, dict[str, Any]):
+    """A plan: a dictionary, printed as names and values with units."""
+
+    @abstractmethod
+    def rows(self) -> Named:
+        """Names and values."""
+
+    def _shown(self) -> tuple[str, Rows]:
+        return "Plan", self.rows()
+
+
 class LoaderPlan(Plan):
     """How a loader divides its memory."""
 
-    def _shown(self) -> tuple[str, Rows]:
-        return "Plan", [("budget", format_size(self["budget"])), *loader_rows(self)]
+    def rows(self) -> Named:
+        """The budget and its parts."""
+        return [("budget", format_size(self["budget"])), *_loader_rows(self)]
 
 
 class TrainPlan(Plan):
-    """How a training divides its memory, and what its epochs take."""
+    """How a training divides its memory, and how long its epochs take."""
 
-    def _shown(self) -> tuple[str, Rows]:
-        rows = [("budget", format_size(self["memory"])), *train_rows(self)]
+    def rows(self) -> Named:
+        """The budget, its parts, and the time of epochs."""
+        rows = [("budget", format_size(self["memory"])), *self.memory_rows()]
         if enough := self.get("all_rows_memory"):
             rows.append(("all rows stay with", as_option(enough)))
         if forecast := self["forecast"]:
             rows += Forecast(forecast).epoch_rows()
-        return "Plan", rows
+        return rows
+
+    def memory_rows(self) -> Named:
+        """The parts of the memory."""
+        rows = _loader_rows(self["training"])
+        others = [(name, self.get(key)) for key, name in _OTHERS.items()]
+        rows[1:1] = [(name, format_size(size)) for name, size in others if size]
+        if "validation_memory" in self:
+            rows.append(("validation", format_size(self["validation_memory"])))
+        return rows
 
 
 class EmbedPlan(Plan):
-    """How an embedding uses its memory, and what its epochs take."""
+    """How an embedding uses its memory, and how long its epochs take."""
 
-    def _shown(self) -> tuple[str, Rows]:
-        return "Plan", embed_rows(self)
+    def rows(self) -> Named:
+        """Sizes, rates and times."""
+        rates = self["rates"]
+        rows = [
+            ("entities", f"{self['entities']:,}"),
+            ("relations", f"{self['relations']:,}"),
+            ("triples", f"{self['triples']:,}"),
+            ("budget", format_size(self["budget_memory"])),
+            ("everything in memory takes", format_size(self["everything_memory"])),
+            ("needed", format_size(self["needed_memory"])),
+        ]
+        rows += [(f"  {name}", format_size(size)) for name, size in self["parts_memory"].items()]
+        if self["all_in_memory"]:
+            rows.append(("placement", "everything in memory"))
+        else:
+            count, slots = self["partitions"], self["slots"]
+            rows.append(("placement", f"{slots} of {count} partitions in memory, {self['swap']}"))
+            sweeps = self["walks"]["sweeps"]
+            mixed = [name for name in ("spread", "rename") if self["walks"][name]]
+            group = self["walks"]["group"]
+            if group > 1:
+                mixed.append(f"partitions of {group} parts")
+            walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
+            rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
+        measured = ", measured" if rates.get("triples_measured") else ""
+        rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
+        if "read_bandwidth" in rates:
+            how = ", probed" if rates.get("read_probed") else ""
+            rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
+            how = ", measured" if rates.get("write_measured") else ""
+            rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
+        rows.append(("expected epoch", format_duration(self["epoch_seconds"])))
+        for name, title in (("validation", "one validation"), ("final", "final figures")):
+            if (ranking := self["ranking"].get(name)) is not None:
+                rows.append((title, _of_ranking(ranking)))
+        if (answers := self.get("answers")) is not None:
+            memory = format_size(answers["memory"])
+            rows.append(("true answers", f"{answers['count']:,}, {memory}"))
+        return rows
 
 
 class RunPlan(Plan):
-    """How the run of an algorithm divides its memory, and what it reads."""
+    """How the run of an algorithm divides its memory, and how many bytes it reads."""
 
-    def _shown(self) -> tuple[str, Rows]:
-        return "Plan", run_rows(self)
+    def rows(self) -> Named:
+        """Sizes, bytes and times that concern this run."""
+
+        def sizes(names: Mapping[str, str]) -> Named:
+            return [(name, format_size(self[key])) for key, name in names.items() if self[key]]
+
+        rows = sizes(_BUDGET)
+        if (spill := self["spill"]) is not None:
+            rows += [
+                ("partitions in memory", f"{spill['targets']} targets, {spill['sources']} sources"),
+                ("passes over the sources", f"{spill['groups']:,}"),
+                (
+                    "state read and written",
+                    f"{format_size(spill['read_per_pass'])}, "
+                    f"{format_size(spill['written_per_pass'])} in a pass",
+                ),
+            ]
+        pinned, segments = self["pinned_segments"], self["segments"]
+        rows += [
+            *sizes(_PARTS),
+            ("edges kept", f"{format_size(self['pinned'])}, {pinned:,} of {segments:,} segments"),
+            ("weights", "read" if self["weighted"] else "not read"),
+            ("first pass reads", format_size(self["bytes_first_pass"])),
+            ("a later pass reads", format_size(self["bytes_per_pass"])),
+        ]
+        if self["passes"] is not None:
+            rows.append(("passes", f"{self['passes']:,}"))
+        if self["seconds"] is not None:
+            rows.append(("reading takes", format_duration(self["seconds"])))
+        if self["far_ratio"]:
+            share = f"{self['far_ratio']:.0%} of the edges"
+            rows.append(("in far memory", f"{format_size(self['far_bytes'])}, {share}"))
+        if self["result_window"] is not None:
+            rows.append(("result in pieces of", format_size(self["result_window"])))
+        if self["disk"]:
+            rows.append(("scratch files", format_size(self["disk"])))
+        if (checkpoint := self["checkpoint"]) is not None:
+            size, disk = format_size(checkpoint["bytes"]), format_size(checkpoint["disk"])
+            every = format_duration(checkpoint["seconds"])
+            rows.append(("checkpoints", f"{size} every {every}, {disk} on the disk"))
+        return rows
 
 
-def train_rows(planned: Mapping[str, Any]) -> Named:
-    """What a training keeps in memory."""
-    rows = loader_rows(planned["training"])
-    others = [(name, planned.get(key)) for key, name in _OTHERS.items()]
-    rows[1:1] = [(name, format_size(size)) for name, size in others if size]
-    if "validation_memory" in planned:
-        rows.append(("validation", format_size(planned["validation_memory"])))
-    return rows
-
-
-def loader_rows(planned: Mapping[str, Any]) -> Named:
-    """What a loader keeps in memory."""
+def _loader_rows(planned: Mapping[str, Any]) -> Named:
+    """The parts of the memory of a loader."""
     if "topology" not in planned:
         return [(words(key), value_of(key, value)) for key, value in planned.items()]
     topology, split = planned["topology"], planned["split"]
@@ -101,47 +190,6 @@ def loader_rows(planned: Mapping[str, Any]) -> Named:
     return rows
 
 
-def embed_rows(planned: Mapping[str, Any]) -> Named:
-    """The plan of an embedding: sizes, rates, times."""
-    rates = planned["rates"]
-    rows = [
-        ("entities", f"{planned['entities']:,}"),
-        ("relations", f"{planned['relations']:,}"),
-        ("triples", f"{planned['triples']:,}"),
-        ("budget", format_size(planned["budget_memory"])),
-        ("everything in memory takes", format_size(planned["everything_memory"])),
-        ("needed", format_size(planned["needed_memory"])),
-    ]
-    rows += [(f"  {name}", format_size(size)) for name, size in planned["parts_memory"].items()]
-    if planned["all_in_memory"]:
-        rows.append(("placement", "everything in memory"))
-    else:
-        count, slots = planned["partitions"], planned["slots"]
-        rows.append(("placement", f"{slots} of {count} partitions in memory, {planned['swap']}"))
-        sweeps = planned["walks"]["sweeps"]
-        mixed = [name for name in ("spread", "rename") if planned["walks"][name]]
-        group = planned["walks"]["group"]
-        if group > 1:
-            mixed.append(f"partitions of {group} parts")
-        walks = "one walk" if sweeps == 1 else f"{sweeps} walks"
-        rows.append(("epoch", ", ".join([f"{walks} through the order", *mixed])))
-    measured = ", measured" if rates.get("triples_measured") else ""
-    rows.append(("trains", f"{rates['triples_per_second']:,.0f} triples/s{measured}"))
-    if "read_bandwidth" in rates:
-        how = ", probed" if rates.get("read_probed") else ""
-        rows.append(("device reads", f"{format_size(rates['read_bandwidth'])}/s{how}"))
-        how = ", measured" if rates.get("write_measured") else ""
-        rows.append(("device writes", f"{format_size(rates['write_bandwidth'])}/s{how}"))
-    rows.append(("expected epoch", format_duration(planned["epoch_seconds"])))
-    for name, title in (("validation", "one validation"), ("final", "final figures")):
-        if (ranking := planned["ranking"].get(name)) is not None:
-            rows.append((title, _of_ranking(ranking)))
-    if (answers := planned.get("answers")) is not None:
-        memory = format_size(answers["memory"])
-        rows.append(("true answers", f"{answers['count']:,}, {memory}"))
-    return rows
-
-
 def _of_ranking(ranking: Mapping[str, Any]) -> str:
     passes = ranking["passes"]
     parts = [
@@ -152,46 +200,3 @@ def _of_ranking(ranking: Mapping[str, Any]) -> str:
     if ranking["bytes_read"]:
         parts.append(f"reads {format_size(ranking['bytes_read'])}")
     return ", ".join(parts)
-
-
-def run_rows(planned: Mapping[str, Any]) -> Named:
-    """The plan of an algorithm, without what does not concern this run."""
-
-    def sizes(names: Mapping[str, str]) -> Named:
-        return [(name, format_size(planned[key])) for key, name in names.items() if planned[key]]
-
-    rows = sizes(_BUDGET)
-    if (spill := planned["spill"]) is not None:
-        rows += [
-            ("partitions in memory", f"{spill['targets']} targets, {spill['sources']} sources"),
-            ("passes over the sources", f"{spill['groups']:,}"),
-            (
-                "state read and written",
-                f"{format_size(spill['read_per_pass'])}, "
-                f"{format_size(spill['written_per_pass'])} in a pass",
-            ),
-        ]
-    pinned, segments = planned["pinned_segments"], planned["segments"]
-    rows += [
-        *sizes(_PARTS),
-        ("edges kept", f"{format_size(planned['pinned'])}, {pinned:,} of {segments:,} segments"),
-        ("weights", "read" if planned["weighted"] else "not read"),
-        ("first pass reads", format_size(planned["bytes_first_pass"])),
-        ("a later pass reads", format_size(planned["bytes_per_pass"])),
-    ]
-    if planned["passes"] is not None:
-        rows.append(("passes", f"{planned['passes']:,}"))
-    if planned["seconds"] is not None:
-        rows.append(("reading takes", format_duration(planned["seconds"])))
-    if planned["far_ratio"]:
-        share = f"{planned['far_ratio']:.0%} of the edges"
-        rows.append(("in far memory", f"{format_size(planned['far_bytes'])}, {share}"))
-    if planned["result_window"] is not None:
-        rows.append(("result in pieces of", format_size(planned["result_window"])))
-    if planned["disk"]:
-        rows.append(("scratch files", format_size(planned["disk"])))
-    if (checkpoint := planned["checkpoint"]) is not None:
-        size, disk = format_size(checkpoint["bytes"]), format_size(checkpoint["disk"])
-        every = format_duration(checkpoint["seconds"])
-        rows.append(("checkpoints", f"{size} every {every}, {disk} on the disk"))
-    return rows

@@ -1,4 +1,4 @@
-"""Commands in messages: what is in them can be pasted into a shell."""
+"""Commands in messages, which users can paste into a shell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 
 
 def quoted(word: object) -> str:
-    """A path or another word of a command, in quotes where a shell needs them.
+    """A path or another word of a command, in quotes if a shell needs them.
 
     Example:
         >>> quoted("my file.csv"), quoted("edges.csv")

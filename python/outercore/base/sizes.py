@@ -1,4 +1,4 @@
-"""Memory sizes as people write them: `8GiB`, `512 MB`, `25%`, `auto`."""
+"""Memory sizes as texts: `8GiB`, `512 MB`, `25%`, `auto`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _UNITS = {
     "t": 1 << 40,
 }
 _LARGEST = 2**63 - 1
-"""Bytes that the core can count."""
+"""Largest number of bytes in the core."""
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*|%)\s*$")
 
 
 def parse_size(size: str | int, name: str = "memory size") -> int:
-    """Bytes that `size` means; `25%` is of this machine's memory, `auto` half of what is free.
+    """The size in bytes; `25%` is a share of this machine's memory, `auto` half of the free memory.
 
-    Errors: `InvalidError`, which tells the `name`, for anything that is not a positive size.
+    Errors: `InvalidError`, with `name` in its message, for anything but a positive size.
 
     Example:
         >>> parse_size("2GiB")
@@ -58,7 +58,7 @@ def parse_size(size: str | int, name: str = "memory size") -> int:
 
 
 def _bytes(size: object, name: str) -> int:
-    # Integers of NumPy, too; a float is more often a mistake than a number of bytes.
+    # Accepts NumPy's integers, too. A float is an error, because it is usually a mistake.
     if not isinstance(size, Integral) or isinstance(size, bool):
         raise InvalidError(
             f"{name}: expected a whole number of bytes, or a size such as `8GiB`, `25%` or "
@@ -92,7 +92,7 @@ def format_size(count: float) -> str:
 def as_option(count: int) -> str:
     """`count` bytes as the value of `--memory`, rounded up.
 
-    A size as people read it is often a little less than what is needed.
+    Rounded up, because `format_size` often rounds down to slightly less than the needed size.
 
     Example:
         >>> as_option(3 * 1024**2 + 1)

@@ -1,4 +1,4 @@
-"""What the operating system refuses, in words for the user instead of a traceback."""
+"""Messages for errors of the operating system, to print instead of a traceback."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _OF_LIBRARIES = (
     "can't start new thread",
     "failed to spawn thread",
 )
-"""What libraries say when the system gives no more memory."""
+"""Texts in error messages of libraries when the system refuses more memory."""
 
 
 def explained(error: BaseException) -> str | None:
-    """The message for a refusal that is the user's to mend; `None` for anything else."""
+    """The message for an error that the user can fix; `None` for other errors."""
     if isinstance(error, MemoryError) or any(text in str(error) for text in _OF_LIBRARIES):
         return _NO_MEMORY
     if not isinstance(error, OSError):

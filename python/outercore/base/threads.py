@@ -1,4 +1,4 @@
-"""How many threads there may be, and how PyTorch's and the core's share the cores."""
+"""The number of threads, and settings for PyTorch's threads on the same cores as the core's."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
 MOST_THREADS = 1024
-"""More than any machine of one graph has cores: starting far more would take minutes."""
+"""Largest number of threads: above the cores of any machine, but quick to start."""
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """The number of threads, `None` for one a core.
+    """Checks a number of threads; `None` means one thread per core.
 
-    Errors: `InvalidError` for one that is not 1 to 1024.
+    Errors: `InvalidError` for a number outside 1 to 1024.
     """
     if threads is None:
         return None
@@ -31,8 +31,8 @@ def checked_threads(threads: int | None) -> int | None:
 def share_cores() -> None:
     """Let idle OpenMP workers sleep instead of spin; call it before PyTorch is imported.
 
-    PyTorch's workers spin between two operations by default. Beside sampling and reading threads,
-    or other programs, they then burn the time slices that the ones they wait for need: on two
-    busy cores a training step took five times as long. What the user has set stays as it is.
+    By default, PyTorch's workers spin between two operations. They then use the time slices of the
+    threads that they wait for, such as sampling and reading threads. On two busy cores, a training
+    step took five times as long. A value that the user has set does not change.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -1,4 +1,4 @@
-"""The command `outercore`: one file a verb, no logic beyond parsing and calling."""
+"""The command `outercore`: one file for each verb, which parses, calls and prints."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from outercore.cli import console
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.runs.stop import terminate_like_interrupt
 
-# Typer's newer versions bring their own copy of Click, older ones use the package: their common
-# ancestor is reached through what Typer exports.
+# Newer versions of Typer contain a copy of Click, older ones import the package. The classes that
+# Typer exports lead to the right one.
 _UsageError: Any = typer.BadParameter.__base__
 _ClickException: Any = _UsageError.__base__
 
 _STOPPED_EARLY = (
-    "before the end\nhint: run the same command again: imports and jobs go on where they stopped; "
-    "`train`, `embed` and `run` go on with `--resume RUN`; everything else begins anew and has "
-    "changed nothing"
+    "before the end\nhint: run the same command again: imports and jobs continue; `train`, `embed` "
+    "and `run` continue with `--resume RUN`; all others start again and have changed nothing"
 )
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 
@@ -47,9 +46,7 @@ COMMANDS = {
         "Add features, labels, splits or arrays to a data set, without importing it again.",
     ),
     "check": Command("check", "check", "Verify the structure and the checksums of a data set."),
-    "info": Command(
-        "info", "info", "Describe a data set: sizes, arrays, splits, where it came from."
-    ),
+    "info": Command("info", "info", "Describe a data set: sizes, arrays, splits, provenance."),
     "convert": Command(
         "convert",
         "convert",
@@ -115,7 +112,7 @@ COMMANDS = {
     ),
     "generate": Command("generate", "generate", "Generate a graph of any size."),
     "run": Command("run_", "algorithms", "Run a graph algorithm out of core, or resume one."),
-    "far": Command("far", "far", "Look after what lies on a memory server."),
+    "far": Command("far", "far", "Manage the data on a memory server."),
     "plan": Command(
         "plan",
         "plan",
@@ -125,14 +122,14 @@ COMMANDS = {
         "embedding", "embedding", "Use the rows that `outercore embed` has found."
     ),
 }
-"""The commands in the order of `outercore --help`. The help of one is in its file, too: a test
-compares the two."""
+"""The commands in the order of `outercore --help`. The file of a command repeats its summary, and
+a test compares the two."""
 
 
 class _Loaded(dict[str, Any]):
-    """The commands by name; the file of a command is imported when the command is looked up.
+    """The commands by name. A lookup imports the file of the command.
 
-    Importing all of them takes five times as long as most commands run.
+    Importing all files takes five times as long as most commands run.
     """
 
     def __getitem__(self, name: str) -> Any:
@@ -165,7 +162,7 @@ def _load(name: str) -> Any:
 
 
 class _Commands(TyperGroup):
-    """The group of all commands. Its help and completion need names and summaries alone."""
+    """The group of all commands. Its help and completion need only names and summaries."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments | {"commands": _Loaded.fromkeys(COMMANDS)})
@@ -225,16 +222,16 @@ def _options(
 
 
 def main() -> NoReturn:
-    """Runs the command line and ends the process: 0 done, 1 the user's error, 2 ours."""
+    """Runs the command line and ends the process: 0 success, 1 the user's error, 2 ours."""
     with terminate_like_interrupt():
         code = run(sys.argv[1:])
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of `outercore ARGUMENTS`; errors are shown, not raised."""
+    """Runs `outercore ARGUMENTS` and returns the exit code; prints errors instead of raising."""
     share_cores()
-    # Printed by PyTorch Geometric's import under recent PyTorch; nothing that a user can mend.
+    # Recent PyTorch warns about the import of PyTorch Geometric; a user cannot change it.
     warnings.filterwarnings("ignore", message=r".*torch\.jit", category=FutureWarning)
     try:
         code = app(args=arguments, obj=arguments, prog_name="outercore", standalone_mode=False)
@@ -253,22 +250,22 @@ def run(arguments: list[str]) -> int:
         console.error(with_command(error, arguments, known))
         return OUR_ERROR if isinstance(error, InternalError) else USER_ERROR
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output closed it, such as `head`.
         sys.stderr.close()
         return 0
     except BaseException as error:
-        # The core panics where the system gives it no thread.
+        # The core panics if the system refuses a thread.
         if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         return _unexpected(error)
     if code == STOPPED:
-        # Typer answers Ctrl-C by itself, without a word.
+        # Typer handles Ctrl-C without a message.
         console.stopped(_STOPPED_EARLY)
     return code if isinstance(code, int) else 0
 
 
 def _unexpected(error: BaseException) -> int:
-    """The exit code for an error that is none of ours: the system's refusal, or a bug."""
+    """Prints an error of another class: one of the system, or a bug. Returns the exit code."""
     message = explained(error)
     if message is None:
         console.crash(error)
@@ -285,7 +282,7 @@ def _usage(error: Any) -> int:
     context = getattr(error, "ctx", None)
     hint = f"\nhint: see `{context.command_path} --help`" if context else ""
     if context and (option := getattr(error, "option_name", None)):
-        from outercore.cli.config_options import hint_for
+        from outercore.cli.options import hint_for
 
         hint = hint_for(context.command, option) or hint
     console.error(message + hint)

@@ -1,4 +1,4 @@
-"""`outercore add`: features, labels, splits and arrays for a data set that is there."""
+"""`outercore add`: add features, labels, splits and arrays to a data set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXTS = "How files are written"
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What `outercore add` takes."""
+    """Options of `outercore add`."""
 
     data_set: options.DataSet
     features: Annotated[
@@ -71,11 +71,11 @@ class _Options:
         str | None,
         typer.Option(
             "--key",
-            help="Column of ids in tables of nodes, where it is not called `id` or the like.",
+            help="Column of ids in tables of nodes, if its name is not `id` or similar.",
         ),
     ] = None
     fill: Annotated[
-        float | None, typer.Option(help="What stands for missing values; `nan` keeps them.")
+        float | None, typer.Option(help="Value for missing entries; `nan` keeps them missing.")
     ] = None
     how: ArrayOptions
     overwrite: options.Overwrite = False
@@ -84,7 +84,7 @@ class _Options:
 
 
 @options.of(_Options)
-def add(given: _Options) -> None:
+def add(arguments: _Options) -> None:
     """Add features, labels, splits or arrays to a data set, without importing it again.
 
     Files are read as `outercore import` reads them; a table with a column of ids is joined by it.
@@ -96,22 +96,29 @@ def add(given: _Options) -> None:
 
         outercore add papers --array year=years.csv --edge-array weight=w.npy
     """
-    keeps_gaps = given.fill is not None and math.isnan(given.fill)
-    wanted = Additions(
-        features=tuple(given.features or ()),
-        labels=given.labels,
-        splits=SplitChoice.parse(given.split or []),
-        arrays=tuple(given.array or ()),
-        texts=tuple(given.texts or ()),
-        edge_arrays=tuple(given.edge_array or ()),
-        key=given.key,
-        text=given.text,
-        fill=None if keeps_gaps else given.fill,
+    keeps_gaps = arguments.fill is not None and math.isnan(arguments.fill)
+    additions = Additions(
+        features=tuple(arguments.features or ()),
+        labels=arguments.labels,
+        splits=SplitChoice.parse(arguments.split or []),
+        arrays=tuple(arguments.array or ()),
+        texts=tuple(arguments.texts or ()),
+        edge_arrays=tuple(arguments.edge_array or ()),
+        key=arguments.key,
+        text=arguments.text,
+        fill=None if keeps_gaps else arguments.fill,
         keeps_gaps=keeps_gaps,
     )
-    how = replace(given.how, allow_nan=keeps_gaps)
-    with console.bars(quiet=given.json) as progress:
-        found = add_arrays(
-            given.data_set, wanted, how, progress, console.note, overwrite=given.overwrite
+    how = replace(arguments.how, allow_nan=keeps_gaps)
+    with console.bars(quiet=arguments.json) as progress:
+        summary = add_arrays(
+            arguments.data_set,
+            additions,
+            how,
+            progress,
+            console.note,
+            overwrite=arguments.overwrite,
         )
-    console.result(found, str(given.data_set), notable(found, always=()), as_json=given.json)
+    console.result(
+        summary, str(arguments.data_set), notable(summary, always=()), as_json=arguments.json
+    )

@@ -1,4 +1,4 @@
-"""`outercore check`: is a data set whole and unaltered, and do its samples and splits leak?"""
+"""`outercore check`: verify a data set, and look for leaks in its samples and splits."""
 
 from __future__ import annotations
 
@@ -54,68 +54,68 @@ def check(
         report = _core.check(data_set, progress)
     problems = report["problems"]
     looked = canary and not problems
-    found, untimed = _canaries(data_set, time, quiet=json) if looked else ([], [])
+    results, untimed = _canaries(data_set, time, quiet=json) if looked else ([], [])
     if json:
-        more = {"canary": [_fields(one) for one in found], "without_times": untimed}
+        more = {"canary": [_fields(result) for result in results], "without_times": untimed}
         console.json_data(report | (more if looked else {}))
     elif problems:
         _show(report)
     else:
         console.data(f"{data_set}: whole and unaltered")
         if canary:
-            _show_canaries(found, untimed)
-    if problems or not all(one.is_sound for one in found):
+            _show_canaries(results, untimed)
+    if problems or not all(result.is_sound for result in results):
         raise typer.Exit(1)
 
 
 def _canaries(data_set: Any, time: str | None, *, quiet: bool) -> tuple[list[Canary], list[str]]:
-    """What the planted leaks have shown, and what has no times where something has."""
+    """Results of the planted leaks, and the arrays without times if another has times."""
     from outercore.data.graph import Graph
     from outercore.data.time_arrays import time_arrays
     from outercore.training.canary import canaries, without_times
 
     graph = Graph(data_set)
-    found = canaries(graph, time, told=lambda text: None if quiet else console.note(text))
+    results = canaries(graph, time, on_start=lambda text: None if quiet else console.note(text))
     names = dict.fromkeys(name for _, name in time_arrays(graph))
     if time is None and names and "time" not in names and not quiet:
         listed = ", ".join(f"`--time {quoted(name)}`" for name in names)
         console.note(f"canary: times are looked at by name: {listed}")
-    return found, without_times(graph, time)
+    return results, without_times(graph, time)
 
 
-def _fields(one: Canary) -> dict[str, Any]:
+def _fields(result: Canary) -> dict[str, Any]:
     return {
-        "guard": one.guard,
-        "seeds": one.seeds,
-        "seen": one.seen,
-        "auc": one.score,
-        "auc_without": one.without,
-        "leaks": not one.is_sound,
-        "verdict": one.verdict,
+        "guard": result.guard,
+        "seeds": result.seeds,
+        "seen": result.seen,
+        "auc": result.score,
+        "auc_without": result.without,
+        "leaks": not result.is_sound,
+        "verdict": result.verdict,
     }
 
 
-def _show_canaries(found: list[Canary], untimed: list[str]) -> None:
+def _show_canaries(results: list[Canary], untimed: list[str]) -> None:
     if untimed:
         console.note(f"canary: without times, so seen at any time: {', '.join(untimed)}")
-    if not found:
-        console.note("canary: no times, splits or edges of one type: no power to find a leak")
+    if not results:
+        console.note("canary: no times, splits or edges of result type: no power to find a leak")
         return
     cells: console.Cells = {
-        "guard": lambda one: one.guard,
-        "seeds": lambda one: f"{one.seeds:,}",
-        "AUC": lambda one: f"{one.score:.3f}",
-        "without guard": lambda one: "" if one.without is None else f"{one.without:.3f}",
-        "verdict": lambda one: one.verdict,
+        "guard": lambda result: result.guard,
+        "seeds": lambda result: f"{result.seeds:,}",
+        "AUC": lambda result: f"{result.score:.3f}",
+        "without guard": lambda result: "" if result.without is None else f"{result.without:.3f}",
+        "verdict": lambda result: result.verdict,
     }
-    console.columns(found, cells)
-    if any(one.verdict == "no power" for one in found):
+    console.columns(results, cells)
+    if any(result.verdict == "no power" for result in results):
         console.note(
             "no power: the model is at chance without the guard, too, so a leak would not show"
         )
-    for one in found:
-        for what, count in one.seen.items():
-            console.error(f"{one.guard}: {count:,} {what}\nhint: {_ADVICE}")
+    for result in results:
+        for what, count in result.seen.items():
+            console.error(f"{result.guard}: {count:,} {what}\nhint: {_ADVICE}")
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""All that the command line prints: data on stdout, everything else on stderr."""
+"""Output of the command line: data on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -8,43 +8,51 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from rich import box
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from outercore.base.display import value_of, words
 from outercore.base.sizes import format_size
-from outercore.cli.progress_line import GAP, ProgressLine
 from outercore.files.atomic import device_errors
 
 _WIDEST = 80
 """Columns of a line of sentences."""
 _UNLIMITED = 1 << 20
-"""Columns where there is no terminal."""
+"""Columns of output that does not go to a terminal."""
 _WORDS = re.compile(r"(\s*)((?:`[^`]*`|[^\s`]|`)+)")
 """Words with the spaces before them; a command in backticks is one word."""
 _PARTS = re.compile(r"(\s*)(\S+(?: \S+)*)")
 """Parts of a value, two spaces apart, with the spaces before them."""
+_LEAST_BAR, _MOST_BAR = 8, 24
+_LEAST_NAME = 8
+_SPINNER = 2
+"""Columns that the line leaves to the spinner before it."""
+_GAP = "  "
+"""Between parts of a line."""
+
 _stdout = Console(highlight=False, soft_wrap=True)
 _stderr = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Within the block results are written to standard output, which has them at its end.
+def _flushed() -> Iterator[None]:
+    """Flushes standard output at the end of the block.
 
-    What waits in a buffer until the process ends is lost if that ends badly, and a full device is
-    found too late to be told.
+    Without that a crash would lose the buffer, and a full device would be noticed too late for a
+    message.
 
-    Errors: `NoSpaceError`, `DeviceError`; `BrokenPipeError` where nobody reads any more.
+    Errors: `NoSpaceError`, `DeviceError`; `BrokenPipeError` if the reader has closed the output.
     """
     try:
         yield
@@ -58,7 +66,7 @@ def _told() -> Iterator[None]:
 
 
 def _forget_output() -> None:
-    """Has Python not write once more, at its end, what could not be written."""
+    """Keeps Python from writing the failed output again when it ends."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -67,7 +75,7 @@ def _forget_output() -> None:
 
 def data(text: str) -> None:
     """One line of output that a script may read."""
-    with _told():
+    with _flushed():
         _stdout.print(_broken(_stdout, text), markup=False)
 
 
@@ -76,12 +84,12 @@ def json_data(value: Any, *, indent: int | None = 1) -> None:
 
     A number that is not finite is `null`.
     """
-    with _told():
+    with _flushed():
         sys.stdout.write(json.dumps(_finite(value), indent=indent, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:
-    """The value without numbers that JSON does not have: infinities, and what is no number."""
+    """The value with `None` for infinities and NaN, which JSON lacks."""
     match value:
         case float() if not math.isfinite(value):
             return None
@@ -99,11 +107,11 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """
     width = max((len(name) for name, _ in rows), default=0)
     indent = " " * (width + 4)
-    with _told():
+    with _flushed():
         _stdout.print(_broken(_stdout, title), style="bold", markup=False)
         for name, value in rows:
-            shown = _broken(_stdout, indent + value, _PARTS)[len(indent) :]
-            _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), shown))
+            lines = _broken(_stdout, indent + value, _PARTS)[len(indent) :]
+            _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), lines))
 
 
 def either(value: Any, text: str, *, as_json: bool) -> None:
@@ -123,7 +131,7 @@ def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: 
 
 
 Cells = Mapping[str, Callable[[Any], str]]
-"""The heads of columns, and how each shows a record."""
+"""Heads of columns, each with the function that formats a record."""
 
 
 def cells_of(names: Iterable[str]) -> Cells:
@@ -141,23 +149,23 @@ def columns(
     by: Callable[[Any], Any] = lambda _: None,
     style: Callable[[Any], str] = lambda _: "",
 ) -> None:
-    """A row for each record, below an empty line; those of the same `by` are a section.
+    """Prints a row for each record; records with the same `by` form a section.
 
-    Values are cut on a terminal that is too narrow for them, never where the output is piped.
+    A narrow terminal cuts values; a pipe does not.
     """
-    shown = Table(*cells, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    for column in shown.columns:
+    grid = Table(*cells, box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for column in grid.columns:
         column.no_wrap = True
         column.justify = "right"
-    shown.columns[0].justify = "left"
+    grid.columns[0].justify = "left"
     for _, section in groupby(records, key=by):
         for record in section:
-            shown.add_row(*(cell(record) for cell in cells.values()), style=style(record))
-        shown.add_section()
+            grid.add_row(*(cell(record) for cell in cells.values()), style=style(record))
+        grid.add_section()
     data("")
-    with _told():
+    with _flushed():
         width = None if _stdout.is_terminal else _UNLIMITED
-        Console(highlight=False, width=width).print(shown)
+        Console(highlight=False, width=width).print(grid)
 
 
 def points(
@@ -168,7 +176,7 @@ def points(
     best: str,
     mark: Callable[[Any], str] = lambda _: "peak",
 ) -> None:
-    """Measured points in sections of the same `by`; that with most of `best` is bold and marked."""
+    """Prints points in sections of the same `by`; the point with the highest `best` is marked."""
     sections = groupby(measured, key=itemgetter(by))
     peaks = [max(section, key=itemgetter(best)) for _, section in sections]
     marked = {**cells, "": lambda point: mark(point) if point in peaks else ""}
@@ -177,14 +185,14 @@ def points(
 
 
 def note(text: str) -> None:
-    """Something the user may want to know."""
+    """Prints a note on stderr."""
     _stderr.print(_broken(_stderr, text), markup=False, soft_wrap=True)
 
 
 def _broken(console: Console, text: str, words: re.Pattern[str] = _WORDS) -> str:
-    """Sentences in lines that a terminal has room for; elsewhere each stays a line.
+    """Breaks sentences into lines that fit the terminal; other output keeps one line each.
 
-    A command in backticks stays whole, so that it can be copied.
+    A command in backticks stays whole, so that a user can copy it.
     """
     if not console.is_terminal:
         return text
@@ -192,7 +200,7 @@ def _broken(console: Console, text: str, words: re.Pattern[str] = _WORDS) -> str
 
 
 def _lines(text: str, width: int, words: re.Pattern[str]) -> Iterator[str]:
-    """The lines of a text, each as long as `width` unless a single word is longer."""
+    """The lines of a text: at most `width` columns, unless a word is longer."""
     for whole in text.split("\n"):
         line = ""
         for space, word in words.findall(whole):
@@ -204,21 +212,21 @@ def _lines(text: str, width: int, words: re.Pattern[str]) -> Iterator[str]:
 
 
 def facts(needed: Sequence[str], more: Sequence[str], last: str) -> None:
-    """One line of parts; on a terminal only as many of `more` as fit into it."""
+    """Prints one line of parts; a terminal shows only as many of `more` as fit."""
     width = _stderr.width if _stderr.is_terminal else sys.maxsize
     parts = [*needed, *more]
-    while len(parts) > len(needed) and len(GAP.join([*parts, last])) > width:
+    while len(parts) > len(needed) and len(_GAP.join([*parts, last])) > width:
         parts.pop()
-    _stderr.print(GAP.join([*parts, last]), markup=False, soft_wrap=True)
+    _stderr.print(_GAP.join([*parts, last]), markup=False, soft_wrap=True)
 
 
 def error(message: str) -> None:
-    """An error and its next step, the line `hint: `."""
+    """Prints an error and its next step, the line `hint: `."""
     _with_hint("error: ", "bold red", message)
 
 
 def stopped(message: str) -> None:
-    """Somebody asked to stop, and how to go on."""
+    """Prints that a command stopped early, and how to continue."""
     _with_hint("stopped: ", "bold yellow", message.removeprefix("stopped "))
 
 
@@ -230,13 +238,13 @@ def _with_hint(label: str, style: str, message: str) -> None:
 
 
 def _labelled(label: str, style: str, text: str) -> None:
-    shown = Text(_broken(_stderr, label + text))
-    shown.stylize(style, 0, len(label))
-    _stderr.print(shown, soft_wrap=True)
+    styled = Text(_broken(_stderr, label + text))
+    styled.stylize(style, 0, len(label))
+    _stderr.print(styled, soft_wrap=True)
 
 
 def crash(problem: BaseException) -> None:
-    """A bug of ours: everything that helps to find it."""
+    """Prints a bug with its traceback."""
     lines = traceback.format_exception(problem)
     _stderr.print("".join(lines), markup=False, style="dim", soft_wrap=True)
     error(
@@ -246,11 +254,88 @@ def crash(problem: BaseException) -> None:
 
 
 def lost(far: Mapping[str, Any]) -> str:
-    """What became of the reads from a memory server that was given up."""
+    """A sentence on the reads from a memory server that failed."""
     return (
         f"{far['lost']}; {far['failed_over']:,} reads were made again, and all later ones went to "
         "the disk"
     )
+
+
+class ProgressLine(ProgressColumn):
+    """The line of a task, with as many parts of its field `status` as fit."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def render(self, task: Task) -> Table:
+        """The line, never wider than the terminal."""
+        room = self._console.width - _SPINNER
+        name, bar, counts = fitted(task.description, _counts(task), task.fields["status"], room)
+        line = Table.grid(padding=(0, 1))
+        # Without a known total a bar shows no more than the spinner.
+        cells: list[RenderableType] = [Text(name), Text(counts)]
+        if bar and task.total:
+            drawn = ProgressBar(total=task.total, completed=task.completed, width=bar)
+            cells.insert(1, drawn)
+        for _ in cells:
+            line.add_column(no_wrap=True)
+        line.add_row(*cells)
+        return line
+
+
+def fitted(name: str, counts: str, status: Sequence[str], room: int) -> tuple[str, int, str]:
+    """Name, width of the bar, and counts with as many parts of the status as fit into `room`.
+
+    The counts always stay whole. A bar that does not fit has the width 0.
+
+    Example:
+        >>> fitted("epoch 1", "3 / 8 batches", ["loss 0.12"], 44)
+        ('epoch 1', 11, '3 / 8 batches  loss 0.12')
+        >>> fitted("a name of many words", "3 / 8 batches", ["loss 0.12"], 40)
+        ('a name of many w…', 8, '3 / 8 batches')
+    """
+    left = room - cell_len(counts) - _LEAST_BAR - 2
+    if cell_len(name) > left:
+        cut = Text(name)
+        cut.truncate(max(left, _LEAST_NAME), overflow="ellipsis")
+        name = cut.plain
+    left -= cell_len(name)
+    for part in status:
+        if (width := cell_len(_GAP + part)) > left:
+            break
+        counts, left = counts + _GAP + part, left - width
+    return name, 0 if left < 0 else min(_LEAST_BAR + left, _MOST_BAR), counts
+
+
+def _counts(task: Task) -> str:
+    """The amount that is done, the rate, and the time left or taken."""
+    unit = task.fields["unit"]
+    done = _amount(task.completed, unit)
+    parts = [f"{done} / {_amount(task.total, unit)}" if task.total else done]
+    parts[0] += "" if unit in ("bytes", "") else f" {unit}"
+    speed = task.finished_speed or task.speed
+    if speed:
+        parts.append(f"{_rate(speed, unit)}/s")
+    if task.finished or not task.total:
+        parts.append(_clock(task.finished_time or task.elapsed or 0))
+    elif task.time_remaining is not None:
+        parts.append(f"{_clock(task.time_remaining)} left")
+    return _GAP.join(parts)
+
+
+def _amount(count: float, unit: str) -> str:
+    return format_size(int(count)) if unit == "bytes" else f"{count:,.0f}"
+
+
+def _rate(speed: float, unit: str) -> str:
+    return f"{speed:.2g}" if speed < 10 and unit != "bytes" else _amount(speed, unit)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Bars:
@@ -263,7 +348,7 @@ class Bars:
     def __call__(
         self, phase: str, done: int, total: int, unit: str, status: Sequence[str] = ()
     ) -> None:
-        """What the core and the sources call; `status` is shown where there is room."""
+        """Updates the bar of a phase; shows as many parts of `status` as fit."""
         if phase not in self._tasks:
             for task in self._tasks.values():
                 self._progress.stop_task(task)
@@ -283,29 +368,14 @@ class Bars:
 
 @contextmanager
 def bars(*, quiet: bool = False) -> Iterator[Bars]:
-    """Progress bars while the block runs; none where stderr is no terminal."""
-    shown = Progress(
+    """Progress bars while the block runs, if stderr is a terminal."""
+    progress = Progress(
         SpinnerColumn(),
         ProgressLine(_stderr),
         console=_stderr,
         disable=quiet or not _stderr.is_terminal,
-        # A batch takes longer than this; a faster display would only take its time.
+        # A faster display would take time from short batches.
         refresh_per_second=5,
     )
-    with shown:
-        yield Bars(shown)
-
-
-def flat(
-    values: Mapping[str, Any], prefix: str = "", *, sizes: Container[str] = ()
-) -> list[tuple[str, str]]:
-    """Nested values as rows of a table; whole numbers of the names in `sizes` are bytes."""
-    rows: list[tuple[str, str]] = []
-    for key, value in values.items():
-        name = f"{prefix}{words(key)}"
-        if isinstance(value, Mapping):
-            rows.extend(flat(value, f"{name}: ", sizes=sizes))
-        else:
-            is_size = key in sizes and type(value) is int
-            rows.append((name, format_size(value) if is_size else value_of(key, value)))
-    return rows
+    with progress:
+        yield Bars(progress)

@@ -1,4 +1,4 @@
-"""`outercore convert`: features in a smaller type."""
+"""`outercore convert`: convert features to a smaller type."""
 
 from __future__ import annotations
 
@@ -48,18 +48,19 @@ def convert(
         outercore convert papers --to float16
     """
     with console.bars(quiet=json) as progress:
-        found = convert_arrays(data_set, to.value, array=array, progress=progress)
+        conversions = convert_arrays(data_set, to.value, array=array, progress=progress)
     if json:
-        console.json_data(found)
+        console.json_data(conversions)
         return
-    for one in found:
-        if one["from"] == one["to"]:
-            console.data(f"{one['array']}: {one['to']} already, nothing was changed")
+    for conversion in conversions:
+        name, old, new = conversion["array"], conversion["from"], conversion["to"]
+        if old == new:
+            console.data(f"{name}: {new} already, nothing was changed")
             continue
+        before, after = format_size(conversion["before"]), format_size(conversion["after"])
         console.data(
-            f"{one['array']}: {one['from']} to {one['to']}, {format_size(one['before'])} to "
-            f"{format_size(one['after'])}; no value has changed by more than "
-            f"{one['largest_change']:.3g}"
+            f"{name}: {old} to {new}, {before} to {after}; no value has changed by more than "
+            f"{conversion['largest_change']:.3g}"
         )
-        if one["layout_removed"]:
+        if conversion["layout_removed"]:
             console.data("its layout was removed: build another with `outercore layout`")

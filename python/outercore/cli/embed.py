@@ -7,24 +7,42 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.cli import config_options, console, embed_options, options
-from outercore.cli.embed_watch import EmbedWatch
+from outercore.cli import console, options
+from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.options import CHANGEABLE, configuration
+from outercore.embedding.recipes import RECIPES
 
 _CHANGEABLE = ("memory", *CHANGEABLE)
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help=f"A measured configuration, which other options override: {', '.join(RECIPES)}.",
+        autocompletion=options.completing(RECIPES),
+    ),
+]
+StartFrom = Annotated[
+    Path | None,
+    typer.Option("--from", help="Begin with the rows of this run, where both have the entity."),
+]
+FromData = Annotated[
+    Path | None,
+    typer.Option(help="With `--from`: where the data set of that run is now, if it was moved."),
+]
+Score = Annotated[
+    str | None,
+    typer.Option(help="Your own score function, in PyTorch: `FILE.py:NAME`."),
+]
 
 
-@config_options.takes(EmbedConfig)
+@options.takes(EmbedConfig)
 def embed(
     data_set: Annotated[
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
-    recipe: embed_options.Recipe = None,
-    config: config_options.ConfigFile = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
-    ] = None,
+    recipe: Recipe = None,
+    config: options.ConfigFile = None,
+    out: options.OutRun = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -32,12 +50,12 @@ def embed(
             "may change."
         ),
     ] = None,
-    start_from: embed_options.StartFrom = None,
-    from_data: embed_options.FromData = None,
-    score: embed_options.Score = None,
+    start_from: StartFrom = None,
+    from_data: FromData = None,
+    score: Score = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Embed a knowledge graph, or a graph, that need not fit in memory.
 
@@ -57,14 +75,14 @@ def embed(
     """
     options.require_one("embed", data_set, resume)
     # Read before PyTorch is imported: a mistake is reported at once.
-    with config_options.named(EmbedConfig, given):
+    with options.named(EmbedConfig, values):
         if resume is None:
-            configuration(config, recipe=recipe, has_score=score is not None, **given)
+            configuration(config, recipe=recipe, has_score=score is not None, **values)
         else:
             others = {"--recipe": recipe, "--config": config, "--out": out, "--from": start_from}
-            config_options.require_resumable(
+            options.require_resumable(
                 EmbedConfig,
-                given,
+                values,
                 {**others, "--from-data": from_data},
                 changeable=_CHANGEABLE,
                 hint="leave it out, or start another run with `--from`; a run may change "
@@ -73,9 +91,11 @@ def embed(
     from outercore import embedding
 
     command = options.command_line()
-    with EmbedWatch(quiet=json) as watch, config_options.named(EmbedConfig, given):
+    with EmbedWatch(quiet=json) as watch, options.named(EmbedConfig, values):
         if resume is not None:
-            result = embedding.resume(resume, score=score, observer=watch, command=command, **given)
+            result = embedding.resume(
+                resume, score=score, observer=watch, command=command, **values
+            )
         else:
             assert data_set is not None
             result = embedding.embed(
@@ -88,7 +108,7 @@ def embed(
                 score=score,
                 observer=watch,
                 command=command,
-                **given,
+                **values,
             )
     if json:
         console.json_data(result.record)
@@ -98,25 +118,24 @@ def embed(
 
 
 def show(metrics: list[dict[str, Any]]) -> None:
-    """Figures below the protocols without which they mean nothing."""
-    for one in metrics:
+    """Prints metrics under the protocol of each."""
+    for metric in metrics:
         rows = [
-            (name, _line(one[name])) for name in ("filtered", "raw") if one.get(name) is not None
+            (name, _line(metric[name]))
+            for name in ("filtered", "raw")
+            if metric.get(name) is not None
         ]
-        console.table(f"{one['part']}: {one['protocol']}", rows)
+        console.table(f"{metric['part']}: {metric['protocol']}", rows)
 
 
-def _line(figures: dict[str, Any]) -> str:
-    return (
-        f"MRR {figures['mrr']:.4f}  Hits@1 {figures['hits_at_1']:.4f}  "
-        f"Hits@3 {figures['hits_at_3']:.4f}  Hits@10 {figures['hits_at_10']:.4f}  "
-        f"mean rank {figures['mean_rank']:,.1f}  AUC {figures['auc']:.4f}{_more(figures)}"
+def _line(scores: dict[str, Any]) -> str:
+    """Ranks, then the adjusted mean rank index, and the range of the MRR if ties change it."""
+    line = (
+        f"MRR {scores['mrr']:.4f}  Hits@1 {scores['hits_at_1']:.4f}  "
+        f"Hits@3 {scores['hits_at_3']:.4f}  Hits@10 {scores['hits_at_10']:.4f}  "
+        f"mean rank {scores['mean_rank']:,.1f}  AUC {scores['auc']:.4f}"
     )
-
-
-def _more(figures: dict[str, Any]) -> str:
-    """The adjusted mean rank index, and how far ties matter for the MRR if they do."""
-    index = figures["adjusted_mean_rank_index"]
-    text = "" if index is None else f"  AMRI {index:.4f}"
-    most, least = (f"{figures[rule]['mrr']:.4f}" for rule in ("optimistic", "pessimistic"))
-    return text if most == least else f"{text}  MRR by ties {least} to {most}"
+    if (index := scores["adjusted_mean_rank_index"]) is not None:
+        line += f"  AMRI {index:.4f}"
+    most, least = (f"{scores[rule]['mrr']:.4f}" for rule in ("optimistic", "pessimistic"))
+    return line if most == least else f"{line}  MRR by ties {least} to {most}"

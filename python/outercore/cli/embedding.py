@@ -1,41 +1,262 @@
-"""`outercore embedding`: use what `outercore embed` has made."""
+"""`outercore embedding`: search, rank, compare and export the rows of `outercore embed`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+import pyarrow as pa
 import typer
+from numpy.typing import NDArray
 
 from outercore import embedding as embeddings
 from outercore.base.common import MemoryOption
+from outercore.base.fields import within
 from outercore.base.shell import quoted
 from outercore.cli import console, options
-from outercore.cli.embed_options import Score
-from outercore.cli.embedding_figures import compare, evaluate
-from outercore.cli.embedding_options import Ids, Metric, OfRun, Searching
-from outercore.cli.embedding_results import written
-from outercore.data.outputs import check_output
+from outercore.cli.embed import Score, show
+from outercore.cli.watch import EmbedWatch
+from outercore.data.outputs import TABLES, TableWriter, check_output, table_file
 from outercore.embedding.use.export import FORMATS
-from outercore.embedding.use.questions import read_questions
+from outercore.embedding.use.questions import PARTS, read_candidates, read_questions
 from outercore.errors import InvalidError
 from outercore.files.npy import read_npy
 
+if TYPE_CHECKING:
+    from outercore.embedding.use.neighbours import Nearest
+    from outercore.embedding.use.predict import Predictions
+
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
+_NAME = pa.large_string()
+_FLAGS = {
+    "evaluation.candidates": "--candidates",
+    "evaluation.count": "--count",
+    "evaluation.also": "--also",
+    "evaluation.test_triples": "--triples",
+    "run.seed": "--seed",
+}
+"""Flags of `evaluate` and `compare` by the fields of the configuration that check them."""
 
 embedding = typer.Typer(
     help="Use the rows that `outercore embed` has found.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-embedding.command("evaluate", no_args_is_help=True)(evaluate)
-embedding.command("compare", no_args_is_help=True)(compare)
+
+
+def _share(option: typer.CallbackParam, value: float) -> float:
+    within(option.opts[0], value, 0.0, 1.0)
+    return value
+
+
+Ids = Annotated[bool, typer.Option("--ids", help="Rows, from 0, instead of names or ids in files.")]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="`inner`, `cosine`, `euclidean`, `manhattan`, `modulus`; `model` is the model's own."
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Export(OfRun):
+class _OfRun:
+    """Options of every command."""
+
+    run: Annotated[
+        Path, typer.Argument(help="Run directory of `outercore embed`.", show_default=False)
+    ]
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Where the run's data set is now, if it was moved."),
+    ] = None
+    json: options.Json = False
+
+    def open(self, score: str | None = None) -> embeddings.Embedding:
+        """Opens the rows of the run."""
+        return embeddings.Embedding.open(self.run, data_set=self.data, score=score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search(_OfRun):
+    """Options of commands that search for entities."""
+
+    k: Annotated[int, typer.Option("-k", "--k", help="How many to find.")] = 10
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates",
+            help="Look only among the entities of this text (a name a line, or an id with "
+            "`--ids`) or `.npy` of ids.",
+        ),
+    ] = None
+    approximate: Annotated[
+        bool,
+        typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
+    ] = False
+    recall: Annotated[
+        float,
+        typer.Option(
+            callback=_share, help="With `--approximate`: share of the true ones to be found."
+        ),
+    ] = 0.95
+    ids: Ids = False
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead."),
+    ] = None
+    overwrite: options.Overwrite = False
+
+    def check_out(self) -> None:
+        """Errors: `InvalidError` for a file that cannot be written."""
+        if self.out is not None:
+            check_output(self.out, TABLES, option="--out", overwrite=self.overwrite)
+
+    def scope(self, opened: embeddings.Embedding, metric: str) -> dict[str, Any]:
+        """The index and the candidates to search, as keywords of the package's functions."""
+        index = candidates = None
+        if self.approximate:
+            index = embeddings.Index.open(opened, metric=metric, recall=self.recall)
+        if self.candidates is not None:
+            candidates = read_candidates(opened, self.candidates, by_id=self.ids)
+        return {"index": index, "candidates": candidates}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranking(_OfRun):
+    """Options of commands that rank held-out triples."""
+
+    candidates: Annotated[
+        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+    ] = "auto"
+    count: Annotated[
+        int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
+    ] = 1000
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+    ] = False
+    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0
+    negatives: Annotated[
+        Path | None,
+        typer.Option(
+            help="Candidates of each triple: `.npz` or `.pt` with `tail_neg` and `head_neg`, as "
+            "OGB has them.",
+        ),
+    ] = None
+    memory: MemoryOption = "256MiB"
+    score: Score = None
+
+    def protocol(self) -> dict[str, Any]:
+        """The protocol, as keywords of the package's functions."""
+        return {
+            "candidates": self.candidates,
+            "count": self.count,
+            "filtered": not self.raw,
+            "triples": self.triples,
+            "negatives": self.negatives,
+            "memory": self.memory,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evaluate(_Ranking):
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
+    ] = None
+    also: Annotated[
+        list[str] | None, typer.Option("--also", help="A further kind of candidates.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Of what is drawn; by default the run's.")] = None
+
+
+@embedding.command("evaluate", no_args_is_help=True)
+@options.of(_Evaluate)
+def evaluate(arguments: _Evaluate) -> None:
+    """Rank held-out triples again: other parts, other candidates.
+
+    **Example**
+
+        outercore embedding evaluate runs/first --part test --also uniform
+    """
+    opened = arguments.open(arguments.score)
+    parts: Any = arguments.part or ("test",)
+    also: Any = arguments.also or ()
+    with options.renamed(_FLAGS), EmbedWatch(quiet=arguments.json) as watch:
+        metrics = embeddings.assess(
+            opened,
+            **arguments.protocol(),
+            parts=parts,
+            also=also,
+            seed=arguments.seed,
+            observer=watch,
+        )
+    if arguments.json:
+        console.json_data(metrics)
+        return
+    show(metrics)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compare(_Ranking):
+    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)]
+    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test"
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
+    other_score: Annotated[
+        str | None, typer.Option(help="That of the other run; `--score` by default.")
+    ] = None
+
+
+@embedding.command("compare", no_args_is_help=True)
+@options.of(_Compare)
+def compare(arguments: _Compare) -> None:
+    """Tell whether two runs rank the same triples equally well, or differ by more than chance.
+
+    The second run is compared with the first: a difference above zero is in its favour.
+
+    **Example**
+
+        outercore embedding compare runs/memory runs/partitions --part test
+    """
+    run, other = arguments.run, arguments.other
+    part: Any = arguments.part
+    other_score = arguments.other_score or arguments.score
+    with options.renamed(_FLAGS), EmbedWatch(quiet=arguments.json) as watch:
+        comparison = embeddings.compare(
+            _scored(arguments),
+            _scored(replace(arguments, run=other, score=other_score)),
+            **arguments.protocol(),
+            part=part,
+            seed=arguments.seed,
+            observer=watch,
+        )
+    if arguments.json:
+        console.json_data(comparison.to_dict())
+        return
+    verdict = "no more than chance" if comparison.within_noise else "more than chance"
+    console.data(f"{part}: {comparison.protocol}")
+    console.data(f"  {run}  MRR {comparison.mrr:.4f}")
+    console.data(f"  {other}  MRR {comparison.other_mrr:.4f}")
+    console.data(
+        f"  {other} compared with {run}: difference {comparison.difference:+.4f}, standard error "
+        f"{comparison.error:.4f}: {verdict}; it ranks {comparison.better:.1%} of the triples "
+        f"better, {comparison.worse:.1%} worse"
+    )
+
+
+def _scored(arguments: _Ranking) -> embeddings.Embedding:
+    """A run, with the user's score function if the run has a custom model."""
+    opened = arguments.open()
+    return arguments.open(arguments.score) if opened.model.kind == "custom" else opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Export(_OfRun):
     out: Annotated[
         Path,
         typer.Option("--out", help="`.npy`, `.parquet`, `.csv` or `.tsv`.", show_default=False),
@@ -49,7 +270,7 @@ class _Export(OfRun):
 
 @embedding.command("export", no_args_is_help=True)
 @options.of(_Export)
-def export(given: _Export) -> None:
+def export(arguments: _Export) -> None:
     """Write rows with their names for other programs, streaming.
 
     **Examples**
@@ -58,22 +279,22 @@ def export(given: _Export) -> None:
 
         outercore embedding export runs/first --relations --out relations.tsv
     """
-    check_output(given.out, FORMATS, option="--out", overwrite=given.overwrite)
-    opened = given.open()
-    with console.bars(quiet=given.json) as progress:
+    check_output(arguments.out, FORMATS, option="--out", overwrite=arguments.overwrite)
+    opened = arguments.open()
+    with console.bars(quiet=arguments.json) as progress:
         rows = embeddings.export(
             opened,
-            given.out,
-            what="relations" if given.relations else "entities",
-            by_id=given.ids,
-            overwrite=given.overwrite,
+            arguments.out,
+            what="relations" if arguments.relations else "entities",
+            by_id=arguments.ids,
+            overwrite=arguments.overwrite,
             progress=progress,
         )
-    written(rows, given.out, json=given.json)
+    _print_rows(rows, arguments.out, json=arguments.json)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Neighbours(Searching):
+class _Neighbours(_Search):
     of: Annotated[
         list[str] | None, typer.Argument(help="Entities, by name.", show_default=False)
     ] = None
@@ -85,7 +306,7 @@ class _Neighbours(Searching):
 
 @embedding.command("neighbours", no_args_is_help=True)
 @options.of(_Neighbours)
-def neighbours(given: _Neighbours) -> None:
+def neighbours(arguments: _Neighbours) -> None:
     """Find the entities whose rows are nearest, by the model's own measure.
 
     Exact: one pass over the table for each 1,024 entities. `--approximate` looks at a part of an
@@ -97,27 +318,28 @@ def neighbours(given: _Neighbours) -> None:
 
         outercore embedding neighbours runs/first --all --approximate --out near.parquet
     """
-    given.check_out()
-    opened = given.open()
-    if given.everything == bool(given.of):
+    arguments.check_out()
+    opened = arguments.open()
+    if arguments.everything == bool(arguments.of):
         raise InvalidError("embedding neighbours: expected entities, or `--all`")
-    if given.everything and given.out is None:
+    if arguments.everything and arguments.out is None:
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
-    asked: Any = {"k": given.k, "metric": given.metric, **given.where(opened, given.metric)}
-    with given.answers(opened) as answers, console.bars(quiet=given.json) as bars:
-        if not given.everything:
-            wanted = opened.entity_ids(given.of or [], by_id=given.ids)
-            found = embeddings.neighbours(opened, wanted, by_id=True, **asked)
-            answers.add_neighbours(wanted.tolist(), found)
+    metric = arguments.metric
+    search: Any = {"k": arguments.k, "metric": metric, **arguments.scope(opened, metric)}
+    with _Answers(opened, arguments) as answers, console.bars(quiet=arguments.json) as bars:
+        if not arguments.everything:
+            ids = opened.entity_ids(arguments.of or [], by_id=arguments.ids)
+            nearest = embeddings.neighbours(opened, ids, by_id=True, **search)
+            answers.add_neighbours(ids.tolist(), nearest)
             return
-        for first, found in embeddings.neighbours_of_all(opened, **asked):
-            done = first + len(found.ids)
-            answers.add_neighbours(range(first, done), found)
+        for first, nearest in embeddings.neighbours_of_all(opened, **search):
+            done = first + len(nearest.ids)
+            answers.add_neighbours(range(first, done), nearest)
             bars("finding neighbours", done, opened.num_entities, "entities")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Predict(Searching):
+class _Predict(_Search):
     head: Annotated[
         list[str] | None, typer.Option("--head", help="A known head; may be repeated.")
     ] = None
@@ -143,11 +365,11 @@ class _Predict(Searching):
 
 @embedding.command("predict", no_args_is_help=True)
 @options.of(_Predict)
-def predict(given: _Predict) -> None:
+def predict(arguments: _Predict) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
 
-    Of a plain graph, which has no relations, one of `--head` and `--tail` is enough, and so it is
-    for the model `dot`, which knows none.
+    A plain graph and the model `dot` need no relation: there one of `--head` and `--tail` is
+    enough.
 
     **Examples**
 
@@ -155,29 +377,28 @@ def predict(given: _Predict) -> None:
 
         outercore embedding predict runs/first --questions open.tsv --leave-out-known --out new.tsv
     """
-    given.check_out()
-    opened = given.open(given.score)
-    parts = {"head": given.head, "relation": given.relation, "tail": given.tail}
-    known: Any = {name: some for name, some in parts.items() if some}
-    if (given.questions is None) == (not known):
+    arguments.check_out()
+    opened = arguments.open(arguments.score)
+    known: Any = {part: names for part in PARTS if (names := getattr(arguments, part))}
+    if (arguments.questions is None) == (not known):
         raise InvalidError(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
             "`--questions FILE`"
         )
-    asked: Any = {"k": given.k, "leave_out_known": given.leave_out_known}
-    asked |= given.where(opened, "model")
-    with given.answers(opened) as answers:
-        if given.questions is None:
-            found = embeddings.predict(opened, **known, by_id=given.ids, **asked)
-            answers.add_predictions(found)
+    search: Any = {"k": arguments.k, "leave_out_known": arguments.leave_out_known}
+    search |= arguments.scope(opened, "model")
+    with _Answers(opened, arguments) as answers:
+        if arguments.questions is None:
+            predictions = embeddings.predict(opened, **known, by_id=arguments.ids, **search)
+            answers.add_predictions(predictions)
             return
-        for group in read_questions(given.questions, opened, _GROUP, by_id=given.ids):
-            found = embeddings.predict(opened, by_id=True, **{**group, **asked})
-            answers.add_predictions(found)
+        for group in read_questions(arguments.questions, opened, _GROUP, by_id=arguments.ids):
+            predictions = embeddings.predict(opened, by_id=True, **{**group, **search})
+            answers.add_predictions(predictions)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Features(OfRun):
+class _Features(_OfRun):
     data_set: Annotated[
         Path | None,
         typer.Argument(help="Data set to write to; the run's own by default.", show_default=False),
@@ -198,7 +419,7 @@ class _Features(OfRun):
 
 @embedding.command("features", no_args_is_help=True)
 @options.of(_Features)
-def features(given: _Features) -> None:
+def features(arguments: _Features) -> None:
     """Write rows into a data set as a node array, which `outercore train` can learn from.
 
     **Examples**
@@ -209,24 +430,24 @@ def features(given: _Features) -> None:
     """
     from outercore.data.graph import Graph
 
-    opened = given.open()
-    graph = Graph(given.data_set or opened.data_set)
-    places = None
-    if given.entities is not None:
-        places = read_npy(given.entities, "--map: file")
-    chosen: Any = given.missing
-    with console.bars(quiet=given.json) as progress:
+    opened = arguments.open()
+    graph = Graph(arguments.data_set or opened.data_set)
+    entities = None
+    if arguments.entities is not None:
+        entities = read_npy(arguments.entities, "--map: file")
+    missing: Any = arguments.missing
+    with console.bars(quiet=arguments.json) as progress:
         added = embeddings.add_features(
             opened,
             graph,
-            given.name,
-            beside=given.beside,
-            entities=places,
-            missing=chosen,
-            overwrite=given.overwrite,
+            arguments.name,
+            beside=arguments.beside,
+            entities=entities,
+            missing=missing,
+            overwrite=arguments.overwrite,
             progress=progress,
         )
-    if given.json:
+    if arguments.json:
         console.json_data(vars(added))
         return
     without = f", {added.missing:,} of them without an embedding" if added.missing else ""
@@ -242,7 +463,7 @@ def features(given: _Features) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Index(OfRun):
+class _Index(_OfRun):
     metric: Metric = "model"
     memory: MemoryOption = "1GiB"
     lists: Annotated[
@@ -252,26 +473,131 @@ class _Index(OfRun):
 
 @embedding.command("index", no_args_is_help=True)
 @options.of(_Index)
-def index(given: _Index) -> None:
+def index(arguments: _Index) -> None:
     """Build an index for approximate search, and measure what it finds (needs `outercore[ann]`).
 
     **Example**
 
         outercore embedding index runs/first --metric cosine
     """
-    with console.bars(quiet=given.json) as progress:
+    with console.bars(quiet=arguments.json) as progress:
         built = embeddings.Index.build(
-            given.open(),
-            metric=given.metric,
-            memory=given.memory,
-            lists=given.lists,
+            arguments.open(),
+            metric=arguments.metric,
+            memory=arguments.memory,
+            lists=arguments.lists,
             progress=progress,
         )
-    if given.json:
-        found = [vars(recall) for recall in built.recalls]
-        console.json_data({"metric": built.metric, "lists": built.lists, "recalls": found})
+    if arguments.json:
+        recalls = [vars(recall) for recall in built.recalls]
+        console.json_data({"metric": built.metric, "lists": built.lists, "recalls": recalls})
         return
     console.table(
         f"{built.root}: {built.lists:,} lists, recall of the 10 nearest ({built.metric})",
-        [(f"{found.probes:,} lists looked at", f"{found.recall:.4f}") for found in built.recalls],
+        [
+            (f"{recall.probes:,} lists looked at", f"{recall.recall:.4f}")
+            for recall in built.recalls
+        ],
     )
+
+
+class _Answers:
+    """Writes answers to the file of `--out`, or prints them at the end; a context manager.
+
+    The rows of a file, of a table on the terminal, and of the JSON are the same.
+    """
+
+    def __init__(self, opened: embeddings.Embedding, arguments: _Search) -> None:
+        self._embedding = opened
+        self._path, self._ids = arguments.out, arguments.ids
+        self._json = arguments.json
+        self._rows: list[dict[str, Any]] = []
+        self._cells: console.Cells = {}
+        self._stack = ExitStack()
+        self._file: TableWriter | None = None
+
+    def __enter__(self) -> _Answers:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+        if kind is not None:
+            return
+        if self._path is not None:
+            _print_rows(0 if self._file is None else self._file.rows, self._path, json=self._json)
+        elif self._json:
+            console.json_data(self._rows)
+        else:
+            console.columns(self._rows, self._cells)
+
+    def add_neighbours(self, of: Sequence[int], nearest: Nearest) -> None:
+        """Adds the neighbours of the entities `of`."""
+        rows, ranks = np.nonzero(nearest.ids >= 0)
+        ids = nearest.ids[rows, ranks]
+        self._append(
+            {
+                "entity": self._names("entity", np.asarray(of)[rows]),
+                "rank": (ranks + 1, pa.int32()),
+                "neighbour": self._names("entity", ids),
+                "score": (nearest.scores[rows, ranks], pa.float32()),
+                "seen": (self._seen("entity", ids), pa.bool_()),
+            }
+        )
+
+    def add_predictions(self, predictions: Predictions) -> None:
+        """Adds completed triples, a row for each answer."""
+        part = predictions.part
+        rows, ranks = np.nonzero(predictions.ids >= 0)
+        answers = predictions.ids[rows, ranks]
+        triples = predictions.questions[rows]
+        triples[:, PARTS.index(part)] = answers
+        self._append(
+            {
+                **{name: self._names(name, triples[:, at]) for at, name in enumerate(PARTS)},
+                "asked": (np.full(len(triples), part), _NAME),
+                "rank": (ranks + 1, pa.int32()),
+                "score": (predictions.scores[rows, ranks], pa.float32()),
+                "seen": (self._seen(part, answers), pa.bool_()),
+            }
+        )
+
+    def _seen(self, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
+        """Whether training has seen each answer; `None` if that is unknown, and for relations."""
+        seen = None if part == "relation" else self._embedding.seen
+        return [None] * len(ids) if seen is None else seen[ids].tolist()
+
+    def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
+        """A column of names, or of ids if the user wants ids or the run lacks names."""
+        named = (self._embedding.named or self._embedding.typed) and not self._ids
+        if (ids < 0).any():
+            # A question without a relation.
+            return [None] * len(ids), _NAME if named else pa.int64()
+        if not named:
+            from_0 = self._ids or part == "relation"
+            return ids + (0 if from_0 else self._embedding.first_id), pa.int64()
+        if part == "relation":
+            return self._embedding.relation_names(ids), _NAME
+        return self._embedding.entity_names(ids), _NAME
+
+    def _append(self, columns: dict[str, tuple[Any, pa.DataType]]) -> None:
+        kinds = {name: kind for name, (_, kind) in columns.items()}
+        values = {name: values for name, (values, _) in columns.items()}
+        if self._path is None:
+            table = pa.table([pa.array(values[name], kinds[name]) for name in kinds], [*kinds])
+            self._rows += table.to_pylist()
+            self._cells = console.cells_of(kinds)
+            return
+        if self._file is None:
+            self._file = self._stack.enter_context(table_file(self._path, kinds))
+        self._file.append(values)
+
+
+def _print_rows(rows: int, path: Path, *, json: bool) -> None:
+    """Prints how many rows a file has."""
+    console.either({"rows": rows, "file": str(path)}, f"{rows:,} rows in {path}", as_json=json)

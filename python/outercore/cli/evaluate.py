@@ -7,19 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.display import flat
 from outercore.base.options import configuration
-from outercore.cli import config_options, console, options
-from outercore.cli.watch import Watch
+from outercore.cli import console, options
+from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarConfig
 
 
-@config_options.takes(FarConfig, after="overwrite")
+@options.takes(FarConfig, after="overwrite")
 def evaluate(
     model: Annotated[
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
     ],
     data: Annotated[
-        Path | None, typer.Option("--data", help="Another data set than the run's own.")
+        Path | None, typer.Option("--data", help="Another data set than that of the run.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Split to score; `all` for every node, or graph.")
@@ -41,11 +42,11 @@ def evaluate(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 
-    A memory server is used where `outercore far put` has put the data set there.
+    Reads from a memory server if `outercore far put` has copied the data set there.
 
     **Examples**
 
@@ -55,9 +56,9 @@ def evaluate(
     """
     from outercore import training
 
-    with config_options.named(FarConfig, given):
-        far = configuration(FarConfig, None, given).far
-    with Watch(quiet=json) as watch:
+    with options.named(FarConfig, values):
+        far = configuration(FarConfig, None, values).far
+    with TrainWatch(quiet=json) as watch:
         result = training.evaluate(
             model,
             data,
@@ -71,4 +72,4 @@ def evaluate(
             overwrite=overwrite,
             observer=watch,
         )
-    console.result(result, f"{model}", console.flat(result), as_json=json)
+    console.result(result, f"{model}", flat(result), as_json=json)

@@ -1,4 +1,4 @@
-"""`outercore far`: what lies on a memory server, and how fast it is."""
+"""`outercore far`: fill, list, empty and measure a memory server."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import typer
 
 from outercore.base.options import configuration
 from outercore.base.sizes import format_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data import far as memory
 from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
 
 far = typer.Typer(
-    help="Look after what lies on a memory server.",
+    help="Manage the data on a memory server.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
 
 @far.command("put", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def put(
     data_set: options.DataSet,
     what: Annotated[
@@ -33,22 +33,24 @@ def put(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
-    """Copy a data set to a memory server, where it stays for every run that asks for it.
+    """Copy a data set to a memory server, where it stays for all runs.
 
-    Without it, each run copies what it needs and takes it along when it ends. Ends with exit code
-    1 where the server had no room for all of it.
+    Otherwise each run copies the arrays that it needs, and removes them when it ends. Ends with
+    exit code 1 if the server has no room for all arrays.
 
     **Example**
 
         outercore far put papers --what grid --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(given)
+    chosen = _server(values)
     parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
-    rows = [(one["key"], f"{format_size(one['bytes']):>10}  {one['state']}") for one in arrays]
+    rows = [
+        (array["key"], f"{format_size(array['bytes']):>10}  {array['state']}") for array in arrays
+    ]
     console.result(arrays, f"{data_set} on {chosen.address}", rows, as_json=json)
     left = [array["key"] for array in arrays if array["state"] == "full"]
     if left:
@@ -59,7 +61,7 @@ def put(
 
 
 @far.command("list", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def list_(
     data_set: Annotated[
         Path | None,
@@ -67,15 +69,15 @@ def list_(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
-    """Show what a memory server has, lends and holds.
+    """Show the memory, the clients and the regions of a memory server.
 
     **Example**
 
         outercore far list --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(given)
+    chosen = _server(values)
     with memory.build_connection(chosen) as connection:
         status = connection.status()
     if json:
@@ -102,7 +104,7 @@ def list_(
 
 
 @far.command("drop", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def drop(
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
@@ -111,16 +113,16 @@ def drop(
         list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Drop every region that was put there to stay.")
+        bool, typer.Option("--all", help="Drop every region that `outercore far put` made.")
     ] = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
-    Runs that read from it go on from the disk, or fail with `far.fallback=false`. A region
-    that cannot be dropped leaves the others to be; the command then ends with exit code 1.
+    Runs that read from it continue from the disk, or fail with `far.fallback=false`. If a region
+    cannot be dropped, the others are; the command then ends with exit code 1.
 
     **Examples**
 
@@ -130,13 +132,13 @@ def drop(
     """
     if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
-    chosen = _server(given)
+    chosen = _server(values)
     dropped = []
     failed = []
     with memory.build_connection(chosen) as connection:
         if everything:
             regions = connection.status()["regions"]
-            # Others belong to clients that are at work, and go with them.
+            # Other regions belong to running clients, and end with them.
             names = [region["name"] for region in regions if region["kept"]]
         elif data_set is not None:
             names = list(_keys(data_set))
@@ -159,7 +161,7 @@ def drop(
                     "\nhint: `outercore far list` shows those that there are"
                 )
     total = sum(region["bytes"] for region in dropped)
-    text = f"{len(dropped)} dropped, {format_size(total)} given back"
+    text = f"{len(dropped)} dropped, {format_size(total)} free"
     console.either(dropped, text, as_json=json)
     if failed:
         raise InvalidError(
@@ -169,7 +171,7 @@ def drop(
 
 
 @far.command("probe", no_args_is_help=True)
-@config_options.takes(memory.FarConfig)
+@options.takes(memory.FarConfig)
 def probe(
     data_set: Annotated[
         Path | None,
@@ -184,11 +186,11 @@ def probe(
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Measure bytes a second of a memory server by chunk size and queue length.
 
-    Allocates a region, writes it, reads it, gives it back; with a data set, stores the result as
+    Allocates a region, writes it, reads it and frees it. With a data set, stores the result as
     `far.json` in its directory.
 
     **Example**
@@ -199,7 +201,7 @@ def probe(
         raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
         check_directory(data_set)
-    chosen = _server(given)
+    chosen = _server(values)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
     stored = None
@@ -227,14 +229,14 @@ def probe(
     console.points(profile["points"], cells, by="chunk", best="bytes_per_s", mark=mark)
 
 
-def _server(given: dict[str, Any]) -> memory.FarOptions:
-    with config_options.named(memory.FarConfig, given):
-        server = configuration(memory.FarConfig, None, given).far
+def _server(values: dict[str, Any]) -> memory.FarOptions:
+    with options.named(memory.FarConfig, values):
+        server = configuration(memory.FarConfig, None, values).far
     if server is None:
         raise InvalidError("--far: expected the address of a memory server, found none")
     return server
 
 
 def _keys(data_set: Path) -> dict[str, str]:
-    """The arrays of a data set that a server can hold: their keys by the names of regions."""
+    """Keys of the arrays of a data set that a server can hold, by the names of their regions."""
     return {name: array["key"] for array in memory.arrays(data_set) for name in array["names"]}

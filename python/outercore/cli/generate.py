@@ -1,4 +1,4 @@
-"""`outercore generate`: graphs of any size, made up."""
+"""`outercore generate`: generate graphs of any size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.common import MemoryOption, SeedOption
+from outercore.base.display import flat
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 
@@ -18,7 +19,7 @@ generate = typer.Typer(
 
 @dataclass(frozen=True, kw_only=True)
 class _Generated:
-    """What both commands take."""
+    """Options of both commands."""
 
     out: options.OutDataSet
     seed: SeedOption = 0
@@ -29,7 +30,7 @@ class _Generated:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rmat(_Generated):
-    """What `outercore generate rmat` takes."""
+    """Options of `outercore generate rmat`."""
 
     scale: Annotated[int, typer.Option(help="2^scale nodes.")]
     edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16
@@ -40,19 +41,19 @@ class _Rmat(_Generated):
 
 @generate.command("rmat", no_args_is_help=True)
 @options.of(_Rmat)
-def rmat(given: _Rmat) -> None:
+def rmat(arguments: _Rmat) -> None:
     """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
 
     **Example**
 
         outercore generate rmat --scale 22 --edge-factor 16 --out rmat22
     """
-    _generate("rmat", given)
+    _generate("rmat", arguments)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Planted(_Generated):
-    """What `outercore generate planted` takes."""
+    """Options of `outercore generate planted`."""
 
     nodes: Annotated[int, typer.Option(help="Number of nodes.")]
     degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10
@@ -74,14 +75,14 @@ class _Planted(_Generated):
 
 @generate.command("planted", no_args_is_help=True)
 @options.of(_Planted)
-def planted(given: _Planted) -> None:
+def planted(arguments: _Planted) -> None:
     """Generate planted communities: features that say little, edges that say more.
 
     **Example**
 
         outercore generate planted --nodes 1000000 --degree 12 --features 256 --out planted
     """
-    _generate("planted", given, splits=_shares(given.splits))
+    _generate("planted", arguments, splits=_shares(arguments.splits))
 
 
 def _shares(text: str) -> list[float]:
@@ -94,14 +95,14 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _generate(kind: str, given: _Generated, **parsed: Any) -> None:
+def _generate(kind: str, arguments: _Generated, **parsed: Any) -> None:
     from outercore import _core
     from outercore.base.sizes import parse_size
 
-    chosen = {**vars(given), **parsed, "memory": parse_size(given.memory)}
+    chosen = {**vars(arguments), **parsed, "memory": parse_size(arguments.memory)}
     out, json = chosen.pop("out"), chosen.pop("json")
     write = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}[kind]
     with console.bars(quiet=json) as progress:
         described = {**chosen, "command": options.command_line()}
         summary = write(out, described, progress)
-    console.result(summary, str(out), console.flat(summary), as_json=json)
+    console.result(summary, str(out), flat(summary), as_json=json)

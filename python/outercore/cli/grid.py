@@ -1,19 +1,20 @@
-"""`outercore grid`: the edges as the compressed grid that algorithms read."""
+"""`outercore grid`: write the compressed grid of edges that algorithms read."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from outercore import analytics
-from outercore.cli import config_options, console, options
+from outercore.base.display import flat
+from outercore.cli import console, options
 
 
-@config_options.takes(analytics.grid)
-def grid(data_set: options.DataSet, json: options.Json = False, *, given: dict[str, Any]) -> None:
+@options.takes(analytics.grid)
+def grid(data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]) -> None:
     """Write the edges a second time, compressed and in blocks, for `outercore run`.
 
-    `outercore run` does it by itself where it is missing; do it beforehand to have weights in it,
-    or to choose the order.
+    `outercore run` writes a missing grid itself. Write it before to include weights, or to choose
+    the order.
 
     **Examples**
 
@@ -22,7 +23,7 @@ def grid(data_set: options.DataSet, json: options.Json = False, *, given: dict[s
         outercore grid roads --weights length --memory 2GiB
     """
     with console.bars(quiet=json) as progress:
-        summary = analytics.grid(data_set, progress=progress, **given)
+        summary = analytics.grid(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
-    rows = console.flat(summary, sizes=("bytes", "input", "written"))
+    rows = flat(summary, sizes=("bytes", "input", "written"))
     console.result(summary, f"grid of {data_set}{was_there}", rows, as_json=json)

@@ -1,4 +1,4 @@
-"""`outercore import`: edges, features, labels and splits become a data set."""
+"""`outercore import`: make a data set from edges, features, labels and splits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import outercore
+from outercore.base.display import flat
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
 from outercore.cli import console, options
@@ -50,7 +51,7 @@ _OF_FOLDERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What `outercore import` takes."""
+    """Options of `outercore import`."""
 
     edges: Annotated[
         list[str] | None,
@@ -122,7 +123,7 @@ class _Options:
     fill: Annotated[
         float | None,
         typer.Option(
-            help="What stands for missing values of features and edges; `nan` keeps them."
+            help="Value for missing entries of features and edges; `nan` keeps them missing."
         ),
     ] = None
     how: ImportOptions
@@ -140,8 +141,8 @@ class _Options:
         list[str] | None,
         typer.Option(
             "--nodes",
-            help="Number of nodes, where some have no edge; or `FILE:KEY`, a table with a row a "
-            "node, and the column by which files name it. With several node types `TYPE=FILE:KEY` "
+            help="Number of nodes, if some have no edge; or `FILE:KEY`: a table with a row for "
+            "each node, and its column of names. With several node types `TYPE=FILE:KEY` "
             "or `TYPE=COUNT`; may be repeated, also for several files of one type.",
         ),
     ] = None
@@ -188,8 +189,8 @@ class _Options:
     relation: Annotated[
         str | None,
         typer.Option(
-            help="Of a data set of triples, made into a graph: the edges of one relation; those of "
-            "all by default.",
+            help="For a graph from a data set of triples: the relation whose edges to take; all by "
+            "default.",
             rich_help_panel=_TRIPLES,
         ),
     ] = None
@@ -197,7 +198,7 @@ class _Options:
 
 
 @options.of(_Options)
-def import_(context: typer.Context, given: _Options) -> None:
+def import_(context: typer.Context, arguments: _Options) -> None:
     """Import a graph of any size.
 
     How each text file is written is detected from its first 2,000 lines and printed. Edges are
@@ -232,67 +233,69 @@ def import_(context: typer.Context, given: _Options) -> None:
 
         outercore import shop/ --add-reverse --label purchase.late --out shop-graph
     """
-    with piped(given.edges or (), given.out, overwrite=given.how.overwrite) as found:
+    with piped(arguments.edges or (), arguments.out, overwrite=arguments.how.overwrite) as files:
 
         def note(text: str) -> None:
-            console.note(found.named(text))
+            console.note(files.named(text))
 
-        _import(context, replace(given, edges=found.files), note)
+        _import(context, replace(arguments, edges=files.files), note)
 
 
-def _import(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
-    """Imports what the files describe; `note` shows how they were understood."""
-    if given.edge_types:
-        _import_types(context, given)
-    elif not given.edges:
+def _import(context: typer.Context, arguments: _Options, note: Callable[[str], object]) -> None:
+    """Imports the files; `note` prints how they were read."""
+    if arguments.edge_types:
+        _import_types(context, arguments)
+    elif not arguments.edges:
         raise InvalidError(
             "edges: expected at least one file of edges, or `--edges SOURCE,RELATION,TARGET=FILE`"
         )
-    elif given.triples:
-        _import_facts(context, given, note)
-    elif len(given.edges) == 1 and (found := _folder(given.edges[0])) is not None:
-        _import_folder(context, given, found)
+    elif arguments.triples:
+        _import_facts(context, arguments, note)
+    elif len(arguments.edges) == 1 and (folder := _folder(arguments.edges[0])) is not None:
+        _import_folder(context, arguments, folder)
     else:
-        _import_edges(context, given, note)
+        _import_edges(context, arguments, note)
 
 
-def _import_facts(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
-    """A knowledge graph."""
+def _import_facts(
+    context: typer.Context, arguments: _Options, note: Callable[[str], object]
+) -> None:
+    """Imports a knowledge graph."""
     known = ("triples", *options.WITH_TRIPLES)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
-        given.facts,
-        header=given.text.header,
-        separator=given.text.separator,
-        comment=given.text.comment,
-        duplicates=given.how.duplicates,
-        memory=given.how.memory,
-        overwrite=given.how.overwrite,
+        arguments.facts,
+        header=arguments.text.header,
+        separator=arguments.text.separator,
+        comment=arguments.text.comment,
+        duplicates=arguments.how.duplicates,
+        memory=arguments.how.memory,
+        overwrite=arguments.how.overwrite,
         command=options.command_line(),
     )
-    with console.bars(quiet=given.json) as progress:
-        found = import_triples(
-            given.edges or [],
-            given.out,
-            valid=given.valid,
-            test=given.test,
+    with console.bars(quiet=arguments.json) as progress:
+        summary = import_triples(
+            arguments.edges or [],
+            arguments.out,
+            valid=arguments.valid,
+            test=arguments.test,
             options=how,
             progress=progress,
             note=note,
         )
-    rows = notable(found, ("entities", "relations"))
-    console.result(found, str(given.out), rows, as_json=given.json)
+    rows = notable(summary, ("entities", "relations"))
+    console.result(summary, str(arguments.out), rows, as_json=arguments.json)
 
 
-def _import_types(context: typer.Context, given: _Options) -> None:
-    """A graph of several types of nodes and edges."""
+def _import_types(context: typer.Context, arguments: _Options) -> None:
+    """Imports a graph of several types of nodes and edges."""
     known = {*_OF_TYPED, *options.OF_EACH_IMPORT}
     _refuse(context, lambda name: name not in known, "does not go with `--edges`")
-    inputs = _typed_inputs(given)
-    how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
-    with console.bars(quiet=given.json) as progress:
-        found = import_typed(inputs, given.out, how, progress, console.note)
-    _show_types(given, found)
+    inputs = _typed_inputs(arguments)
+    how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
+    with console.bars(quiet=arguments.json) as progress:
+        summary = import_typed(inputs, arguments.out, how, progress, console.note)
+    _show_types(arguments, summary)
 
 
 def _folder(text: str) -> Folder | None:
@@ -300,118 +303,120 @@ def _folder(text: str) -> Folder | None:
     return folder_of(hetero_directory(text) or Path(text))
 
 
-def _import_folder(context: typer.Context, given: _Options, found: Folder) -> None:
-    """A folder that describes a graph of several types."""
-    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *found.options}
-    _refuse(context, lambda name: name not in known, f"does not go with {found.what}")
-    inputs = _typed_inputs(given)
-    how = replace(given.how, allow_nan=_keeps_gaps(given), command=options.command_line())
-    source = found.open(inputs, how)
-    with console.bars(quiet=given.json) as progress:
+def _import_folder(context: typer.Context, arguments: _Options, folder: Folder) -> None:
+    """Imports a folder that describes a graph of several types."""
+    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *folder.options}
+    _refuse(context, lambda name: name not in known, f"does not go with {folder.what}")
+    inputs = _typed_inputs(arguments)
+    how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
+    source = folder.open(inputs, how)
+    with console.bars(quiet=arguments.json) as progress:
         summary = write_typed(
-            source, given.out, how, progress, console.note, dangling=inputs.dangling
+            source, arguments.out, how, progress, console.note, dangling=inputs.dangling
         )
-    _show_types(given, summary)
+    _show_types(arguments, summary)
 
 
-def _typed_inputs(given: _Options) -> TypedInputs:
-    """What is given about several types of nodes."""
-    if given.dangling not in ("refuse", "drop"):
-        raise InvalidError(f"--dangling: expected refuse or drop; found `{given.dangling}`")
+def _typed_inputs(arguments: _Options) -> TypedInputs:
+    """The inputs of a graph with several types."""
+    if arguments.dangling not in ("refuse", "drop"):
+        raise InvalidError(f"--dangling: expected refuse or drop; found `{arguments.dangling}`")
     return TypedInputs(
-        nodes=tuple(given.nodes or ()),
-        edges=tuple(given.edge_types or ()),
-        features=tuple(given.features or ()),
-        label=given.labels,
-        texts=tuple(given.texts or ()),
-        splits=SplitChoice.parse(given.split or []),
-        add_reverse=given.add_reverse,
-        ogb_split=given.ogb_split,
-        dangling="drop" if given.dangling == "drop" else "refuse",
-        text=given.text,
-        fill=None if _keeps_gaps(given) else given.fill,
+        nodes=tuple(arguments.nodes or ()),
+        edges=tuple(arguments.edge_types or ()),
+        features=tuple(arguments.features or ()),
+        label=arguments.labels,
+        texts=tuple(arguments.texts or ()),
+        splits=SplitChoice.parse(arguments.split or []),
+        add_reverse=arguments.add_reverse,
+        ogb_split=arguments.ogb_split,
+        dangling="drop" if arguments.dangling == "drop" else "refuse",
+        text=arguments.text,
+        fill=None if _keeps_gaps(arguments) else arguments.fill,
     )
 
 
-def _keeps_gaps(given: _Options) -> bool:
+def _keeps_gaps(arguments: _Options) -> bool:
     """Whether missing values stay missing: `--fill nan`."""
-    return given.fill is not None and math.isnan(given.fill)
+    return arguments.fill is not None and math.isnan(arguments.fill)
 
 
-def _show_types(given: _Options, found: dict[str, Any]) -> None:
-    """What was imported, with a table of node types and one of edge types."""
+def _show_types(arguments: _Options, summary: dict[str, Any]) -> None:
+    """Prints the counts of an import, a table of node types and a table of edge types."""
     # Tables of types follow, so of each array only what is missing in it is listed.
     gaps = ("nan", "infinite", "unlabelled")
     counts: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in summary.items():
         if name.startswith("names/"):
             continue
         if "/" in name:
             counts[name] = {gap: value[gap] for gap in gaps}
         elif name != "node_types":
             counts[name] = value
-    if given.json:
-        counts = found
-    console.result(counts, str(given.out), notable(counts), as_json=given.json)
-    if not given.json:
-        types(outercore.open(given.out))
+    if arguments.json:
+        counts = summary
+    console.result(counts, str(arguments.out), notable(counts), as_json=arguments.json)
+    if not arguments.json:
+        types(outercore.open(arguments.out))
 
 
-def _import_edges(context: typer.Context, given: _Options, note: Callable[[str], object]) -> None:
-    """Any other graph."""
+def _import_edges(
+    context: typer.Context, arguments: _Options, note: Callable[[str], object]
+) -> None:
+    """Imports any other graph."""
     _refuse(context, lambda name: name in options.OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
-    if given.ids not in ("numbers", "dictionary"):
-        raise InvalidError(f"--ids: expected numbers or dictionary; found `{given.ids}`")
-    nodes, table = _nodes(_only("--nodes", given.nodes))
-    keeps_gaps = _keeps_gaps(given)
-    if given.how.in_place and given.fill is not None and not keeps_gaps:
+    if arguments.ids not in ("numbers", "dictionary"):
+        raise InvalidError(f"--ids: expected numbers or dictionary; found `{arguments.ids}`")
+    nodes, table = _nodes(_only("--nodes", arguments.nodes))
+    keeps_gaps = _keeps_gaps(arguments)
+    if arguments.how.in_place and arguments.fill is not None and not keeps_gaps:
         raise InvalidError(
             "--in-place: does not go with `--fill`: features in place stay as they are\n"
             "hint: leave `--in-place` out, and they are copied and filled"
         )
-    chosen = replace(given.how, allow_nan=keeps_gaps, command=options.command_line())
+    chosen = replace(arguments.how, allow_nan=keeps_gaps, command=options.command_line())
     inputs = Inputs(
-        edges=tuple(given.edges or ()),
-        format=given.format,
-        features=_only("--features", given.features),
-        labels=given.labels,
-        splits=SplitChoice.parse(given.split or []),
-        arrays=tuple(given.array or ()),
-        texts=tuple(given.texts or ()),
+        edges=tuple(arguments.edges or ()),
+        format=arguments.format,
+        features=_only("--features", arguments.features),
+        labels=arguments.labels,
+        splits=SplitChoice.parse(arguments.split or []),
+        arrays=tuple(arguments.array or ()),
+        texts=tuple(arguments.texts or ()),
         nodes=nodes,
         node_table=table,
-        ogb_split=given.ogb_split,
-        relation=given.relation,
-        graph_ids=given.graph_ids,
-        edge_shape=given.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
-        edge_values=given.edge_values,
-        text=given.text,
-        fill=None if keeps_gaps else given.fill,
+        ogb_split=arguments.ogb_split,
+        relation=arguments.relation,
+        graph_ids=arguments.graph_ids,
+        edge_shape=arguments.edge_shape,  # type: ignore[arg-type]  # looked at when it is used
+        edge_values=arguments.edge_values,
+        text=arguments.text,
+        fill=None if keeps_gaps else arguments.fill,
         keeps_gaps=keeps_gaps,
         memory=parse_size(chosen.memory),
         task=chosen.task,
         outside_files=chosen.outside_files,
     )
-    with console.bars(quiet=given.json) as progress:
-        if given.ids == "dictionary" or table is not None:
-            if given.graph_ids is not None:
+    with console.bars(quiet=arguments.json) as progress:
+        if arguments.ids == "dictionary" or table is not None:
+            if arguments.graph_ids is not None:
                 raise InvalidError(
                     "--graph-ids: does not go with `--ids dictionary`\n"
-                    "hint: number the nodes from 0, those of a graph after each other"
+                    "hint: number the nodes from 0, graph after graph"
                 )
-            with NamedInputs(inputs, given.out) as named:
-                summary = _write(context, named.build(progress), given, chosen, progress, note)
+            with NamedInputs(inputs, arguments.out) as named:
+                summary = _write(context, named.build(progress), arguments, chosen, progress, note)
         else:
-            summary = _write(context, open_inputs(inputs), given, chosen, progress, note)
-    console.result(summary, str(given.out), notable(summary), as_json=given.json)
+            summary = _write(context, open_inputs(inputs), arguments, chosen, progress, note)
+    console.result(summary, str(arguments.out), notable(summary), as_json=arguments.json)
 
 
 def _write(
     context: typer.Context,
     source: GraphSource,
-    given: _Options,
+    arguments: _Options,
     how: ImportOptions,
     progress: Progress,
     note: Callable[[str], object],
@@ -425,46 +430,46 @@ def _write(
                 f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what "
                 "training reads"
             )
-    summary = import_graph(source, given.out, how, progress)
-    arguments = context.find_root().obj or []
-    for of_ids in notes_on_ids(source, outercore.open(given.out), summary):
-        command = read_again(arguments, *of_ids.option)
+    summary = import_graph(source, arguments.out, how, progress)
+    words = context.find_root().obj or []
+    for of_ids in notes_on_ids(source, outercore.open(arguments.out), summary):
+        command = read_again(words, *of_ids.option)
         note(f"{of_ids.text}: `{command}`" if command else of_ids.text)
     return summary
 
 
-def _only(option: str, given: list[str] | None) -> str | None:
-    """The value of an option that only several node types repeat."""
-    if given is None or not given:
+def _only(option: str, texts: list[str] | None) -> str | None:
+    """The value of an option that may be repeated only for several node types."""
+    if texts is None or not texts:
         return None
-    if len(given) > 1:
+    if len(texts) > 1:
         raise InvalidError(
-            f"{option}: expected once, found {len(given)} times\n"
+            f"{option}: expected once, found {len(texts)} times\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         )
-    return given[0]
+    return texts[0]
 
 
-def _nodes(given: str | None) -> tuple[int | None, str | None]:
+def _nodes(text: str | None) -> tuple[int | None, str | None]:
     """The number of nodes, or the table that names them."""
-    if given is None:
+    if text is None:
         return None, None
     try:
-        return int(given), None
+        return int(text), None
     except ValueError:
         pass
     try:
-        return None, str(FileSpec.parse(given))
+        return None, str(FileSpec.parse(text))
     except NotFoundError:
         raise InvalidError(
-            f"--nodes: expected a number, or a file as FILE:KEY, found `{given}`\n"
+            f"--nodes: expected a number, or a file as FILE:KEY, found `{text}`\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         ) from None
 
 
 def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> None:
-    """Errors: `InvalidError` for an option of the user that has no effect here."""
-    for name, option in options.given(context).items():
+    """Errors: `InvalidError` for an option of the user without effect here."""
+    for name, option in options.set_on_command_line(context).items():
         if wrong(name):
             raise InvalidError(f"{option}: {why}")
 
@@ -472,10 +477,10 @@ def _refuse(context: typer.Context, wrong: Callable[[str], bool], why: str) -> N
 def notable(
     summary: dict[str, Any], always: tuple[str, ...] = ("nodes", "edges")
 ) -> list[tuple[str, str]]:
-    """The counts, without the many that are zero or do not apply to an array."""
+    """The counts, without zeros and counts that do not apply to an array."""
     return [
         (name, value)
-        for name, value in console.flat(_with_texts(summary))
+        for name, value in flat(_with_texts(summary))
         if (
             value not in ("-", "0", "none")
             and not (name.endswith("task guessed") and value == "no")
@@ -486,12 +491,12 @@ def notable(
 
 
 def _with_texts(summary: dict[str, Any]) -> dict[str, Any]:
-    """The summary with the texts of nodes by their names: `texts/node.title` has so many rows."""
-    found = dict(summary)
+    """The summary with the number of texts by name, such as `texts/node.title`."""
+    counts_by_name = dict(summary)
     for name, counts in summary.items():
         kind, _, part = name.removeprefix("names/").rpartition(".")
         of_type, _, text = kind.rpartition(".")
         if name.startswith("names/") and part == "offsets" and of_type and text != KEY:
-            # A text ends where the next one begins, so there is an offset more.
-            found[f"texts/{kind}"] = {"rows": counts["rows"] - 1}
-    return found
+            # The last text has an offset for its end, too.
+            counts_by_name[f"texts/{kind}"] = {"rows": counts["rows"] - 1}
+    return counts_by_name

@@ -1,4 +1,4 @@
-"""`outercore info`: what is in a data set."""
+"""`outercore info`: describe a data set."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _RELATIONS = "names/relation.offsets"
 
 
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
-    """Describe a data set: sizes, arrays, splits, where it came from.
+    """Describe a data set: sizes, arrays, splits, provenance.
 
     Reads the manifest, the first nodes of many graphs, the headers of layouts, and the log of
-    updates. Writes nothing: updates that are only in the log are counted, and the sizes are those
-    of the arrays.
+    updates. Writes nothing. Updates in the log are counted, but not included in the sizes.
 
     **Example**
 
@@ -36,7 +35,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     graph = StoredGraph(data_set)
     pending = graph.pending_updates
     if json:
-        # Where there is no log, none can wait.
+        # Without a log there are no pending updates.
         waiting = {"pending_updates": pending} if "live" in graph.manifest else {}
         console.json_data({**graph.manifest, **waiting})
         return
@@ -54,7 +53,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         [
             *(_triples(graph) if has_triples(graph) else _nodes(graph)),
             *graphs,
-            *[("layout", _layout(found)) for found in layouts(graph)],
+            *[("layout", _layout(layout)) for layout in layouts(graph)],
             *([("pending updates", f"{pending:,}")] if pending else []),
             ("made by", provenance.get("command") or "-"),
             ("with", f"outercore {provenance.get('outercore', '?')}"),
@@ -121,7 +120,7 @@ def types(graph: Graph) -> None:
             "source": itemgetter(0),
             "relation": itemgetter(1),
             "target": itemgetter(2),
-            "edges": lambda one: f"{counts[edge_type_key(one)]['count']:,}",
+            "edges": lambda edge_type: f"{counts[edge_type_key(edge_type)]['count']:,}",
         },
     )
 
@@ -130,9 +129,9 @@ def _features(described: dict[str, Any]) -> str:
     return f"{described['shape'][1]:,} {described['dtype']}"
 
 
-def _layout(found: Layout) -> str:
-    stale = ", stale: the array has changed" if found.stale else ""
-    return f"{found.array}: {found.precision}, order {found.order}{stale}"
+def _layout(layout: Layout) -> str:
+    stale = ", stale: the array has changed" if layout.stale else ""
+    return f"{layout.array}: {layout.precision}, order {layout.order}{stale}"
 
 
 def _array(described: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`outercore jobs`: run several algorithms at once, each with what it needs."""
+"""`outercore jobs`: run several algorithms at once, each with enough memory and threads."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def jobs(
         typer.Option(
             "--memory",
             callback=options.size,
-            help="Memory of all of them together; `auto`: what is free.",
+            help="Memory of all jobs together; `auto`: the free memory.",
         ),
     ] = "auto",
     table: Annotated[
         Path | None,
-        typer.Option(help="What `outercore tune` measured; that of the user by default."),
+        typer.Option(help="Table of `outercore tune`; by default the table of the user."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of their records; `runs/FILE` by default.")
     ] = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds that a job may wait for memory that others hold.")
+        float, typer.Option(help="Seconds that a job may wait for memory of other processes.")
     ] = 600.0,
     json: options.Json = False,
 ) -> None:
     """Run a list of `outercore run` commands, as many at once as there are cores and memory for.
 
-    Each gets the memory of its turning point and the threads that save most time, on cores of its
-    own, as measured by `outercore tune`; one that does not fit waits. `--threads`, `--memory` and
-    `--set far_ratio=...` of a command are kept. Entries are commands or
+    Each gets the memory of its turning point and the threads that save most time, as measured by
+    `outercore tune`, on separate cores. A job that does not fit waits. A command may fix
+    `--threads`, `--memory` and `--set far_ratio=...`. Entries are commands or
     `{"name": ..., "command": ...}`.
     Ctrl-C ends all of them cleanly. Run the command again to resume: finished jobs are skipped,
     stopped ones continue from their checkpoint.
@@ -85,7 +85,7 @@ def jobs(
             directory,
             machine.Machine(None if memory == "auto" else parse_size(memory)),
             patience_s=patience,
-            observer=_shown(json),
+            observer=_printer(quiet=json),
             progress=progress,
         )
     if json:
@@ -97,7 +97,7 @@ def jobs(
 
 
 def read_requests(file: Path) -> list[Request]:
-    """The commands in a file, each as what it asks for.
+    """The requests of the commands in a file.
 
     Errors: `InvalidError`, `CorruptError`, `NotFoundError` name the entry.
     """
@@ -122,12 +122,12 @@ def read_requests(file: Path) -> list[Request]:
 
 
 def parse(name: str, words: Sequence[str]) -> Request:
-    """What an `outercore run` command asks for.
+    """The request of an `outercore run` command.
 
-    Errors: `InvalidError` for what that command would refuse, and for commands that run nothing.
+    Errors: `InvalidError` for a command that `outercore run` would refuse, or that runs nothing.
     """
     from outercore.analytics.scheduling.needs import Request
-    from outercore.cli import run_, run_job
+    from outercore.cli import run_
 
     verb, *rest = words or [""]
     if verb != "run" or not rest:
@@ -145,11 +145,11 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    job = run_job.job_of(rest[0].replace("-", "_"), dict(context.params))
+    job = run_.job_of(rest[0].replace("-", "_"), dict(context.params))
     if job.plan or not job.keeps_record:
         option = "--plan" if job.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
-    # Where jumps lead does not change what memory is divided into.
+    # The targets of jumps do not change how memory is divided.
     job.options.pop("personalization", None)
     return Request(
         name=name,
@@ -165,11 +165,11 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
 
 def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
-    """Name and words of one entry."""
-    given = entry if isinstance(entry, dict) else {"command": entry}
-    if "command" not in given or given.keys() - {"name", "command"}:
+    """Name and words of an entry."""
+    fields = entry if isinstance(entry, dict) else {"command": entry}
+    if "command" not in fields or fields.keys() - {"name", "command"}:
         raise InvalidError('expected `{"name": ..., "command": ...}`')
-    command = given["command"]
+    command = fields["command"]
     if not isinstance(command, str):
         raise InvalidError(f"expected a command, found {json_format.dumps(command)}")
     try:
@@ -178,7 +178,7 @@ def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
         raise InvalidError(f"`{command}`: {error}") from None
     if words[:1] == ["outercore"]:
         words = words[1:]
-    name = given.get("name", "-".join([f"{number:02}", *words[1:2]]))
+    name = fields.get("name", "-".join([f"{number:02}", *words[1:2]]))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidError(
             f"name {json_format.dumps(name)}: expected letters, digits, `.`, `_`, `-`"
@@ -186,8 +186,8 @@ def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
     return name, words
 
 
-def _shown(quiet: bool) -> Callable[[Sequence[JobState]], None]:
-    """Shows a line for each job whose status has changed."""
+def _printer(*, quiet: bool) -> Callable[[Sequence[JobState]], None]:
+    """An observer that prints a line for each change of a status."""
     known: dict[str, str] = {}
 
     def show(states: Sequence[JobState]) -> None:

@@ -1,4 +1,4 @@
-"""`outercore layout`: the features a second time, laid out for serving."""
+"""`outercore layout`: write a copy of the features in the order or type for serving."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.cli import config_options, console, options
+from outercore.base.display import flat
+from outercore.cli import console, options
 from outercore.data.layouts import build_layout, remove_layouts
 
 
-@config_options.takes(build_layout)
+@options.takes(build_layout)
 def layout(
     data_set: options.DataSet,
     remove: Annotated[
@@ -18,12 +19,12 @@ def layout(
     ] = False,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.
 
-    The features themselves stay as they are. A server uses an exact layout by itself, and an int8
-    layout where int8 is asked for.
+    The features themselves stay unchanged. A server always uses an exact layout. It uses
+    an int8 layout with `--precision int8`.
 
     **Examples**
 
@@ -34,13 +35,13 @@ def layout(
         outercore layout papers --remove
     """
     if remove:
-        removed = remove_layouts(data_set, array=given.get("array"))
+        removed = remove_layouts(data_set, array=values.get("array"))
         text = f"{data_set}: {removed} layouts removed"
         console.either({"removed": removed}, text, as_json=json)
         return
     with console.bars(quiet=json) as progress:
-        summary = build_layout(data_set, progress=progress, **given)
+        summary = build_layout(data_set, progress=progress, **values)
     was_there = "" if summary["written"] else ", there already"
-    shown = {**summary, "order": summary["order"]["method"]}
-    rows = console.flat(shown, sizes=("input", "bytes", "places", "written"))
+    counts = {**summary, "order": summary["order"]["method"]}
+    rows = flat(counts, sizes=("input", "bytes", "places", "written"))
     console.result(summary, f"layout of {data_set}{was_there}", rows, as_json=json)

@@ -1,4 +1,4 @@
-"""`outercore memory-server`: lends memory of this machine to others."""
+"""`outercore memory-server`: lend memory of this machine to other machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.sizes import format_size, parse_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data.far import MemoryServer, new_token
 from outercore.runs.stop import StopRequest, stop_on_signals
 
@@ -22,7 +22,7 @@ def _new_token(path: Path | None) -> None:
         raise typer.Exit
 
 
-@config_options.takes(MemoryServer.__init__, after="make_token")
+@options.takes(MemoryServer.__init__, after="make_token")
 def memory_server(
     make_token: Annotated[
         Path | None,
@@ -35,12 +35,12 @@ def memory_server(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Lend memory to `outercore run` and `outercore train` on this machine or others.
 
-    Clients must know the token; data is not encrypted, so keep the addresses within a network that
-    you trust. Ends with Ctrl-C or SIGTERM; then all that it held is gone.
+    Clients need the token. Data is not encrypted: use only addresses in a network that you trust.
+    Ends with Ctrl-C or SIGTERM; the data of all clients is then lost.
 
     **Examples**
 
@@ -50,22 +50,22 @@ def memory_server(
 
         outercore memory-server --size 8GiB --token-file far.token --listen unix:/run/far.sock
     """
-    wanted = parse_size(given["size"])
+    wanted = parse_size(values["size"])
     physical = parse_size("100%")
     if wanted > physical:
         console.note(
             f"note: {format_size(wanted)} is more than the {format_size(physical)} of this machine"
         )
     stop = StopRequest()
-    with stop_on_signals(stop), MemoryServer(**given) as server:
+    with stop_on_signals(stop), MemoryServer(**values) as server:
         if json:
-            told = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
-            console.json_data(told, indent=None)
+            ready = {"addresses": server.addresses, "size": wanted, "process": os.getpid()}
+            console.json_data(ready, indent=None)
         else:
             for address in server.addresses:
                 console.data(f"listening on {address}, lending {format_size(wanted)}")
-        # Looked at again and again: a signal that comes before the wait begins does not end it.
+        # Polls, because a signal just before the wait would not end it.
         while not stop.wait(_WAIT_S):
             pass
     if not json:
-        console.note("stopped: all memory is given back")
+        console.note("stopped: all memory is free")

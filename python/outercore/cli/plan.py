@@ -1,42 +1,82 @@
-"""`outercore plan`: what will live where, and what will that cost?"""
+"""`outercore plan`: how a job divides its memory, and how long it takes."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from outercore.base.durations import format_duration
 from outercore.base.likeness import closest
-from outercore.cli import config_options, console, options
-from outercore.cli.plan_embed import plan_embed
-from outercore.cli.plan_tables import show_plan
+from outercore.base.sizes import as_option, format_size, parse_size
+from outercore.cli import console, options
+from outercore.cli.embed import FromData, Recipe, Score, StartFrom
 from outercore.cli.train import network_of
+from outercore.cli.watch import EmbedWatch
+from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
 from outercore.training.config import TrainConfig
 from outercore.training.options import configuration
 
+_LIMITS = {
+    "device": "the disk",
+    "model": "the network",
+    "sampling": "sampling",
+    "assembling": "putting batches together",
+    "processor": "the processor",
+}
+"""Names of bottlenecks of an epoch."""
+_EPOCHS: console.Cells = {
+    "time": lambda epoch: format_duration(epoch["seconds"]),
+    "read": lambda epoch: format_size(epoch["bytes"]),
+    "reads": lambda epoch: f"{epoch['requests']:,.0f}",
+    "rows found in memory": lambda epoch: f"{epoch['hit_ratio']:.1%}",
+    "sampling, by itself": lambda epoch: format_duration(epoch["sample_s"]),
+    "reading rows": lambda epoch: format_duration(epoch["fetch_s"]),
+    "putting together": lambda epoch: format_duration(epoch["assemble_s"]),
+    "network": lambda epoch: format_duration(epoch["train_s"]),
+}
+_SWAPS = {"in-place": "in place", "in-turn": "in turn", "spare-slot": "spare"}
+_ORDERS: console.Cells = {
+    "order": lambda order: (
+        f"{order['kind']}, {_SWAPS[order['swap']]}" + (" *" if order["chosen"] else "")
+    ),
+    "states": lambda order: f"{order['states']:,}",
+    "moved": lambda order: format_size(order["bytes_between"]),
+    "triples": lambda order: (
+        format_size(order["bytes_of_triples"]) if order["bytes_of_triples"] else "in memory"
+    ),
+    "prefetch": lambda order: f"{order['prefetchable']:,}/{order['swaps']:,}",
+    "hidden": lambda order: f"{order['hidden']:,}",
+    "epoch": lambda order: format_duration(order["epoch_seconds"]),
+}
+"""Columns of the orders of partitions; a star marks the order that a run would take."""
 
-def _require_no_job(words: list[str]) -> None:
-    """Errors: `InvalidError` where the first word is a job that has its plan elsewhere, or like one
-    of those that have it here."""
+
+def _require_no_other_job(words: list[str]) -> None:
+    """Errors: `InvalidError` if the first word is an algorithm, or a misspelt job."""
     first = words[0]
     if len(words) < 2 or words[1].startswith("-") or Path(first).exists():
         return
     from outercore.analytics import ALGORITHMS
 
+    command = None
     if first.replace("-", "_") in ALGORITHMS:
-        command = shlex.join(["outercore", "run", *words, "--plan"])
-        raise InvalidError(f"plan: expected `train` or `embed`, found `{first}`\nhint: `{command}`")
-    if (job := closest(first, ("train", "embed"))) is not None:
-        command = shlex.join(["outercore", "plan", job, *words[1:]])
-        raise InvalidError(f"plan: expected `train` or `embed`, found `{first}`\nhint: `{command}`")
+        command = ["outercore", "run", *words, "--plan"]
+    elif (job := closest(first, ("train", "embed"))) is not None:
+        command = ["outercore", "plan", job, *words[1:]]
+    if command is not None:
+        raise InvalidError(
+            f"plan: expected `train` or `embed`, found `{first}`\nhint: `{shlex.join(command)}`"
+        )
 
 
 class _TrainByDefault(TyperGroup):
-    """`plan DATASET` is `plan train DATASET`; options may stand before the job, too."""
+    """`plan DATASET` means `plan train DATASET`; options may also come before the job."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts the job first."""
@@ -46,7 +86,7 @@ class _TrainByDefault(TyperGroup):
             rest.remove(job)
             args = [job, *rest]
         elif args and args[0] not in ("-h", "--help"):
-            _require_no_job(args)
+            _require_no_other_job(args)
             args = ["train", *args]
         return super().parse_args(ctx, args)
 
@@ -63,17 +103,86 @@ plan = typer.Typer(
         outercore plan embed friends --dim 64 --memory 2GiB
     """,
 )
-plan.command("embed", no_args_is_help=True)(plan_embed)
+
+
+@plan.command("embed", no_args_is_help=True)
+@options.takes(EmbedConfig)
+def plan_embed(
+    data_set: options.DataSet,
+    recipe: Recipe = None,
+    config: options.ConfigFile = None,
+    start_from: StartFrom = None,
+    from_data: FromData = None,
+    score: Score = None,
+    triples_per_second: Annotated[
+        float | None,
+        typer.Option(help="Training rate of this machine; measured for a second by default."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="READ,WRITE",
+            help="Bytes a second of the disk, such as `2GB,1GB`; probed or measured by default.",
+        ),
+    ] = None,
+    json: options.Json = False,
+    *,
+    values: dict[str, Any],
+) -> None:
+    """Show how an embedding would use its memory, before anything is embedded.
+
+    Takes the options of `outercore embed`. Shows how long an epoch, a validation and the final
+    metrics take. For each order of partitions: buffer states, bytes that an epoch moves, triples
+    that it reads, swaps during training, expected seconds, and whether computing hides the I/O
+    (theorem 3 of Legend). The plan assumes that triples are spread evenly. A run counts them, and
+    may choose other partitions.
+
+    **Examples**
+
+        outercore plan embed friends --dim 64 --memory 2GiB
+
+        outercore plan embed friends --triples-per-second 100000 --bandwidth 2GB,1GB --json
+    """
+    from outercore import embedding
+
+    read, write = _bandwidths(bandwidth)
+    with EmbedWatch(quiet=json) as watch, options.named(EmbedConfig, values):
+        planned = embedding.plan(
+            data_set,
+            config,
+            recipe=recipe,
+            start_from=start_from,
+            from_data=from_data,
+            score=score,
+            triples_per_second=triples_per_second,
+            read_bandwidth=read,
+            write_bandwidth=write,
+            told=watch.preparing,
+            **values,
+        )
+    if json:
+        console.json_data(planned)
+        return
+    orders, missing = planned.pop("orders", []), planned.pop("no_orders", {})
+    warning = planned.pop("warning", None)
+    console.table("plan", planned.rows())
+    if orders:
+        console.columns(orders, _ORDERS, style=lambda order: "bold" if order["chosen"] else "")
+        for reason in missing.values():
+            console.data(f"not offered: {reason}")
+        console.data(_hiding(orders))
+    if warning is not None:
+        console.note(warning)
 
 
 @plan.command("train", no_args_is_help=True)
-@config_options.takes(TrainConfig)
+@options.takes(TrainConfig)
 def plan_train(
     data_set: options.DataSet,
-    config: config_options.ConfigFile = None,
+    config: options.ConfigFile = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Show how a training divides its memory, before anything is trained.
 
@@ -86,13 +195,63 @@ def plan_train(
 
         outercore plan train papers --fanout 10,5 --memory 512MiB
     """
-    # Read before PyTorch is imported: a mistake is reported at once.
-    with config_options.named(TrainConfig, given):
-        chosen = configuration(config, given)
+    # Before PyTorch is imported, so that a mistake is reported at once.
+    with options.named(TrainConfig, values):
+        chosen = configuration(config, values)
     from outercore import training
 
-    planned = training.plan(data_set, chosen, network=network_of(given))
+    planned = training.plan(data_set, chosen, network=network_of(values))
     if json:
         console.json_data(planned)
         return
-    show_plan(planned)
+    console.table(f"a budget of {format_size(planned['memory'])}", planned.memory_rows())
+    if forecast := planned["forecast"]:
+        first, later = forecast["first_epoch"], forecast["later_epochs"]
+        cells: console.Cells = {
+            "an epoch": lambda row: row,
+            "first": lambda row: _EPOCHS[row](first),
+            "later": lambda row: _EPOCHS[row](later),
+        }
+        console.columns(_EPOCHS, cells)
+    console.data(verdict(planned))
+
+
+def verdict(planned: Mapping[str, Any]) -> str:
+    """Sentences on a plan: the cost of an epoch, its bottleneck, the effect of more memory."""
+    if not planned["forecast"]:
+        return "The budget is enough."
+    later = planned["forecast"]["later_epochs"]
+    limit = _LIMITS.get(later["bottleneck"], later["bottleneck"])
+    reads = format_size(later["bytes"]) if later["bytes"] else "nothing"
+    text = f"A later epoch reads {reads} and takes about {format_duration(later['seconds'])}; "
+    text += f"{limit} limits it."
+    # A validation without its own share takes all the memory, and the cache is lost.
+    emptied = bool(later["bytes"]) and not planned["validation_memory"]
+    if not later["rows_read"] and not emptied:
+        return f"{text} All feature rows stay in memory."
+    if emptied:
+        text += " Each validation empties the cache."
+    enough = planned["all_rows_memory"]
+    if enough is None or enough <= planned["memory"]:
+        return text
+    return f"{text} With `--memory {as_option(enough)}` all feature rows stay in memory."
+
+
+def _bandwidths(text: str | None) -> tuple[float | None, float | None]:
+    """Errors: `InvalidError` for a text that does not hold two sizes."""
+    if text is None:
+        return None, None
+    read, comma, write = text.partition(",")
+    if not comma:
+        raise InvalidError(f"--bandwidth: expected two sizes such as `2GB,1GB`, found `{text}`")
+    return float(parse_size(read, "--bandwidth")), float(parse_size(write, "--bandwidth"))
+
+
+def _hiding(orders: list[dict[str, Any]]) -> str:
+    """Whether computing hides the I/O of the chosen order (theorem 3 of Legend)."""
+    chosen = next(order for order in orders if order["chosen"])
+    density, least = chosen["density"], chosen["least_density"]
+    if least is None:
+        return "I/O does not hide (theorem 3): nothing can be trained during a swap"
+    effect, relation = ("hides", "at least") if chosen["hides"] else ("does not hide", "below")
+    return f"I/O {effect} (theorem 3): density {density:.3g} is {relation} {least:.3g}"

@@ -1,4 +1,4 @@
-"""`outercore predict`: what a trained model says of all nodes, all graphs, or listed edges."""
+"""`outercore predict`: write predictions for all nodes, all graphs, or listed edges."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.display import flat
 from outercore.cli import console, options
-from outercore.cli.watch import Watch
+from outercore.cli.watch import TrainWatch
 
 
 def predict(
@@ -23,7 +24,7 @@ def predict(
     edges: Annotated[
         str | None,
         typer.Option(
-            help="Of a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
+            help="For a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
             "names; `FILE:SOURCE,TARGET` chooses columns."
         ),
     ] = None,
@@ -49,7 +50,7 @@ def predict(
     """
     from outercore import training
 
-    with Watch(quiet=json) as watch:
+    with TrainWatch(quiet=json) as watch:
         result = training.predict(
             data,
             model,
@@ -60,4 +61,4 @@ def predict(
             overwrite=overwrite,
             observer=watch,
         )
-    console.result(result, f"{out}", console.flat(result), as_json=json)
+    console.result(result, f"{out}", flat(result), as_json=json)

@@ -1,4 +1,4 @@
-"""`outercore probe`: what can this device do?"""
+"""`outercore probe`: measure a device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.display import flat
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 
@@ -39,7 +40,7 @@ def probe(
         console.json_data(profile)
         return
     points = profile.pop("points")
-    console.table(f"{directory}", console.flat(profile))
+    console.table(f"{directory}", flat(profile))
     cells: console.Cells = {
         "read size": lambda point: format_size(point["read_bytes"]),
         "in flight": lambda point: f"{point['depth']:,}",

@@ -1,4 +1,4 @@
-"""`outercore serve`: predictions over HTTP, next to the data."""
+"""`outercore serve`: answer requests for predictions over HTTP."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.serving.server import Server, ServerConfig
 
 _LOOK_S = 0.5
-"""Seconds between two looks at whether the server is still there."""
+"""Seconds between two checks that the server still runs."""
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What `outercore serve` takes."""
+    """Options of `outercore serve`."""
 
     data_set: options.DataSet
     model: Annotated[
@@ -33,11 +33,11 @@ class _Options:
 
 
 @options.of(_Options)
-def serve(given: _Options) -> None:
+def serve(arguments: _Options) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
-    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, once all that waits
-    is answered. With --json each event is a line of JSON.
+    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, after the waiting
+    requests are answered. With --json each event is a line of JSON.
 
     **Example**
 
@@ -46,10 +46,13 @@ def serve(given: _Options) -> None:
         curl -s localhost:8100/v2/models/first/infer --json '{"inputs":[{"name":"node_ids",
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
-    tell = _json if given.json else _text
+    tell = _json if arguments.json else _text
     stop = StopRequest()
-    with stop_on_signals(stop), Server(given.data_set, given.model, given.config) as server:
-        tell("ready", **_described(server, given.config))
+    with (
+        stop_on_signals(stop),
+        Server(arguments.data_set, arguments.model, arguments.config) as server,
+    ):
+        tell("ready", **_described(server, arguments.config))
         if server.notice:
             tell("notice", text=server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:
@@ -71,13 +74,13 @@ def _described(server: Server, config: ServerConfig) -> dict[str, Any]:
 
 
 def _json(event: str, **more: Any) -> None:
-    """A line for a log: when it was, what happened, and more about it."""
+    """Prints an event as a line of JSON, with its time."""
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     console.json_data({"time": now, "event": event, **more}, indent=None)
 
 
 def _text(event: str, **more: Any) -> None:
-    """The same for people."""
+    """Prints an event for people."""
     match event:
         case "ready":
             grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""
@@ -91,4 +94,4 @@ def _text(event: str, **more: Any) -> None:
         case "failure":
             console.note(f"a request failed: {more['text']}")
         case "stopped":
-            console.note("stopped: everything that waited is answered")
+            console.note("stopped: all waiting requests were answered")

@@ -9,8 +9,8 @@ import typer
 
 from outercore.base.fields import build
 from outercore.base.options import fields, groups_of
-from outercore.cli import config_options, console, options
-from outercore.cli.watch import Watch
+from outercore.cli import console, options
+from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarOptions
 from outercore.training.changes import CHANGEABLE
 from outercore.training.config import TrainConfig
@@ -21,15 +21,13 @@ _OF_SERVER = {field.name for field in fields(FarOptions)}
 """Options that say where a run reads from: a resumed run may have others."""
 
 
-@config_options.takes(TrainConfig)
+@options.takes(TrainConfig)
 def train(
     data_set: Annotated[
         Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
     ] = None,
-    config: config_options.ConfigFile = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory; `runs/DATASET-MODEL-N` by default.")
-    ] = None,
+    config: options.ConfigFile = None,
+    out: options.OutRun = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +37,7 @@ def train(
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Train on a graph that need not fit in memory.
 
@@ -61,26 +59,26 @@ def train(
     """
     options.require_one("train", data_set, resume)
     # Read before PyTorch is imported: a mistake is reported at once.
-    network = network_of(given)
+    network = network_of(values)
     if resume is not None and network is not None:
-        del given["model"]
-    with config_options.named(TrainConfig, given):
+        del values["model"]
+    with options.named(TrainConfig, values):
         if resume is None:
-            chosen = configuration(config, given)
+            chosen = configuration(config, values)
         else:
-            config_options.require_resumable(
+            options.require_resumable(
                 TrainConfig,
-                given,
+                values,
                 {"--config": config, "--out": out},
                 changeable={*_OF_SERVER, *CHANGEABLE},
                 hint="leave it out, or start another run",
             )
-            more = {name: given.pop(name) for name in CHANGEABLE if name in given}
-            far = _server_of_resumed(given)
+            more = {name: values.pop(name) for name in CHANGEABLE if name in values}
+            far = _server_of_resumed(values)
     from outercore import training
 
     command = options.command_line()
-    with Watch(quiet=json) as watch:
+    with TrainWatch(quiet=json) as watch:
         if resume is not None:
             record = training.resume(
                 resume, far=far, network=network, observer=watch, command=command, **more
@@ -104,18 +102,18 @@ def train(
     console.table(title, [*scores, ("run", record["description"]["run"])])
 
 
-def network_of(given: dict[str, Any]) -> str | None:
+def network_of(values: dict[str, Any]) -> str | None:
     """The network of the user's own that `--model FILE.py:NAME` names."""
-    model = str(given.get("model", ""))
+    model = str(values.get("model", ""))
     return model if ":" in model else None
 
 
-def _server_of_resumed(given: dict[str, Any]) -> FarOptions | Literal[False] | None:
+def _server_of_resumed(values: dict[str, Any]) -> FarOptions | Literal[False] | None:
     """The memory server of a resumed run: `None` for its own one, `False` for none.
 
     Errors: `InvalidError` for a wrong option.
     """
-    if not given:
+    if not values:
         return None
-    far = groups_of(TrainConfig, given)["budget"]["far"]
+    far = groups_of(TrainConfig, values)["budget"]["far"]
     return False if far.get("address") == _NO_SERVER else build(FarOptions, far, "budget.far")

@@ -1,4 +1,4 @@
-"""`outercore tune`: measure what algorithms take on this machine, for `outercore jobs` to use."""
+"""`outercore tune`: measure algorithms on this machine, for `outercore jobs`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from outercore.analytics.scheduling.config import TuneConfig
 from outercore.base.options import configuration
 from outercore.base.sizes import format_size
-from outercore.cli import config_options, console, options
+from outercore.cli import console, options
 from outercore.data.outputs import check_ending
 from outercore.errors import InvalidError
 
@@ -20,23 +20,22 @@ if TYPE_CHECKING:
     from outercore.analytics.scheduling.measure import Tuned
 
 
-@config_options.takes(TuneConfig)
+@options.takes(TuneConfig)
 def tune(
     data_set: options.DataSet,
     out: Annotated[
         Path | None,
-        typer.Option(help="The table, a `.json`; that of the user's data directory by default."),
+        typer.Option(help="Table to write, a `.json`; by default in the user's data directory."),
     ] = None,
     json: options.Json = False,
     *,
-    given: dict[str, Any],
+    values: dict[str, Any],
 ) -> None:
     """Measure time, bytes and memory of algorithms by threads and far ratio.
 
-    Every combination is run in a process of its own, with the least memory of its far ratio.
-    Without `--far`, what is not kept in memory is read from the disk. Call it for graphs of every
-    kind that you work with: one table holds them all. Stopped or called again, it measures only
-    what is missing.
+    Runs every combination in a separate process, with the least memory of its far ratio. Without
+    `--far`, edges that are not in memory are read from the disk. Run it on a graph of every kind
+    that you use: one table holds them all. Run it again to measure only the missing points.
 
     **Examples**
 
@@ -50,8 +49,8 @@ def tune(
 
     if out is not None:
         check_ending(out, (".json",), option="--out")
-    with config_options.named(TuneConfig, given):
-        config = configuration(TuneConfig, None, given)
+    with options.named(TuneConfig, values):
+        config = configuration(TuneConfig, None, values)
     path = out or files.table_path()
     with console.bars(quiet=json) as progress:
         tuned = measure.tune(data_set, config, path, progress)
@@ -69,7 +68,10 @@ def tune(
     rows = [
         ("measured", f"{tuned.measured:,} points"),
         ("known before", f"{tuned.known:,} points"),
-        *((f"turning point of {name}", f"{one.turning_point:g}") for name, one in profiles.items()),
+        *(
+            (f"turning point of {name}", f"{profile.turning_point:g}")
+            for name, profile in profiles.items()
+        ),
         ("table", str(path)),
     ]
     console.table("controller", rows)
@@ -78,21 +80,21 @@ def tune(
 def _print(title: str, profile: Profile) -> None:
     console.data(title)
     cells: console.Cells = {
-        "threads": lambda one: f"{one.threads}",
-        "ratio": lambda one: f"{one.far_ratio:.2f}",
-        "seconds": lambda one: f"{one.seconds:.3f}",
-        "read": lambda one: format_size(one.bytes_read),
-        "budget": lambda one: format_size(one.memory),
-        "peak": lambda one: format_size(one.peak_memory),
-        "": lambda one: "*" if one.far_ratio > profile.turning_point else "",
+        "threads": lambda point: f"{point.threads}",
+        "ratio": lambda point: f"{point.far_ratio:.2f}",
+        "seconds": lambda point: f"{point.seconds:.3f}",
+        "read": lambda point: format_size(point.bytes_read),
+        "budget": lambda point: format_size(point.memory),
+        "peak": lambda point: format_size(point.peak_memory),
+        "": lambda point: "*" if point.far_ratio > profile.turning_point else "",
     }
     console.columns(
-        sorted(profile.measured, key=lambda one: (one.threads, one.far_ratio)),
+        sorted(profile.measured, key=lambda point: (point.threads, point.far_ratio)),
         cells,
-        by=lambda one: one.threads,
-        style=lambda one: "dim" if one.far_ratio > profile.turning_point else "",
+        by=lambda point: point.threads,
+        style=lambda point: "dim" if point.far_ratio > profile.turning_point else "",
     )
-    if any(one.far_ratio > profile.turning_point for one in profile.measured):
+    if any(point.far_ratio > profile.turning_point for point in profile.measured):
         console.data("  * beyond the turning point\n")
 
 
@@ -106,7 +108,7 @@ def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[s
         "algorithms": {
             name: {
                 "turning_point": profile.turning_point,
-                "measurements": [asdict(one) for one in profile.measured],
+                "measurements": [asdict(point) for point in profile.measured],
             }
             for name, profile in profiles.items()
         },

@@ -1,4 +1,4 @@
-"""Which arrays of a data set batches carry besides features and labels, and under which names."""
+"""The other arrays of batches, besides features and labels, and their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_EVERY_BATCH = frozenset(
     )
 )
 _OF_WEIGHTED_HOPS = frozenset(("edge_norm",))
-"""Of LADIES: the weights of its edges."""
+"""LADIES: the weights of the sampled edges."""
 _OF_TIMES = frozenset(("seed_time",))
 _OF_LINKS = frozenset(
     (
@@ -33,20 +33,20 @@ _OF_LINKS = frozenset(
     )
 )
 RESERVED = _OF_EVERY_BATCH | _OF_WEIGHTED_HOPS | _OF_TIMES | _OF_LINKS
-"""What batches of any kind have under a name of their own: no array of nodes is imported as such.
+"""Names that batches of some kind use; the import refuses node arrays with these names.
 
-An edge array ``norm`` may be there. It is refused where batches have another ``edge_norm``.
+An edge array ``norm`` is allowed. It is refused only in batches with another ``edge_norm``.
 """
 
 
 def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
-    """The names of `RESERVED` that batches sampled by these rules have."""
-    found = _OF_EVERY_BATCH
+    """The names of `RESERVED` that batches use if they are sampled by these rules."""
+    names = _OF_EVERY_BATCH
     if rules.method == "ladies":
-        found |= _OF_WEIGHTED_HOPS
+        names |= _OF_WEIGHTED_HOPS
     if rules.time_attr is not None:
-        found |= _OF_TIMES
-    return found | _OF_LINKS if of_links else found
+        names |= _OF_TIMES
+    return names | _OF_LINKS if of_links else names
 
 
 def batch_arrays(
@@ -62,12 +62,12 @@ def batch_arrays(
         graph: the data set.
         names: arrays by their names in a batch, or by key. ``None``: every array of edges, and
             every array of nodes but features, labels, ``besides`` and results of Outercore.
-        besides: keys that are delivered, or used, in another way.
-        taken: what these batches have under a name of their own, as `own_names` says.
+        besides: keys to leave out because the batch delivers or uses them in another way.
+        taken: names that these batches use, from `own_names`.
 
     Raises:
         NotFoundError: no array has this name.
-        InvalidError: two arrays have one name, or a batch has something else under it.
+        InvalidError: two arrays have the same name, or the batch uses the name.
     """
     if isinstance(names, str) or not (names is None or isinstance(names, Iterable)):
         raise InvalidError(f"arrays: expected a list of names, found {names!r}")
@@ -102,7 +102,7 @@ def _typed_arrays(
     besides: Iterable[str | None],
     taken: Collection[str],
 ) -> dict[str, str]:
-    """In a graph of several types an array is named by its key; its type's storage has it."""
+    """The arrays of a batch in a graph of several types, by key; each is in its type's storage."""
     left_out = {*besides, *graph.schema.all_features, graph.schema.labels}
     known = [
         key
@@ -124,7 +124,7 @@ def _typed_arrays(
 
 
 def name_in_storage(key: str) -> str:
-    """What the storage of a node type or an edge type calls the array of this key.
+    """The name of an array in PyG's storage of its node type or edge type.
 
     Example:
         >>> name_in_storage("nodes/paper/year"), name_in_storage("edges/author__writes__paper/norm")
@@ -135,9 +135,9 @@ def name_in_storage(key: str) -> str:
 
 
 def edge_array_names(arrays: Iterable[str]) -> list[str]:
-    """Names of the edge arrays among keys: weights, times, features and the like.
+    """Names of the edge arrays among keys: weights, times, features and others.
 
-    Those of a graph with several types begin with the edge type.
+    In a graph with several types, the names begin with the edge type.
 
     Example:
         >>> edge_array_names(["edges/edge/sources", "edges/edge/weight", "nodes/node/x"])
@@ -158,7 +158,7 @@ def _imported(graph: DataSet, known: list[str], besides: Iterable[str | None]) -
 
 
 def _results(graph: DataSet) -> set[str]:
-    """Arrays of nodes that `run --save` and the like have added: they say where they come from."""
+    """Node arrays that commands such as `run --save` have added; the manifest has their origin."""
     return {key for key in graph.schema.import_options if key.startswith("nodes/")}
 
 
@@ -168,14 +168,14 @@ def _asked(graph: DataSet, known: list[str], names: Sequence[str]) -> list[str]:
         by_name.setdefault(name_in_storage(key), []).append(key)
     keys = []
     for name in names:
-        found = [name] if name in known else by_name.get(name, [])
-        if not found:
+        matches = [name] if name in known else by_name.get(name, [])
+        if not matches:
             have = [name for name in by_name if name not in RESERVED]
             guess = suggestion(name, have, otherwise="it has")
             raise NotFoundError(f"array `{name}` is not in data set `{graph.root}`\nhint: {guess}")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise InvalidError(
-                f"array `{name}`: expected one, found {', '.join(found)}\nhint: give the key"
+                f"array `{name}`: expected one, found {', '.join(matches)}\nhint: give the key"
             )
-        keys += found
+        keys += matches
     return keys

@@ -128,7 +128,7 @@ class RowOrder:
     def places(self, first: int, rows: NDArray[np.int64] | None) -> Any:
         """The places of the edges of a block with these rows, the first of which is edge `first`.
 
-        The blocks of a type are asked for in turn, each once.
+        Has to be called once for each block of a type, in order.
         """
         if rows is None:
             return slice(first, None)
@@ -163,6 +163,8 @@ class Edges:
         self._sources = topology(graph, "sources")
         self._first_source = first_ids(graph)[edge_type[0]]
         self._first_column = _first_column(graph, edge_type)
+        self._span = _span(graph, edge_type)
+        self._is_undirected = graph.schema.edges[edge_type].undirected
         self._times: NDArray[Any] | None = None
         self._rows: NDArray[Any] | None = None
         key = edge_array_key(graph, edge_type, times or "")
@@ -190,10 +192,34 @@ class Edges:
             piece = slice(first, first + self._pairs)
             now = None if at is None else at[piece]
             found[piece] = self._has(sources[piece], targets[piece], now)
-            for array in (self._offsets, self._sources, self._times, self._rows):
-                if array is not None:
-                    forget(array)
+            self._forget()
         return found
+
+    def connect(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Bool [n]: whether an edge joins the two nodes of each pair [n, 2], in any direction.
+
+        For an edge type between nodes of one type.
+        """
+        found = self.has(pairs[:, 0], pairs[:, 1])
+        if not self._is_undirected:
+            found |= self.has(pairs[:, 1], pairs[:, 0])
+        return found
+
+    def sources_at(self, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Int64 [n]: the sources of the edges at these shares, from 0 to 1, of all edges.
+
+        Of random shares, a node is the source as often as edges leave it.
+        """
+        first, last = self._span
+        places = first + (shares * (last - first)).astype(np.int64)
+        sources = self._sources[places].astype(np.int64) - self._first_source
+        self._forget()
+        return sources
+
+    def _forget(self) -> None:
+        for array in (self._offsets, self._sources, self._times, self._rows):
+            if array is not None:
+                forget(array)
 
     def _has(
         self,
@@ -202,15 +228,14 @@ class Edges:
         at: NDArray[np.int64] | None,
     ) -> NDArray[np.bool_]:
         columns = self._first_column + targets
-        begin = np.asarray(self._offsets[columns], np.int64)
-        end = np.asarray(self._offsets[columns + 1], np.int64)
+        begin = self._offsets[columns].astype(np.int64)
+        end = self._offsets[columns + 1].astype(np.int64)
         wanted = self._first_source + sources
         # In a column sources ascend; copies of an edge follow each other.
         first = self._bound(begin, end, wanted)
         if at is None or self._times is None:
-            same = np.zeros(len(first), bool)
-            inside = first < end
-            same[inside] = np.asarray(self._sources[first[inside]], np.int64) == wanted[inside]
+            same = first < end
+            same[same] = self._sources[first[same]].astype(np.int64) == wanted[same]
             return same
         copies = self._bound(first, end, wanted + 1) - first
         found = copies > 0
@@ -222,13 +247,11 @@ class Edges:
     ) -> NDArray[np.int64]:
         """The first place in `low..high` whose source is not below the wanted one, or `high`."""
         low, high = low.copy(), high.copy()
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            found = np.zeros(len(low), np.int64)
-            found[open_] = self._sources[middle[open_]]
-            less = open_ & (found < wanted)
-            low = np.where(less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
+        while len(pending := np.flatnonzero(low < high)):
+            middle = (low[pending] + high[pending]) // 2
+            is_below = self._sources[middle].astype(np.int64) < wanted[pending]
+            low[pending[is_below]] = middle[is_below] + 1
+            high[pending[~is_below]] = middle[~is_below]
         return low
 
     def _earliest(
@@ -244,6 +267,22 @@ class Edges:
         earliest = np.minimum.reduceat(times, starts) if len(starts) else times
         there: NDArray[np.bool_] = earliest <= at
         return there
+
+
+def pair_keys(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Int64 [n]: a number for each pair [n, 2] of `nodes` nodes, the same in either order."""
+    low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
+    return low * nodes + high
+
+
+def among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Bool [n]: which of `keys` [n] are in `known`, which ascends."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    places = np.searchsorted(known, keys)
+    places[places == len(known)] = 0
+    found: NDArray[np.bool_] = known[places] == keys
+    return found
 
 
 def _span(graph: DataSet, edge_type: EdgeType) -> tuple[int, int]:
@@ -281,7 +320,7 @@ def _first_column(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
-    """The row of the first edge of a type among those of all types."""
+    """The row of the first edge of a type among the edges of all types."""
     before = 0
     for other in graph.edge_types:
         if other == edge_type:

@@ -26,22 +26,22 @@ from outercore.errors import InvalidError, NotFoundError
 class DataSet:
     """A data set on disk. Opening it reads only the manifest.
 
-    :class:`Graph` adds what users do with it: views for other libraries, and new arrays.
+    The subclass :class:`Graph` adds views for other libraries, and methods to add arrays.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Open the data set in the directory ``root``.
 
         Raises:
-            NotFoundError: there is no data set, or the file of an array is missing.
-            CorruptError: an array has another length than the manifest says.
-            VersionError: a newer Outercore wrote it.
-            InvalidError: ``root`` is no directory: an empty text, or a graph in memory.
+            NotFoundError: the data set does not exist, or the file of an array is missing.
+            CorruptError: the length of an array differs from the manifest.
+            VersionError: a newer Outercore wrote the data set.
+            InvalidError: ``root`` is not a directory: an empty text, or a graph in memory.
         """
         _require_directory(root)
         self.root = Path(root)
         self._generation: str | None = None
-        # A copy in another process may have another working directory.
+        # Absolute: a copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
         try:
             self._core = self._opened(os.fspath(root))
@@ -51,19 +51,19 @@ class DataSet:
 
     @cached_property
     def _core(self) -> Any:
-        """The opened data set; of a copy, opened when it is first used."""
+        """The opened data set; a copy opens it on first use."""
         return self._opened(self._place, self._generation)
 
     @staticmethod
     def _opened(place: str, generation: str | None = None) -> Any:
-        """The data set in `place` at its last acknowledged update, or as it was in `generation`."""
+        """The data set in `place` at its last acknowledged update, or its state in `generation`."""
         return _core.DataSet(place, generation)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where the data set is: a copy, pickled or not, opens it again.
+        """The path and state of the data set: a copy, pickled or not, opens it again.
 
-        The copy opens the same state while some process has it open. Otherwise it opens the newest
-        state.
+        While some process has the same state open, the copy opens this state. Otherwise it opens
+        the newest state.
         """
         root = Path(self._place)
         return {"root": root, "_place": self._place, "_generation": self.generation}
@@ -80,7 +80,7 @@ class DataSet:
 
     @property
     def generation(self) -> str:
-        """A name for the state of the data set that this graph has open."""
+        """A name for the opened state of the data set."""
         return str(self._core.generation())
 
     @property
@@ -99,7 +99,7 @@ class DataSet:
         return int(self._core.num_edges())
 
     def __fspath__(self) -> str:
-        """The directory: a graph may stand where one is expected."""
+        """The directory, so that a graph can be passed as a path."""
         return os.fspath(self.root)
 
     @property
@@ -119,22 +119,22 @@ class DataSet:
 
     @property
     def labelled_type(self) -> str | None:
-        """The node type that labels and splits belong to; ``None`` without labels."""
+        """The node type of labels and splits; ``None`` without labels."""
         return self.schema.labelled_type
 
     def features_of(self, node_type: str) -> str | None:
-        """The key of the features of a node type; ``None`` where it has none."""
+        """The key of the features of a node type; ``None`` without features."""
         return self.schema.features_of(node_type)
 
     @property
     def num_features(self) -> int:
-        """Columns of the feature array, 0 without one."""
+        """Number of columns of the features; 0 without features."""
         key = self.schema.features
         return 0 if key is None else self.schema.width(key)
 
     @property
     def num_classes(self) -> int:
-        """Classes of the labels (columns of multi-label ones), 0 without labels or for numbers."""
+        """Number of classes, or columns of multi-label labels; 0 without labels or for numbers."""
         return self.schema.num_classes
 
     @property
@@ -148,12 +148,13 @@ class DataSet:
         return self.schema.arrays
 
     def key(self, name: str) -> str:
-        """The key of an array by its short name: ``x`` is ``nodes/node/x``, of several types
-        ``paper/x`` is ``nodes/paper/x``.
+        """The key of an array by its short name.
+
+        ``x`` is ``nodes/node/x``; with several types, ``paper/x`` is ``nodes/paper/x``.
 
         Raises:
             NotFoundError: no array has this name.
-            InvalidError: the name is no text.
+            InvalidError: the name is not a text.
         """
         if not isinstance(name, str):
             raise InvalidError(f"array: expected a name such as `x`, found {name!r}")
@@ -165,7 +166,7 @@ class DataSet:
         raise NotFoundError(f"array `{name}` is not in the data set\nhint: {guess}")
 
     def array(self, name: str) -> NDArray[Any]:
-        """A whole array in memory; ``bfloat16`` comes as ``float32``, texts as objects ``str``.
+        """A whole array in memory: ``float32`` for ``bfloat16``, ``str`` objects for texts.
 
         Raises:
             NotFoundError: no array has this name.
@@ -176,35 +177,35 @@ class DataSet:
         return array
 
     def split(self, name: str) -> NDArray[np.int64]:
-        """The node ids of a split, in the order in which they were imported; ``val`` is ``valid``.
+        """The node ids of a split, int64 [n], in the imported order; ``val`` is ``valid``.
 
         Raises:
-            NotFoundError: there is no such split; the message lists those that there are.
+            NotFoundError: the split does not exist; the message lists the existing splits.
         """
-        if (found := find_split(name, self.splits)) is None:
+        if (stored := find_split(name, self.splits)) is None:
             guess = suggestion(name, self.splits, otherwise="it has")
             raise NotFoundError(f"split `{name}` is not in the data set\nhint: {guess}")
-        ids: NDArray[np.int64] = self._core.read_array(self.schema.splits[found])
+        ids: NDArray[np.int64] = self._core.read_array(self.schema.splits[stored])
         return ids
 
     def rows(self, name: str, ids: Any) -> NDArray[Any]:
         """Rows of a node array, in the order of ``ids``; repetitions are allowed.
 
-        Shapes: ``ids`` whole numbers [n], a slice, or a mask [nodes]; result [n] or [n, columns].
+        Shapes: ``ids`` integers [n], a slice, or a mask [nodes]; result [n] or [n, columns].
 
         Raises:
             NotFoundError: no array has this name.
-            InvalidError: an id that is no row of the array; the message names it.
+            InvalidError: an id is not a row of the array; the message has the id.
         """
         if (texts := self.texts(name)) is not None:
             return np.array(texts.names(chosen_rows(ids, len(texts), name)), object)
         key = self.key(name)
-        wanted = chosen_rows(ids, int(self.arrays[key]["shape"][0]), key)
-        rows: NDArray[Any] = self._core.read_rows(key, np.atleast_1d(wanted))
+        numbers = chosen_rows(ids, int(self.arrays[key]["shape"][0]), key)
+        rows: NDArray[Any] = self._core.read_rows(key, np.atleast_1d(numbers))
         return rows
 
     def texts(self, name: str) -> Names | None:
-        """The texts of nodes by their name: ``title``, of several types ``paper/title``."""
+        """The texts of nodes by name: ``title``, with several types ``paper/title``; or None."""
         if not isinstance(name, str):
             return None
         if any(prefix + name in self.arrays for prefix in ("", f"nodes/{NODE}/", "nodes/")):
@@ -218,7 +219,7 @@ class DataSet:
         """Rows of the imported edge list: an undirected edge counts once.
 
         Raises:
-            InvalidError: the data set does not say.
+            InvalidError: the data set does not have the number.
         """
         edges = self.schema.plain_edges
         rows = None if edges is None else edges.rows
@@ -234,14 +235,14 @@ class DataSet:
     def reload(self) -> None:
         """Open the newest state of the data set."""
         self._adopt(self._opened(self._place))
-        # The files that only the old state needed.
+        # Removes the files that only the old state needed.
         _core.tidy(self._place)
 
     def take_additions(self) -> None:
-        """Take over arrays that were added since the graph was opened, such as a grid.
+        """Make arrays visible that were added after the graph was opened, such as a grid.
 
-        Where anything else has changed meanwhile, the graph stays as it is: its nodes and values do
-        not change while it is used.
+        If anything else has changed, the graph keeps its state: the nodes and values of an open
+        graph do not change.
         """
         if (newest := self._core.with_additions()) is not None:
             self._adopt(newest)
@@ -271,7 +272,7 @@ class DataSet:
         return Names(self.root, self.arrays, "relation")
 
     def keys_of(self, node_type: str) -> Names | None:
-        """The keys by which the nodes of a type were imported; ``None`` where they have none."""
+        """The imported keys of the nodes of a type; ``None`` for a type without keys."""
         kind = f"{node_type}.{KEY}"
         if not self.is_typed or f"names/{kind}.order" not in self.arrays:
             return None
@@ -279,20 +280,26 @@ class DataSet:
 
 
 def _require_directory(root: object) -> None:
-    """Errors: `InvalidError` for anything but the directory of a data set."""
+    """Checks that `root` can be the directory of a data set.
+
+    Errors: `InvalidError` for other types and for an empty text.
+    """
     if not isinstance(root, (str, os.PathLike)):
         reader = reader_of(root)
         hint = f"\nhint: `{reader}(graph, DIRECTORY)` makes a data set of it" if reader else ""
-        found = type(root).__name__
+        kind = type(root).__name__
         raise InvalidError(
-            f"data set: expected its directory or an opened graph, found {found}{hint}"
+            f"data set: expected its directory or an opened graph, found {kind}{hint}"
         )
     if not os.fspath(root):
         raise InvalidError("data set: expected its directory, found an empty text")
 
 
 def _refuse_run(root: Path) -> None:
-    """Errors: `NotFoundError` for the directory of a run in place of a data set."""
+    """Raises a clear error for the directory of a run in place of a data set.
+
+    Errors: `NotFoundError`.
+    """
     if (job := made_by(root)) is not None:
         raise NotFoundError(
             f"data set `{root}`: this is a run of `outercore {job}`\n"
@@ -301,7 +308,10 @@ def _refuse_run(root: Path) -> None:
 
 
 def _refuse_several_types(graph: DataSet) -> None:
-    """Errors: `NotFoundError` where nodes have keys of their types instead of names."""
+    """Raises an error for a graph of several types: its nodes have keys, not names of entities.
+
+    Errors: `NotFoundError`.
+    """
     if graph.is_typed:
         raise NotFoundError(
             f"data set `{graph.root}` has several types of nodes, whose keys are their names\n"
@@ -310,10 +320,10 @@ def _refuse_several_types(graph: DataSet) -> None:
 
 
 def require_edges(graph: DataSet) -> None:
-    """Makes sure that there are edges to sample.
+    """Checks that the data set has edges to sample.
 
-    Errors: `InvalidError` for a knowledge graph, with the command that makes a graph of it.
+    Errors: `InvalidError` for a knowledge graph, with the command that converts it to a graph.
     """
     if graph.schema.holds_triples:
-        # The core says what to make of triples.
+        # The error of the core has the command.
         _core.DataSet(str(graph.root)).read_array("edges/edge/offsets")

@@ -1,4 +1,4 @@
-"""Names of edge types; no PyTorch."""
+"""Names of edge types. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from outercore.errors import InvalidError, NotFoundError
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Source type, relation, target type."""
+PLAIN_EDGE: EdgeType = ("node", "edge", "node")
+"""The edge type of a graph that has one."""
 REVERSE = "rev_"
-"""What the relation of an edge type in the other direction begins with, as in PyG."""
+"""Prefix of the relation for the edge type in the opposite direction, as in PyG."""
 
 
 def edge_type_key(edge_type: EdgeType) -> str:
-    """How keys name an edge type.
+    """The name of an edge type in the keys of arrays.
 
     Example:
         >>> edge_type_key(("author", "writes", "paper"))
@@ -24,61 +26,64 @@ def edge_type_key(edge_type: EdgeType) -> str:
     return "__".join(edge_type)
 
 
-def triple_text(given: str | Sequence[str], where: str) -> str:
-    """The text ``author,writes,paper`` of a triple, or the text as it is.
+def triple_text(triple: str | Sequence[str], where: str) -> str:
+    """The text ``author,writes,paper`` of a triple; a text does not change.
 
     Raises:
-        InvalidError: it is neither.
+        InvalidError: neither a triple of texts nor a text.
     """
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+    if isinstance(triple, str):
+        return triple
+    if not isinstance(triple, Sequence) or not all(isinstance(part, str) for part in triple):
         raise InvalidError(
-            f"{where}: expected (source type, name, target type), found {given!r:.80}"
+            f"{where}: expected (source type, name, target type), found {triple!r:.80}"
         )
-    return ",".join(given)
+    return ",".join(triple)
 
 
-def only_between(given: Any, known: Sequence[EdgeType]) -> EdgeType | None:
-    """The edge type that a pair of node types means: the only one between them.
+def only_between(pair: Any, known: Sequence[EdgeType]) -> EdgeType | None:
+    """The edge type for a pair of node types if there is only one between them, else None.
 
     Example:
         >>> only_between(("a", "b"), [("a", "likes", "b"), ("b", "likes", "a")])
         ('a', 'likes', 'b')
         >>> only_between(("a", "b"), [("a", "likes", "b"), ("a", "owns", "b")])
     """
-    if not isinstance(given, tuple | list) or len(given) != 2:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
         return None
-    found = [one for one in known if (one[0], one[2]) == tuple(given)]
-    return found[0] if len(found) == 1 else None
+    matches = [edge_type for edge_type in known if (edge_type[0], edge_type[2]) == tuple(pair)]
+    return matches[0] if len(matches) == 1 else None
 
 
-def edge_type_called(given: str | Sequence[str], known: Sequence[EdgeType], where: str) -> EdgeType:
+def edge_type_called(
+    edge_type: str | Sequence[str], known: Sequence[EdgeType], where: str
+) -> EdgeType:
     """The edge type of a triple, or of a text such as ``author,writes,paper`` or its key.
 
     Raises:
-        NotFoundError: it is none of those `known`; the message begins with `where` and lists them.
+        NotFoundError: the edge type is not in `known`; the message begins with `where` and lists
+            the known ones.
 
     Example:
         >>> edge_type_called("a,to,b", [("a", "to", "b")], "relation")
         ('a', 'to', 'b')
     """
-    if not isinstance(given, str) and (between := only_between(given, known)) is not None:
+    if not isinstance(edge_type, str) and (between := only_between(edge_type, known)) is not None:
         return between
-    text = triple_text(given, where)
-    types = {",".join(one): one for one in known}
-    found = types | {edge_type_key(one): one for one in known}
-    if text not in found:
-        # A relation alone may be meant, too.
-        meant = {triple[1]: shown for shown, triple in types.items()} if "," not in text else {}
+    text = triple_text(edge_type, where)
+    types = {",".join(triple): triple for triple in known}
+    by_text = types | {edge_type_key(triple): triple for triple in known}
+    if text not in by_text:
+        # The text may be only the relation.
+        meant = {triple[1]: name for name, triple in types.items()} if "," not in text else {}
         close = closest(text, types) or meant.get(closest(text, meant) or "")
         hint = f"there are {' and '.join(types)}" if close is None else f"did you mean `{close}`?"
         raise NotFoundError(f"{where}: there is no edge type `{text}`\nhint: {hint}")
-    return found[text]
+    return by_text[text]
 
 
 def edge_type_described(key: str, described: Mapping[str, Any]) -> EdgeType:
-    """The edge type of a key of the manifest, which describes its two ends."""
+    """The edge type of a key, with its source and target types from the manifest."""
     source, target = described["source"], described["target"]
     relation = key.removeprefix(f"{source}__").removesuffix(f"__{target}")
     return source, relation, target

@@ -1,4 +1,4 @@
-"""The numbers that files have for nodes without names; no PyTorch."""
+"""Ids of nodes without names in the imported files. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class FileIds:
-    """The ids of nodes in the files that the data set was made of: `first`, `first + 1`, ...
+    """The ids of nodes in the imported files: `first`, `first + 1`, ...
 
-    It has the methods of `Names`: a text is an id of the files, a number is the position of a node,
-    which counts from 0.
+    It has the methods of `Names`. A text is an id of the files; a number is the position of a node,
+    from 0.
 
     Example:
         >>> ids = FileIds(1, 3)
@@ -38,11 +38,11 @@ class FileIds:
 
     @property
     def range(self) -> str:
-        """The ids, in words."""
+        """The range of the ids as a text, for messages."""
         return f"{self.first} to {self.first + self._count - 1}" if self._count else "no ids"
 
     def find(self, text: str | int) -> int | None:
-        """The position of the node that files call `text`, or None."""
+        """The position of the node with the id `text` in the files, or None."""
         digits = str(text)
         if not (digits.isascii() and digits.isdigit()):
             return None
@@ -50,10 +50,10 @@ class FileIds:
         return position if 0 <= position < self._count else None
 
     def id(self, text: str | int) -> int:
-        """The position of the node that files call `text`.
+        """The position of the node with the id `text` in the files.
 
         Raises:
-            InvalidError: no number of a node.
+            InvalidError: no node has this id.
         """
         position = self.find(text)
         if position is None:
@@ -63,7 +63,7 @@ class FileIds:
         return position
 
     def ids(self, texts: Iterable[str | int]) -> NDArray[np.int64]:
-        """The positions of nodes, in their order.
+        """The positions of nodes, int64, in the order of `texts`.
 
         Raises:
             InvalidError: as `id`.
@@ -71,28 +71,28 @@ class FileIds:
         return np.fromiter((self.id(text) for text in texts), np.int64)
 
     def names(self, positions: ArrayLike) -> list[int]:
-        """The ids that files have for the nodes at these positions."""
-        found: list[int] = self.of(np.asarray(positions, np.int64)).tolist()
-        return found
+        """The ids in the files of the nodes at these positions."""
+        ids: list[int] = self.of(np.asarray(positions, np.int64)).tolist()
+        return ids
 
     def of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As `names`, as an array; -1 stands for no node and stays."""
+        """`names` as an int64 array; -1 means no node and does not change."""
         if not self.first:
             return positions
         return np.where(positions >= 0, positions + self.first, positions)
 
 
 NodeNames: TypeAlias = Names | FileIds
-"""What files and texts call the nodes."""
+"""Names of the nodes, or their ids in the imported files."""
 
 
 def first_id_of(graph: Labelled) -> int:
-    """What the files of a data set of one node type call its first node."""
+    """The id of the first node in the files of a data set of one node type."""
     return Schema(graph.manifest).first_id
 
 
 def names_of_nodes(graph: Labelled) -> NodeNames:
-    """The names of the nodes where the data set has one of each, else the ids of its files."""
+    """The names of the nodes if each node has a name, otherwise their ids in the files."""
     try:
         names = Names(Path(graph.root), graph.manifest["arrays"], "entity")
     except (NotFoundError, CorruptError):

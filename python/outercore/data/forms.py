@@ -1,4 +1,4 @@
-"""The shape and type that features and labels have in a batch; no PyTorch."""
+"""Shape and type of features and labels in a batch. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
 
 
 def given_forms(graph: DataSet) -> Mapping[str, Any]:
-    """Type and shape of rows by key, of arrays that were given in another form than the stored one.
+    """Type and shape of rows by key, for arrays whose imported form differs from the stored form.
 
-    Data sets of older versions have none: their batches are as they were.
+    Empty for data sets of older versions; their batches use the stored form.
     """
     return graph.schema.forms
 
 
 def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[Any]:
-    """Features [n, F] of the stored type `stored` as they were given.
+    """Features in their imported shape; `stored` is the stored type.
 
-    Whole numbers come in their own type and floats as float32, which the caches hold.
+    Integers have their imported type. Floats are float32, as in the caches.
+
+    Shapes: `x` float32 [n, F]; result [n, ...].
     """
     if form is None:
         return x
-    # The array may have been converted since.
+    # `convert` may have changed the stored type after the import.
     is_whole = np.dtype(form["dtype"]).kind in "iub" and stored == form["dtype"]
     rows = x.reshape(len(x), *form["row_shape"])
     return rows.astype(form["dtype"]) if is_whole else rows
 
 
 def labels_in_form(labels: NDArray[Any], form: Any) -> NDArray[Any]:
-    """Labels as they were given, except that whole numbers are int64, and float32 in columns."""
+    """Labels in their imported form, except that integers are int64, and float32 in columns."""
     if np.issubdtype(labels.dtype, np.integer):
         labels = labels.astype(np.int64)
     return rows_in_form(labels, form)
 
 
 def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
-    """Rows of an array as they were given: classes of float labels have NaN for none."""
+    """Rows of an array in their imported form; in float labels, NaN means no class."""
     if form is None:
         return stored
     rows = stored
@@ -57,7 +59,7 @@ def rows_in_form(stored: NDArray[Any], form: Any) -> NDArray[Any]:
 
 
 def compact_labels(graph: DataSet, key: str | None) -> NDArray[Any] | None:
-    """Labels in the smallest type that holds them: they stay in memory, one entry a node."""
+    """Labels in the smallest type that holds them, because they stay in memory, one per node."""
     if key is None:
         return None
     if not np.issubdtype(_dtype(graph, key), np.integer):
@@ -75,6 +77,6 @@ def compact_labels(graph: DataSet, key: str | None) -> NDArray[Any] | None:
 
 
 def _dtype(graph: DataSet, key: str) -> Any:
-    """The type of an array; of `bfloat16`, which NumPy lacks, that of its values in memory."""
+    """The type of an array in memory: float32 for `bfloat16`, which NumPy does not have."""
     name = graph.arrays[key]["dtype"]
     return np.dtype(np.float32 if name == "bfloat16" else name)

@@ -1,4 +1,4 @@
-"""A graph on disk: a data set with what users do with it."""
+"""A graph on disk: the class that users open, with methods for new arrays and other libraries."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Graph(DataSet):
 
     @property
     def num_node_features(self) -> int | dict[str, int]:
-        """As `Data` and `HeteroData` of PyG have it: in a graph of several types by node type."""
+        """Columns of the features, as in PyG's `Data`; by node type as in `HeteroData`."""
         if not self.is_typed:
             return self.num_features
         keys = {name: self.features_of(name) for name in self.node_types}
         return {name: 0 if key is None else self.schema.width(key) for name, key in keys.items()}
 
     def metadata(self) -> tuple[list[str], list[EdgeType]]:
-        """Node types and edge types, as ``to_hetero`` and heterogeneous layers of PyG take them."""
+        """Node types and edge types, for ``to_hetero`` and heterogeneous layers of PyG."""
         return list(self.node_types), self.edge_types
 
     def add_node_array(
@@ -59,19 +59,20 @@ class Graph(DataSet):
         origin: str = "",
         node_type: str | None = None,
     ) -> None:
-        """Write an array with a row a node into the data set, as ``nodes/<node type>/<name>``.
+        """Write an array with a row per node into the data set, as ``nodes/<node type>/<name>``.
 
         Args:
-            name: what :meth:`array` shall find it by; with several types that is the whole key.
-            values: anything real that NumPy takes, with a row a node.
+            name: name of the array for :meth:`array`; in a graph with several types, :meth:`array`
+                needs the whole key.
+            values: real numbers in any form that NumPy accepts, with a row per node.
             overwrite: replace an array of this name.
-            origin: what made it, for the provenance.
-            node_type: whose nodes, in a graph with several types.
+            origin: source of the values, for the provenance.
+            node_type: the node type, in a graph with several types.
 
         Raises:
-            InvalidError: the name is taken, by features or labels for good; another number of rows;
-                a graph with several types without ``node_type``.
-            NotFoundError: there is no such node type.
+            InvalidError: the name is in use (features and labels cannot be overwritten); another
+                number of rows; a graph with several types without ``node_type``.
+            NotFoundError: the node type does not exist.
 
         Example:
             >>> import outercore as oc
@@ -94,20 +95,20 @@ class Graph(DataSet):
         origin: str = "",
         edge_type: EdgeType | None = None,
     ) -> None:
-        """Write an array with a value a row of the imported edge list, as ``edges/edge/<name>``.
+        """Write an array with a row per imported edge into the data set, as ``edges/edge/<name>``.
 
         Args:
-            name: what the algorithms take as ``weights``.
-            values: anything real that NumPy takes, in the order in which the edges were imported.
+            name: name of the array, for example for the option ``weights`` of algorithms.
+            values: real numbers in any form that NumPy accepts, in the order of the imported edges.
             overwrite: replace an array of this name.
-            origin: what made it, for the provenance.
-            edge_type: whose edges, in a graph with several types; the key is then
+            origin: source of the values, for the provenance.
+            edge_type: the edge type, in a graph with several types; the key is then
                 ``edges/author__writes__paper/<name>``.
 
         Raises:
-            InvalidError: the name is taken; another number of rows; a graph with several types
+            InvalidError: the name is in use; another number of rows; a graph with several types
                 without ``edge_type``.
-            NotFoundError: there is no such edge type.
+            NotFoundError: the edge type does not exist.
 
         Example:
             >>> import outercore as oc
@@ -126,11 +127,11 @@ class Graph(DataSet):
     def check_free(
         self, name: str, *, overwrite: bool = False, node_type: str | None = None
     ) -> None:
-        """Whether a node array of this name may be written.
+        """Check that a node array of this name can be written.
 
         Raises:
-            InvalidError: it may not; the message says why.
-            NotFoundError: there is no such node type.
+            InvalidError: the name is in use or not allowed.
+            NotFoundError: the node type does not exist.
         """
         of_type = _node_type_of(self, node_type)
         key = f"nodes/{of_type}/{name}"
@@ -142,7 +143,7 @@ class Graph(DataSet):
         self._check_new(key, overwrite=overwrite)
 
     def hotness(self, name: str) -> str:
-        """What the core is told of a cache's hotness: one of its own kinds, or an array's key.
+        """The hotness of a cache in the form of the core: one of its kinds, or an array's key.
 
         Raises:
             NotFoundError: neither a kind nor an array has this name.
@@ -163,37 +164,38 @@ class Graph(DataSet):
         self.reload()
 
     def entity_names(self, ids: ArrayLike | None = None) -> list[str]:
-        """The names of entities, in the order of ``ids``; of all without it."""
+        """The names of entities, in the order of ``ids``; by default all names."""
         return self.entities.names(ids)
 
     def entity_id(self, name: str | int) -> int:
         """The id of the entity called ``name``.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the entity does not exist.
         """
         return self.entities.id(name)
 
     def relation_names(self, ids: ArrayLike | None = None) -> list[str]:
-        """The names of relations, in the order of ``ids``; of all without it."""
+        """The names of relations, in the order of ``ids``; by default all names."""
         return self.relations.names(ids)
 
     def relation_id(self, name: str | int) -> int:
         """The id of the relation called ``name``.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the relation does not exist.
         """
         return self.relations.id(name)
 
     def to_pandas(self, **columns: ArrayLike) -> Any:
-        """Values of all nodes as a frame: ``id``, a node's name or its id in files, and columns.
+        """A data frame with a column ``id``, a node's name or its id in the files, and `columns`.
 
         Args:
-            columns: arrays with a row a node, such as the result of an algorithm. One of several
-                columns becomes ``NAME_0``, ``NAME_1``, ...
+            columns: arrays with a row per node, such as the result of an algorithm. An array of
+                several columns becomes ``NAME_0``, ``NAME_1``, ...
 
-        Shapes: a row a node, in the order of ids; of several types by type, with a column ``type``.
+        Shapes: a row per node, in the order of ids. With several types, ordered by type, with a
+        column ``type``.
 
         Raises:
             InvalidError: another number of rows.
@@ -212,12 +214,12 @@ class Graph(DataSet):
         return node_frame(self, arrays, numbers=NodeNumbers.of_graph(self, None))
 
     def pyg(self, time_attr: str = "time") -> tuple[FeatureStore, GraphStore]:
-        """The stores for PyG's loaders; ``time_attr`` are node times of their temporal sampling."""
+        """The stores for PyG's loaders; ``time_attr``: node times for their temporal sampling."""
         from outercore.data.stores import FeatureStore, GraphStore
 
         return FeatureStore(self), GraphStore(self, time_attr)
 
-    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+    if not TYPE_CHECKING:  # With it, a type checker would accept any name.
 
         def __getattr__(self, name: str) -> Any:
             raise missing_attribute("the graph", name, dir(type(self)), _instead_of(self, name))
@@ -231,20 +233,23 @@ class Graph(DataSet):
 
 
 class StoredGraph(Graph):
-    """A graph as its arrays are, without the updates that are only in the log.
+    """A graph without the updates that are only in the log, not yet in the arrays.
 
-    Opening it writes nothing. So it works on a full disk, in a directory that cannot be written to,
-    and beside a server, which a :class:`Graph` asks to fold the log into the arrays.
+    Opening it writes nothing, so it works on a full disk and in a read-only directory. While a
+    server serves the data set, a :class:`Graph` asks the server to fold the log into the arrays; a
+    `StoredGraph` does not.
     """
 
     @staticmethod
     def _opened(place: str, generation: str | None = None) -> Any:
-        """The data set in `place` as its arrays are, or as it was in `generation`."""
+        """The data set in `place` without updates in the log, or its state in `generation`."""
         return _core.DataSet(place, generation, fold=False)
 
     @property
     def pending_updates(self) -> int:
-        """Updates in the log that the arrays do not hold. Reads the log.
+        """Number of updates in the log that the arrays do not hold.
+
+        Cost: reads the log.
 
         Raises:
             CorruptError: the log is damaged.
@@ -267,8 +272,8 @@ def root_of(graph: Source) -> Path:
 
 
 def _instead_of(graph: Graph, name: str) -> str:
-    """What gives what PyG's `Data` has as the attribute `name`; empty where nothing does."""
-    if name.startswith("_"):  # A copy that is being made has nothing yet to look at.
+    """Advice in place of the attribute `name` of PyG's `Data`; empty for other names."""
+    if name.startswith("_"):  # While a copy is made, the graph has no attributes to look at.
         return ""
     if name in ("edge_index", "adj_t"):
         return "`graph.pyg()[1].coo()` reads sources, targets and ids of all edges"
@@ -285,14 +290,16 @@ def _instead_of(graph: Graph, name: str) -> str:
 
 
 def _described(graph: Graph) -> list[tuple[str, str]]:
-    """What a notebook shows of a graph."""
+    """Rows of the table that a notebook shows for a graph."""
     if graph.schema.holds_triples:
         return _of_triples(graph)
     rows = [("nodes", f"{graph.num_nodes:,}"), ("edges", f"{graph.num_edges:,}")]
     if graph.is_typed:
         edges = graph.schema.edges.values()
         rows += [(f"nodes of {name}", f"{count:,}") for name, count in graph.node_types.items()]
-        rows += [(f"edges of {one.key}", f"{one.count:,}") for one in edges]
+        rows += [
+            (f"edges of {edges_of_type.key}", f"{edges_of_type.count:,}") for edges_of_type in edges
+        ]
     rows += [
         ("features", f"{graph.num_features:,}"),
         ("classes", f"{graph.num_classes:,}"),
@@ -303,20 +310,20 @@ def _described(graph: Graph) -> list[tuple[str, str]]:
 
 
 def _of_triples(graph: Graph) -> list[tuple[str, str]]:
-    """What a notebook shows of a knowledge graph."""
+    """Rows of the table that a notebook shows for a knowledge graph."""
     names = {"entities": "names/entity.offsets", "relations": "names/relation.offsets"}
-    ends = {shown: key for shown, key in names.items() if key in graph.arrays}
-    counts = {shown: graph.arrays[key]["shape"][0] - 1 for shown, key in ends.items()}
+    ends = {title: key for title, key in names.items() if key in graph.arrays}
+    counts = {title: graph.arrays[key]["shape"][0] - 1 for title, key in ends.items()}
     parts = {
         f"triples, {key.removeprefix('triples/')}": entry["shape"][0]
         for key, entry in sorted(graph.arrays.items())
         if key.startswith("triples/") and "." not in key
     }
-    return [(shown, f"{count:,}") for shown, count in (counts | parts).items()]
+    return [(title, f"{count:,}") for title, count in (counts | parts).items()]
 
 
 def _summary(graph: Graph) -> str:
-    """What `repr` gives."""
+    """The text of `repr`."""
     if graph.schema.holds_triples:
         count = graph.arrays[TRIPLES]["shape"][0]
         return f"Graph(entities={graph.num_nodes}, triples={count})"
@@ -327,9 +334,10 @@ def _summary(graph: Graph) -> str:
 
 
 def _node_type_of(graph: Graph, given: str | None) -> str:
-    """The node type that an array is of, where `given` is what a caller says.
+    """The node type of a new array; `given` is the caller's argument.
 
-    Errors: `InvalidError` for none in a graph of several types; `NotFoundError` for an unknown one.
+    Errors: `InvalidError` for a missing type in a graph of several types; `NotFoundError` for an
+    unknown type.
     """
     if given is None and graph.is_typed:
         known = " and ".join(graph.node_types)
@@ -343,10 +351,10 @@ def _node_type_of(graph: Graph, given: str | None) -> str:
 
 
 def _edge_rows_of(graph: Graph, edge_type: EdgeType | None, name: str) -> tuple[str, int]:
-    """The key of the edge type that the edge array `name` is of, and its imported rows.
+    """The key of the edge type for the edge array `name`, and its number of imported rows.
 
-    Errors: `InvalidError` without an `edge_type` in a graph of several types; `NotFoundError` where
-    there is no such type.
+    Errors: `InvalidError` without an `edge_type` in a graph of several types; `NotFoundError` for
+    an unknown type.
     """
     if edge_type is None and graph.is_typed:
         raise InvalidError(
@@ -362,10 +370,9 @@ def _edge_rows_of(graph: Graph, edge_type: EdgeType | None, name: str) -> tuple[
 
 
 def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool = False) -> None:
-    """Makes sure that an array of nodes does not hide a text of the same name, or the other way
-    round.
+    """Checks that an array and a text of the nodes do not have the same name.
 
-    Errors: `InvalidError` where the other one is there.
+    Errors: `InvalidError` if the other exists already.
     """
     of_array, of_text = f"nodes/{node_type}/{name}", f"names/{node_type}.{name}.offsets"
     what, other, there = ("text", of_array, "an array") if is_text else ("array", of_text, "a text")
@@ -376,9 +383,10 @@ def require_one_name(graph: Graph, node_type: str, name: str, *, is_text: bool =
 
 
 def _numbers_of(key: str, values: ArrayLike, rows: int, of_what: str) -> NDArray[Any]:
-    """The values of the array `key`, which shall have a row for each `of_what`.
+    """The values of the array `key` as a NumPy array, checked for its number of rows.
 
-    Errors: `InvalidError` for another number of rows, or anything but numbers.
+    Errors: `InvalidError` for another number of rows, or anything but numbers; `of_what` tells the
+    user what the rows are.
     """
     array = np.ascontiguousarray(values)
     if array.ndim == 0 or len(array) != rows:

@@ -1,4 +1,4 @@
-"""What to say where an array is missing: the command that adds it to the data set at hand."""
+"""Advice for a missing array: the command that adds it to the data set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from outercore.errors import OutercoreError
 def how_to_add(
     root: Path, option: str, value: str, of_type: str | None = None, what: str = "it"
 ) -> str:
-    """How the user adds what `option` with `value` describes, such as `--split` with `valid=FILE`.
+    """A sentence that tells the user how to add an array, such as `--split` with `valid=FILE`.
 
-    `of_type` is the type of nodes or edges, which several types need; the labelled one by default.
-    `what` is what the sentence calls the array.
+    `of_type` is the type of nodes or edges in a data set of several types; by default the labelled
+    type. `what` is the array's name in the sentence.
 
-    `outercore add` takes no splits and labels of whole graphs, and nothing where updates may wait.
+    `outercore add` cannot add splits and labels of whole graphs, nor arrays to a data set with
+    updates; the advice is then a new import.
     """
     added = f"`outercore add {quoted(root)} {option} {quoted(value)}` adds {what}"
     try:

@@ -21,13 +21,13 @@ class Layout:
     """A layout in a data set."""
 
     array: str
-    """Key of the array that it is a copy of."""
+    """Key of the copied array."""
     precision: str
     """`exact` or `int8`."""
     order: str
-    """How its rows are ordered: `none`, `glist`, `degree` or `rcm`."""
+    """Order of its rows: `none`, `glist`, `degree` or `rcm`."""
     stale: bool
-    """Whether the array has changed since. It is not used then."""
+    """Whether the array has changed since the layout was built. A stale layout is not used."""
 
 
 def build_layout(
@@ -41,27 +41,28 @@ def build_layout(
 ) -> dict[str, Any]:
     """Write a second copy of the features for `outercore serve`, in another order or as int8.
 
-    The array itself stays as it is. A layout that is there and as asked for is left alone; another
-    one of the same precision is replaced. Returns sizes and seconds.
+    The array does not change. A layout with the same options is kept; a layout of the same
+    precision with other options is replaced. Returns sizes and seconds.
 
     Args:
         graph: an opened graph or the directory of a data set.
         array: a node array, by default the features.
-        order: which rows stand next to each other. ``glist`` brings neighbours of important nodes
-            together, ``degree`` nodes of high in-degree, ``rcm`` is reverse Cuthill-McKee, ``none``
-            keeps the order of the ids.
-        precision: ``exact`` copies the values, ``int8`` stores a byte for each, with a scale and an
-            offset for each column.
+        order: order of the rows. ``glist`` places neighbours of important nodes together,
+            ``degree`` nodes of high in-degree, ``rcm`` is reverse Cuthill-McKee, ``none`` keeps the
+            order of the ids.
+        precision: ``exact`` copies the values, ``int8`` stores one byte per value, with a scale and
+            an offset for each column.
         memory: budget of the build, such as ``2GiB``.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Cost: an order needs the topology in memory. ``int8`` reads the array twice. Rows are read once
-    for each part of them that the budget holds.
+    Cost: an order needs the topology in memory. ``int8`` reads the array once more, for the scales.
+    The rows are written in parts that fit in the budget; the array is read at most once for each
+    part.
 
     Raises:
-        BudgetError: the message says how much memory works.
+        BudgetError: the budget is too small; the message says how much memory works.
         InvalidError: with ``int8``, a value that is not finite.
-        NotFoundError: there is no such array.
+        NotFoundError: the array does not exist.
 
     Source: GLIST 4.2 (the property mapping table) and 4.3.2 (graph reorganisation).
 
@@ -90,30 +91,30 @@ def convert(
     array: str | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Convert features to a smaller type, in place; each value becomes the nearest one.
+    """Convert features to a smaller type, in place, with each value rounded to the nearest.
 
-    Everything that reads the features takes the smaller type, and computes in float32. ``float16``
-    has 11 significant bits and values up to 65,504; ``bfloat16`` has 8 bits and the range of
-    float32. The old values are gone; until the end the data set is as it was.
+    All commands read the smaller type and compute in float32. ``float16`` has 11 significant bits
+    and values up to 65,504; ``bfloat16`` has 8 bits and the range of float32. The data set changes
+    only at the end, and the old values are then lost.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        to: the type.
-        array: a node array, by default the features, of each node type.
+        to: the new type.
+        array: a node array; by default the features of each node type.
         progress: called as ``progress(phase, done, total, unit)``.
 
     Returns:
-        Of each array ``array``, ``from``, ``to``, its bytes ``before`` and ``after``,
-        ``largest_change``, the most that a value has changed, and ``layout_removed``: whether
-        layouts of the old values were removed. An array that has the type already is not changed.
+        For each array: ``array``, ``from``, ``to``, its bytes ``before`` and ``after``,
+        ``largest_change``, the largest change of a value, and ``layout_removed``, whether layouts
+        of the old values were removed. An array that already has the type does not change.
 
-    Cost: reads and writes the array once; needs room for both on the disk.
+    Cost: reads and writes the array once; needs disk space for both.
 
     Raises:
-        InvalidError: a value that would become infinite, with its row and column; a type that is
-            not smaller.
-        NotFoundError: there is no such array, or no features.
-        UnsupportedError: a data set that takes updates.
+        InvalidError: a value would become infinite (the message has its row and column); the type
+            is not smaller.
+        NotFoundError: the array does not exist, or the data set has no features.
+        UnsupportedError: the data set takes updates.
 
     Example:
         >>> import numpy as np
@@ -121,21 +122,21 @@ def convert(
         >>> from outercore.data.layouts import convert
         >>> graph = oc.open(tiny_dataset)
         >>> graph.add_node_array("z", graph.array("x").astype(np.float64), overwrite=True)
-        >>> (found,) = convert(graph, "bfloat16", array="z")
-        >>> found["from"], found["to"], found["before"] // found["after"]
+        >>> (summary,) = convert(graph, "bfloat16", array="z")
+        >>> summary["from"], summary["to"], summary["before"] // summary["after"]
         ('float64', 'bfloat16', 4)
     """
     opened = graph if isinstance(graph, Graph) else Graph(root_of(graph))
     keys = [opened.key(array)] if array is not None else sorted(opened.schema.all_features)
     if not keys:
         raise NotFoundError(f"data set `{opened.root}` has no features\nhint: name an `array`")
-    found = _core.convert_arrays(root_of(graph), keys, to, progress)
+    converted = _core.convert_arrays(root_of(graph), keys, to, progress)
     opened.reload()
-    return found
+    return converted
 
 
 def remove_layouts(graph: Source, *, array: str | None = None) -> int:
-    """Remove the layouts of an array, by default of the features; return how many there were."""
+    """Remove the layouts of an array, by default of the features; return their number."""
     removed = _core.remove_layouts(root_of(graph), array)
     if isinstance(graph, Graph):
         graph.reload()
@@ -143,26 +144,34 @@ def remove_layouts(graph: Source, *, array: str | None = None) -> int:
 
 
 def require_int8(graph: Graph, key: str) -> None:
-    """Errors: `NotFoundError` where the array `key` has no ``int8`` layout, `InvalidError` where it
-    is stale; both with the command that builds it."""
-    found = [one for one in layouts(graph) if one.array == key and one.precision == "int8"]
+    """Checks that the array `key` has a current ``int8`` layout.
+
+    Errors: `NotFoundError` without a layout, `InvalidError` for a stale one; both with the command
+    that builds it.
+    """
+    matches = [
+        layout for layout in layouts(graph) if layout.array == key and layout.precision == "int8"
+    ]
     build = (
         f"hint: build it: `outercore layout {quoted(graph.root)} --array {key} --precision int8`"
     )
-    if not found:
+    if not matches:
         raise NotFoundError(f"array `{key}` has no int8 layout\n{build}")
-    if found[0].stale:
+    if matches[0].stale:
         raise InvalidError(f"int8 layout of `{key}`: the array has changed since\n{build}")
 
 
 def layouts(graph: Graph) -> list[Layout]:
-    """The layouts in a data set. Reads their headers."""
-    found = []
+    """The layouts in a data set.
+
+    Cost: reads their headers.
+    """
+    stored = []
     for key in graph.arrays:
         if key.startswith(_PREFIX) and key.endswith(_HEADER):
             header = json.loads(bytes(graph.array(key)))
             array = graph.arrays.get(header["array"], {})
             stale = array.get("checksum") != header["checksum"]
             order = header["order"]["method"]
-            found.append(Layout(header["array"], header["precision"], order, stale))
-    return found
+            stored.append(Layout(header["array"], header["precision"], order, stale))
+    return stored

@@ -1,6 +1,6 @@
-"""The graphs of a data set of many: what nodes are to other tasks, whole graphs are here.
+"""Data sets of many graphs: each graph has labels and splits, as nodes have in other data sets.
 
-Sections 11 and 12 of `docs/format.md` say how such a data set is stored.
+Sections 11 and 12 of `docs/format.md` describe the format.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ ADDED = "live/graphs"
 REMOVED = "live/removed"
 
 _WORKING_BYTES = 40
-"""For each node of a data set that updates have changed: what sorts the nodes by graph."""
+"""Bytes per node to sort the nodes by graph, in a data set with updates."""
 
 
 class Labelled(Protocol):
-    """What a task needs of a data set: a `Graph` offers its nodes, `ManyGraphs` its graphs."""
+    """The labelled items of a task: the nodes of a `Graph`, or the graphs of `ManyGraphs`."""
 
     @property
     def root(self) -> Path:
-        """Where the data set is."""
+        """Directory of the data set."""
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Its node types, arrays and roles."""
+        """Node types, arrays and roles of the data set."""
 
     @property
     def num_nodes(self) -> int:
-        """How many rows a label array has."""
+        """Number of items: rows of a label array."""
 
     @property
     def num_edges(self) -> int:
-        """Arcs between them."""
+        """Number of arcs between the items."""
 
     @property
     def num_classes(self) -> int:
-        """Classes or columns of the labels, 0 where the manifest does not say."""
+        """Classes or columns of the labels; 0 if the manifest does not have the number."""
 
     @property
     def splits(self) -> list[str]:
@@ -63,25 +63,25 @@ class Labelled(Protocol):
 
 
 def has_graphs(graph: DataSet) -> bool:
-    """Whether a data set is one of many graphs."""
+    """Whether a data set holds many graphs."""
     return FIRST in graph.arrays
 
 
 class ManyGraphs:
-    """The graphs of a data set, with their labels and splits, as `Labelled` describes them.
+    """The graphs of a data set, with their labels and splits; implements `Labelled`.
 
-    Training sees each graph as a node: its manifest has the arrays of graphs under
-    `nodes/node/`, and no edges.
+    For training, each graph is a node: `manifest` has the arrays of graphs under `nodes/node/`, and
+    no edges.
 
-    The nodes of a graph are those with the places `starts[g]` to `starts[g + 1] - 1` in `order`.
-    Without `order`, a place is a node: updates have changed no graph. A graph that was unregistered
-    has no nodes.
+    Graph `g` has the nodes `order[starts[g]]` to `order[starts[g + 1] - 1]`. Without updates,
+    `order` is `None`, and the nodes are `starts[g]` to `starts[g + 1] - 1`. An unregistered graph
+    has 0 nodes.
 
-    Shapes: `starts` int64 [graphs + 1]; `order` int64 [nodes that are there] or `None`.
-    Cost: reads `first`; 8 bytes of memory a graph. Where updates have added or removed nodes, 8
-    bytes a node more, and 40 for a moment.
-    Errors: `NotFoundError` for a data set of one graph, `CorruptError` where `first` does not
-    ascend from 0 to the last node, or an added node is in no graph.
+    Shapes: `starts` int64 [graphs + 1]; `order` int64 [nodes without removed ones] or `None`.
+    Cost: reads `first`; 8 bytes of memory per graph. If updates have added or removed nodes, 8 more
+    bytes per node, and 40 while they are sorted.
+    Errors: `NotFoundError` for a data set of one graph; `CorruptError` if `first` does not ascend
+    from 0 to the last node, or if an added node has an invalid graph.
     """
 
     def __init__(self, graph: DataSet) -> None:
@@ -108,12 +108,12 @@ class ManyGraphs:
     starts: NDArray[np.int64]
     order: NDArray[np.int64] | None
     memory: int
-    """Bytes that it takes at most."""
+    """Peak of its memory in bytes."""
 
     def _sort(self, added: NDArray[np.int64]) -> None:
-        """Sorts the nodes that are there by graph; within a graph they ascend."""
+        """Sorts the nodes, without removed ones, by graph; within a graph they ascend."""
         count = len(self.starts) - 1
-        # A graph gets its id with its first node.
+        # The first node of a new graph has the next graph id.
         most = np.maximum.accumulate(np.append(count - 1, added))
         if len(wrong := np.flatnonzero((added < 0) | (added > most[:-1] + 1))):
             raise CorruptError(
@@ -122,16 +122,16 @@ class ManyGraphs:
                 "hint: run `outercore check` on it"
             )
         of = np.append(np.repeat(np.arange(count), np.diff(self.starts)), added)
-        there = np.ones(len(of), bool)
+        present = np.ones(len(of), bool)
         if REMOVED in self.graph.arrays:
-            there[self.graph.array(REMOVED)] = False
-        nodes = np.flatnonzero(there)
+            present[self.graph.array(REMOVED)] = False
+        nodes = np.flatnonzero(present)
         self.order = nodes[np.argsort(of[nodes], kind="stable")]
         sizes = np.bincount(of[nodes], minlength=int(most[-1]) + 1)
         self.starts = np.append(0, np.cumsum(sizes))
 
     def nodes(self, graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The nodes of graphs, those of one after those of another, and how many each has.
+        """The nodes of graphs, graph after graph, and the number of nodes of each.
 
         Shapes: `graphs` int64 [n]; result int64 [nodes] and int64 [n].
         """
@@ -141,12 +141,12 @@ class ManyGraphs:
 
     @property
     def num_unregistered(self) -> int:
-        """Graphs that were unregistered: they have no nodes."""
+        """Number of unregistered graphs: graphs without nodes."""
         return int((np.diff(self.starts) == 0).sum())
 
     @property
     def root(self) -> Path:
-        """Where the data set is."""
+        """Directory of the data set."""
         return Path(self.graph.root)
 
     @property
@@ -156,12 +156,12 @@ class ManyGraphs:
 
     @property
     def num_edges(self) -> int:
-        """No edge connects two graphs."""
+        """0: no edge connects two graphs."""
         return 0
 
     @property
     def num_classes(self) -> int:
-        """Columns of labels [graphs, columns], else 0: classes are counted where they are used."""
+        """Columns of labels [graphs, columns]; 0 for other labels, as training counts classes."""
         entry = self.graph.arrays.get(PREFIX + "y")
         if entry is None or len(entry["shape"]) == 1 or entry["dtype"] == "float64":
             return 0
@@ -174,7 +174,7 @@ class ManyGraphs:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """The data set's manifest as it would be if its graphs were nodes."""
+        """A manifest with the graphs of the data set as nodes."""
         arrays = {
             f"nodes/node/{key.removeprefix(PREFIX)}": entry
             for key, entry in self.graph.arrays.items()
@@ -189,7 +189,7 @@ class ManyGraphs:
         }
 
     def array(self, name: str) -> NDArray[Any]:
-        """A whole array with a row a graph."""
+        """A whole array with a row per graph."""
         return self.graph.array(PREFIX + name.removeprefix("nodes/node/"))
 
     def split(self, name: str) -> NDArray[np.int64]:
@@ -208,7 +208,7 @@ def _is_split(key: str) -> bool:
 
 
 def spans(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers `first[0] .. last[0] - 1`, then those of the next span, and so on.
+    """The numbers `first[i] .. last[i] - 1` of all spans, one span after the other.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The names of entities and relations, looked up where they lie."""
+"""The names of entities and relations, looked up on disk."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 KEY = "key"
-"""The text of nodes that has the keys by which a graph of several types was imported."""
+"""Name of the text array with the keys of nodes, in a graph of several types."""
 _Key = tuple[int, bytes]
 _COMPARED = 20_000
-"""Names that are all compared with a mistyped one, which takes a third of a second."""
+"""Up to this number, all names are compared with a mistyped name: a third of a second."""
 _LETTERS = 2
-"""Letters by which names may be longer or shorter than a mistyped one."""
+"""Largest difference in length between a mistyped name and a suggestion."""
 _GATHERED = 4 << 20
 """Bytes of names that are compared at a time."""
 _BESIDE = 1000
-"""Names on either side of its place that are compared with it, for each length."""
+"""Names to compare before and after the place of a mistyped name, for each length."""
 
 
 _HINT = "hint: run `outercore check`"
@@ -34,7 +34,8 @@ _HINT = "hint: run `outercore check`"
 class Names:
     """A dictionary on disk: names by id, ids by name.
 
-    Cost: maps the arrays; a name takes two places of them, an id about ``2 log2 n``.
+    Cost: maps the arrays. Looking up a name by id reads 2 places in them; looking up an id by name
+    reads about ``2 log2 n`` places.
     """
 
     def __init__(self, root: Path, arrays: dict[str, dict[str, Any]], kind: str) -> None:
@@ -56,7 +57,7 @@ class Names:
         """The arrays that hold the names."""
         self._offsets = mapped(root, arrays[keys[0]])
         self._bytes = mapped(root, arrays[keys[1]])
-        # Where ids are not in the order of the names, this says which are.
+        # The ids in the order of the names, if they are not ascending.
         self._order = mapped(root, arrays[keys[2]]) if keys[2] in arrays else None
         if len(self._offsets) == 0:
             raise CorruptError(f"array `{keys[0]}` is empty, expected at least one offset\n{_HINT}")
@@ -68,34 +69,34 @@ class Names:
         return f"Names({len(self):,} of kind {self._kind!r})"
 
     def names(self, ids: ArrayLike | None = None) -> list[str]:
-        """The names of ``ids``, in their order; of all without it.
+        """The names of ``ids``, in their order; by default all names.
 
         Raises:
-            InvalidError: an id that is none; the message names the first.
+            InvalidError: an id is out of range; the message has the first.
         """
         if ids is None:
             return [self._name(number).decode() for number in range(len(self))]
-        wanted = np.asarray(ids)
-        if wanted.size and wanted.dtype.kind not in "iu":
-            raise InvalidError(f"{self._kind} ids: type {wanted.dtype}, expected integers")
-        wanted = wanted.reshape(-1).astype(np.int64)
-        bad = wanted[(wanted < 0) | (wanted >= len(self))]
+        numbers = np.asarray(ids)
+        if numbers.size and numbers.dtype.kind not in "iu":
+            raise InvalidError(f"{self._kind} ids: type {numbers.dtype}, expected integers")
+        numbers = numbers.reshape(-1).astype(np.int64)
+        bad = numbers[(numbers < 0) | (numbers >= len(self))]
         if bad.size:
             raise InvalidError(f"{self._kind} {bad[0]}: expected 0 to {len(self) - 1}")
-        return [self._name(number).decode() for number in wanted.tolist()]
+        return [self._name(number).decode() for number in numbers.tolist()]
 
     def block(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The names of the ids ``start`` to ``stop``: where each ends, and the bytes of all.
+        """The names of the ids ``start`` to ``stop``: offsets of the names, and their bytes.
 
         Shapes: offsets int64 [stop - start + 1], the first is 0; bytes uint8.
 
         Raises:
-            CorruptError: offsets that contradict each other.
+            CorruptError: the offsets descend or exceed the bytes.
         """
         offsets = np.array(self._offsets[start : stop + 1], np.int64)
         wrong = (np.diff(offsets) < 0) | (offsets[1:] > len(self._bytes)) | (offsets[:-1] < 0)
         if wrong.any():
-            # Reports the row and what is wrong with it.
+            # Raises an error with the row and its offsets.
             self._name(start + int(np.flatnonzero(wrong)[0]))
         return offsets - offsets[0], np.array(self._bytes[offsets[0] : offsets[-1]])
 
@@ -110,7 +111,7 @@ class Names:
         return ids
 
     def place(self, name: bytes) -> int:
-        """Where ``name`` is in the order of names, or would be."""
+        """The place of ``name`` in the order of names, or the place to insert it."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -124,7 +125,7 @@ class Names:
         """The id of a name.
 
         Raises:
-            NotFoundError: no such name.
+            NotFoundError: the name does not exist; the message suggests similar names.
         """
         number = self.find(name)
         if number is None:
@@ -136,10 +137,10 @@ class Names:
         return f"\nhint: a name there is `{self.names([0])[0]}`" if len(self) else ""
 
     def _near(self, name: str) -> list[str]:
-        """Names to compare a mistyped one with: all, or those near it in the order of names.
+        """Names to compare with a mistyped name: all, or its neighbours in the order of names.
 
-        That order is by length, then by letters. So a letter too many or too few is found among
-        the names of another length that begin alike.
+        The order is by length, then by letters. So each length is searched separately, for names
+        with the same first letters.
         """
         if len(self) <= _COMPARED:
             return self.names()
@@ -150,30 +151,31 @@ class Names:
         return [self._name(self._ranked(rank)).decode() for rank in sorted(ranks)]
 
     def ids(self, names: Iterable[str | int]) -> NDArray[np.int64]:
-        """The ids of names, in their order.
+        """The ids of names, int64, in the order of `names`.
 
         Raises:
-            NotFoundError: a name that is not there; the message names the first.
+            NotFoundError: a name does not exist; the message has the first.
         """
         return np.fromiter((self.id(name) for name in names), np.int64)
 
     def find(self, name: str | int) -> int | None:
         """The id of a name, or None."""
-        wanted = str(name).encode()
-        place = self.place(wanted)
-        if place < len(self) and self._name(self._ranked(place)) == wanted:
+        text = str(name).encode()
+        place = self.place(text)
+        if place < len(self) and self._name(self._ranked(place)) == text:
             return self._ranked(place)
         return None
 
     def lookup(
         self, offsets: NDArray[np.int64], characters: NDArray[np.uint8]
     ) -> NDArray[np.int64]:
-        """The ids of many names, given as `block` gives them; -1 for one that is not there.
+        """The ids of many names, in the form of `block`; -1 for unknown names.
 
-        Cost: about `log2 n` places of the dictionary for each name, and one search for each length.
+        Shapes: `offsets` int64 [n + 1], `characters` uint8; result int64 [n].
+        Cost: reads about `log2 n` places of the dictionary per name, with one search per length.
         """
         lengths = np.diff(offsets)
-        found = np.full(len(lengths), -1, np.int64)
+        ids = np.full(len(lengths), -1, np.int64)
         for length in np.unique(lengths[lengths > 0]).tolist():
             first, last = self._of_length(length), self._of_length(length + 1)
             if first == last:
@@ -183,15 +185,15 @@ class Names:
             step = max(_GATHERED // length, 1)
             for start in range(0, len(of_length), step):
                 places = of_length[start : start + step]
-                # Texts of one length are compared byte by byte.
-                found[places] = search(
+                # NumPy compares texts of equal length byte by byte.
+                ids[places] = search(
                     _of_one_length(characters, offsets[places], length), first, last
                 )
-        return found
+        return ids
 
-    def _searched(self, wanted: NDArray[np.bytes_], first: int, last: int) -> NDArray[np.int64]:
-        """The ids of texts of one length, which the names `first` to `last` have; -1 for none."""
-        length = wanted.dtype.itemsize
+    def _searched(self, texts: NDArray[np.bytes_], first: int, last: int) -> NDArray[np.int64]:
+        """The ids of texts of one length among the names `first` to `last`; -1 if unknown."""
+        length = texts.dtype.itemsize
         start, end = int(self._offsets[first]), int(self._offsets[last])
         if end - start != (last - first) * length or end > len(self._bytes):
             raise CorruptError(
@@ -199,28 +201,28 @@ class Names:
                 f"order of names\n{_HINT}"
             )
         known = np.asarray(self._bytes[start:end]).view(f"S{length}")
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[at] == wanted, first + at, -1)
+        at = np.minimum(np.searchsorted(known, texts), len(known) - 1)
+        return np.where(known[at] == texts, first + at, -1)
 
     def _searched_in_order(
-        self, wanted: NDArray[np.bytes_], first: int, last: int
+        self, texts: NDArray[np.bytes_], first: int, last: int
     ) -> NDArray[np.int64]:
-        """As `_searched`, where `order` says which ids have the places `first` to `last`."""
-        low, high = np.full(len(wanted), first), np.full(len(wanted), last)
+        """`_searched` for a dictionary with `order`; `first` to `last` are places in it."""
+        low, high = np.full(len(texts), first), np.full(len(texts), last)
         while (low < high).any():
             middle = np.minimum((low + high) // 2, last - 1)
-            _, known = self._at_places(middle, wanted.dtype.itemsize)
-            # Where a search is over, low and high stay as they are.
-            is_less = (known < wanted) & (low < high)
+            _, known = self._at_places(middle, texts.dtype.itemsize)
+            # Finished searches keep their low and high.
+            is_less = (known < texts) & (low < high)
             high = np.where(is_less | (low >= high), high, middle)
             low = np.where(is_less, middle + 1, low)
-        ids, known = self._at_places(np.minimum(low, last - 1), wanted.dtype.itemsize)
-        return np.where(known == wanted, ids, -1)
+        ids, known = self._at_places(np.minimum(low, last - 1), texts.dtype.itemsize)
+        return np.where(known == texts, ids, -1)
 
     def _at_places(
         self, places: NDArray[np.int64], length: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bytes_]]:
-        """The ids at places in the order of names, and their names, which have one length."""
+        """The ids at places in the order of names, and their names of `length` bytes."""
         assert self._order is not None
         ids = np.asarray(self._order[places]).astype(np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):

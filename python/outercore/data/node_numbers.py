@@ -1,4 +1,4 @@
-"""Numbers of the nodes of a graph with several types, as algorithms count them; no PyTorch."""
+"""Node numbers of algorithms in a graph with several types. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class NodeNumbers:
-    """The places of nodes in a result: type after type, in the order of their names.
+    """The positions of nodes in a result, ordered by the names of the types, then by id.
 
-    A relation alone counts only the nodes of its source and target type.
+    The result for a relation has only the nodes of its source type and target type.
 
     Example:
         >>> numbers = NodeNumbers({"author": 2, "paper": 3})
@@ -35,16 +35,16 @@ class NodeNumbers:
     """
 
     def __init__(self, counts: Mapping[str, int], names: Mapping[str, Names] | None = None) -> None:
-        """Number the nodes of types with these many nodes; `names` has the keys of some types."""
+        """Number the nodes of types by their counts; `names` holds the keys of some types."""
         self._names = dict(names or {})
         self._counts = {name: counts[name] for name in sorted(counts, key=str.encode)}
         self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
 
     @classmethod
     def of_graph(cls, graph: DataSet, relation: str | None) -> NodeNumbers | None:
-        """Those of a run on `graph`; `None` in a graph of one type, where an id is a number.
+        """The node numbers of a run on `graph`; `None` in a graph of one type, as ids are numbers.
 
-        Errors: `NotFoundError` for a relation that is not there.
+        Errors: `NotFoundError` for an unknown relation.
         """
         if not graph.is_typed:
             return None
@@ -53,7 +53,7 @@ class NodeNumbers:
             source, _, target = relation_of(graph, relation)
             counts = {name: counts[name] for name in (source, target)}
         names = {name: graph.keys_of(name) for name in counts}
-        return cls(counts, {name: found for name, found in names.items() if found is not None})
+        return cls(counts, {name: keys for name, keys in names.items() if keys is not None})
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -64,7 +64,7 @@ class NodeNumbers:
         return [*self._counts]
 
     def ranges(self) -> Iterator[tuple[str, int, int]]:
-        """Each node type, its first number and the one after its last."""
+        """Each node type, its first number, and its last number plus one."""
         first = 0
         for name, count in self._counts.items():
             yield name, first, first + count
@@ -74,8 +74,8 @@ class NodeNumbers:
         """The number of a node.
 
         Raises:
-            NotFoundError: there is no such type.
-            InvalidError: there is no such node.
+            NotFoundError: the type does not exist.
+            InvalidError: the node does not exist.
         """
         self._require_type(node_type, node)
         count = self._counts[node_type]
@@ -85,11 +85,11 @@ class NodeNumbers:
         return first + node
 
     def parse(self, text: str, option: str) -> int:
-        """The number of the node that a text such as ``paper:17`` names, by its key or by its id.
+        """The number of the node in a text such as ``paper:17``: its type, and its key or its id.
 
         Raises:
-            InvalidError: another text.
-            NotFoundError: there is no such type, or no such key.
+            InvalidError: the text has another form.
+            NotFoundError: the type or the key does not exist.
         """
         node_type, colon, node = text.partition(":")
         if colon and node_type in self._names:
@@ -105,14 +105,14 @@ class NodeNumbers:
         return self.of(node_type, int(node))
 
     def find(self, text: str) -> int | None:
-        """The number of the node that a text names by type and key, or None."""
+        """The number of the node in a text of type and key, or None."""
         node_type, _, node = text.partition(":")
         keys = self.keys_of(node_type)
-        found = None if keys is None else keys.find(node)
-        return None if found is None else self.of(node_type, found)
+        node_id = None if keys is None else keys.find(node)
+        return None if node_id is None else self.of(node_type, node_id)
 
     def shown(self, node_type: str) -> str:
-        """What a node of a type may be called."""
+        """An example of a node's key or id in a type, for messages."""
         keys = self.keys_of(node_type)
         return "17" if keys is None or not len(keys) else keys.names([0])[0]
 
@@ -122,11 +122,11 @@ class NodeNumbers:
         return bool(self._names)
 
     def keys_of(self, node_type: str) -> Names | None:
-        """The keys of the nodes of a type; None where they have none."""
+        """The keys of the nodes of a type; None for a type without keys."""
         return self._names.get(node_type)
 
     def split(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The place of each node's type among `types`, and its id within the type; int64 [n]."""
+        """The index of each node's type in `types`, and its id within the type; int64 [n]."""
         places = np.searchsorted(self._ends, numbers, side="right")
         firsts = np.concatenate([np.zeros(1, np.int64), self._ends])[places]
         return places.astype(np.int64), np.asarray(numbers, np.int64) - firsts
@@ -142,31 +142,30 @@ class NodeNumbers:
             )
         ]
 
-    def resolve(self, given: Any) -> Any:
-        """Numbers instead of the nodes (type, id), (type, ids) or ``type:id`` in an option.
+    def resolve(self, value: Any) -> Any:
+        """Replaces the nodes (type, id), (type, ids) or ``type:id`` in an option by numbers.
 
-        A text is a key, a number always the place of the node in its type. Whatever else stays as
-        it is.
+        A text is a key; a number is the id of the node in its type. Other values do not change.
 
         Raises:
             NotFoundError, InvalidError: as `of`.
         """
-        if isinstance(given, Mapping):
-            return {self.resolve(node): weight for node, weight in given.items()}
-        if _is_pair(given):
-            node_type, ids = given
+        if isinstance(value, Mapping):
+            return {self.resolve(node): weight for node, weight in value.items()}
+        if _is_pair(value):
+            node_type, ids = value
             if np.ndim(ids) == 0:
                 return self._of_pair(node_type, ids)
             return [self._of_pair(node_type, node) for node in ids]
-        if isinstance(given, str):
-            return self.parse(given, "node")
-        if isinstance(given, (list, tuple)) or _is_text(given):
-            found: list[Any] = []
-            for one in given:
-                number = self.resolve(one)
-                found += number if isinstance(number, list) else [number]
-            return found
-        return given
+        if isinstance(value, str):
+            return self.parse(value, "node")
+        if isinstance(value, (list, tuple)) or _is_text(value):
+            numbers: list[Any] = []
+            for item in value:
+                number = self.resolve(item)
+                numbers += number if isinstance(number, list) else [number]
+            return numbers
+        return value
 
     def _of_pair(self, node_type: str, node: Any) -> int:
         """The number of a node by its type, and its key or its id."""
@@ -186,39 +185,39 @@ class NodeNumbers:
 
 
 def node_names(graph: DataSet, node_type: str) -> NodeNames:
-    """What files and texts call the nodes of a type."""
+    """The names of the nodes of a type, or their ids in the files."""
     if not graph.is_typed:
         return names_of_nodes(graph)
     keys = graph.keys_of(node_type)
     return FileIds(0, graph.node_types[node_type]) if keys is None else keys
 
 
-def by_name(ids: NodeNames, given: Any) -> Any:
-    """Positions instead of the texts in an option of an algorithm; whatever else stays as it is.
+def by_name(ids: NodeNames, value: Any) -> Any:
+    """Replaces names in an option of an algorithm by positions; other values do not change.
 
-    Errors: `NotFoundError`, `InvalidError` for a text that no node is called by.
+    Errors: `NotFoundError`, `InvalidError` for an unknown name.
     """
-    if isinstance(given, str):
-        return ids.id(given)
-    if isinstance(given, Mapping):
-        return {by_name(ids, node): weight for node, weight in given.items()}
-    if isinstance(given, (list, tuple)) or _is_text(given):
-        return [by_name(ids, one) for one in given]
-    return given
+    if isinstance(value, str):
+        return ids.id(value)
+    if isinstance(value, Mapping):
+        return {by_name(ids, node): weight for node, weight in value.items()}
+    if isinstance(value, (list, tuple)) or _is_text(value):
+        return [by_name(ids, item) for item in value]
+    return value
 
 
 def relation_of(graph: DataSet, relation: str | Sequence[str]) -> EdgeType:
-    """The edge type that the option `relation` names.
+    """The edge type of the option `relation`.
 
-    Errors: `NotFoundError`, with those there are.
+    Errors: `NotFoundError` for an unknown edge type; the message lists the known ones.
     """
     return edge_type_called(relation, graph.edge_types, f"relation of `{Path(graph.root)}`")
 
 
-def _is_text(given: Any) -> bool:
-    """Whether it is an array of texts."""
-    return isinstance(given, np.ndarray) and given.dtype.kind == "U"
+def _is_text(value: Any) -> bool:
+    """Whether `value` is an array of texts."""
+    return isinstance(value, np.ndarray) and value.dtype.kind == "U"
 
 
-def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)

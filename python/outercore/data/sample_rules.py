@@ -1,4 +1,4 @@
-"""Weights and times that decide which neighbours are sampled; no PyTorch."""
+"""Rules of neighbour sampling: method, weights and times. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EDGE = "edge_"
 
 @dataclass(frozen=True)
 class SampleRules:
-    """What decides besides fan-outs, as `NeighborLoader` explains."""
+    """The rules of sampling besides fan-outs; `NeighborLoader` explains the fields."""
 
     method: Method = "neighbor"
     disjoint: bool = False
@@ -36,13 +36,13 @@ class SampleRules:
     equal_times: EqualTimes = "seen"
 
     @classmethod
-    def of(cls, *given: Any) -> SampleRules:
-        """The rules from arguments in the order of the fields; PyG's enumerations are texts.
+    def of(cls, *arguments: Any) -> SampleRules:
+        """The rules from arguments in the order of the fields; PyG's enumerations become texts.
 
-        Errors: `InvalidError` for one of another type, or that is no choice.
+        Errors: `InvalidError` for a value of a wrong type, or an unknown choice.
         """
         names = [field.name for field in fields(cls)]
-        values = [getattr(one, "value", one) for one in given]
+        values = [getattr(argument, "value", argument) for argument in arguments]
         return build(cls, dict(zip(names, values, strict=True)), "")
 
     @property
@@ -52,7 +52,7 @@ class SampleRules:
 
 
 def sample_rules(graph: DataSet, rules: SampleRules) -> dict[str, Any]:
-    """The rules as the core takes them.
+    """The rules in the form of the core.
 
     Errors: `NotFoundError` for an array that no type has; `InvalidError` for an unknown choice.
     """
@@ -64,7 +64,7 @@ def sample_rules(graph: DataSet, rules: SampleRules) -> dict[str, Any]:
             f"subgraph_type: `bidirectional` expects edges that are sampled on their own, and "
             f"`{method}` chooses nodes\nhint: leave one of the two out"
         )
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "method": method,
         "disjoint": disjoint,
         # Reverse edges are added to the batches of directional subgraphs.
@@ -73,22 +73,25 @@ def sample_rules(graph: DataSet, rules: SampleRules) -> dict[str, Any]:
         "equal_times": equal_times,
     }
     if weight_attr is not None:
-        found["weights"] = edge_name(graph, weight_attr)
-        if found["weights"] is None:
+        options["weights"] = edge_name(graph, weight_attr)
+        if options["weights"] is None:
             raise _no_array(graph, "weight_attr", weight_attr)
     require_times(graph, time_attr)
     if time_attr is not None:
-        found["edge_times"] = edge_name(graph, time_attr)
-        found["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
-        if found["edge_times"] is None and found["node_times"] is None:
+        options["edge_times"] = edge_name(graph, time_attr)
+        options["node_times"] = time_attr if _has(graph, "nodes", time_attr) else None
+        if options["edge_times"] is None and options["node_times"] is None:
             raise _no_array(graph, "time_attr", time_attr)
     elif temporal_strategy == "last":
         raise InvalidError("temporal_strategy: `last` expects `time_attr`")
-    return found
+    return options
 
 
 def require_times(graph: DataSet, name: str | None) -> None:
-    """Errors: `InvalidError` for an array of this name that is not one whole number a row."""
+    """Checks that every array of this name holds one integer per row.
+
+    Errors: `InvalidError` for another type or shape.
+    """
     if name is None:
         return
     called = {name, name.removeprefix(_EDGE)}
@@ -105,22 +108,22 @@ def require_times(graph: DataSet, name: str | None) -> None:
 
 
 def input_times(times: Any) -> NDArray[np.int64] | None:
-    """Times of seeds as int64.
+    """Times of seeds as int64 [seeds].
 
-    Errors: `InvalidError` for anything but whole numbers [seeds].
+    Errors: `InvalidError` for anything but integers [seeds].
     """
     if times is None:
         return None
-    found = np.asarray(times)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    values = np.asarray(times)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InvalidError(
-            f"input_time: expected whole numbers [seeds], found {found.dtype} {found.shape}"
+            f"input_time: expected whole numbers [seeds], found {values.dtype} {values.shape}"
         )
-    return np.ascontiguousarray(found, np.int64)
+    return np.ascontiguousarray(values, np.int64)
 
 
 def edge_name(graph: DataSet, name: str) -> str | None:
-    """The edge arrays' name: a batch calls `weight` `edge_weight`."""
+    """The name of an edge array in the data set: a batch calls `weight` `edge_weight`."""
     for candidate in (name, name.removeprefix(_EDGE)):
         if _has(graph, "edges", candidate):
             return candidate

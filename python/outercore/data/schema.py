@@ -1,6 +1,6 @@
-"""The manifest of a data set with types: its arrays, node types, edge types and roles.
+"""The manifest of a data set: its arrays, node types, edge types and roles.
 
-Only this module knows how ``graph.json`` names things. A graph of one type is a schema with the
+Only this module knows the field names of ``graph.json``. A graph of one type is a schema with the
 node type ``node`` and the edge type ``edge``. `docs/format.md` describes the file.
 """
 
@@ -14,16 +14,16 @@ from typing import Any
 from outercore.data.edge_types import EdgeType, edge_type_described
 
 NODE, EDGE = "node", "edge"
-"""The types of a graph that has one of each."""
+"""The node type and the edge type of a graph of one type."""
 TRIPLES = "triples/train"
-"""The triples that a knowledge graph is trained on, and that algorithms run on."""
+"""Key of the triples for training and for graph algorithms, in a knowledge graph."""
 
 
 class NodeTypes(dict[str, int]):
     """Number of nodes by type. PyG has a list of types, so an index gives the name of a type."""
 
-    def __getitem__(self, one: Any) -> Any:
-        return list(self)[one] if isinstance(one, int | slice) else super().__getitem__(one)
+    def __getitem__(self, key: Any) -> Any:
+        return list(self)[key] if isinstance(key, int | slice) else super().__getitem__(key)
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class EdgesOfType:
     """The edges of one type."""
 
     key: str
-    """Its name in the keys of arrays."""
+    """Name of the edge type in the keys of arrays."""
     count: int
     """Arcs in the CSC: an undirected edge counts twice."""
     rows: int | None
-    """Rows of the imported edge list; `None` where the data set does not say."""
+    """Rows of the imported edge list; `None` if the manifest does not have the number."""
     undirected: bool
 
 
 class Schema:
-    """A manifest, read by the names of its parts."""
+    """The content of a manifest."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self.arrays: dict[str, dict[str, Any]] = manifest["arrays"]
@@ -67,7 +67,7 @@ class Schema:
 
     @property
     def plain_edges(self) -> EdgesOfType | None:
-        """The edges of a graph of one type; `None` in a graph of several, and without edges."""
+        """The edges of a graph of one type; `None` for several types, or without edges."""
         return next((edges for edges in self.edges.values() if edges.key == EDGE), None)
 
     @property
@@ -78,12 +78,12 @@ class Schema:
 
     @property
     def holds_triples(self) -> bool:
-        """Whether it is a knowledge graph: triples without edges."""
+        """Whether the data set is a knowledge graph: triples without edges."""
         return TRIPLES in self.arrays and not self._manifest["edge_types"]
 
     @property
     def is_live(self) -> bool:
-        """Whether a server has taken updates, so that a log belongs to the arrays."""
+        """Whether a server has taken updates, so that the data set has a log."""
         return "live" in self._manifest
 
     @property
@@ -98,7 +98,7 @@ class Schema:
         return key
 
     def features_of(self, node_type: str) -> str | None:
-        """The key of the features of a node type; `None` where it has none."""
+        """The key of the features of a node type; `None` without features."""
         key: str | None = self._roles.get("typed_features", {}).get(node_type)
         if key is None and self.features is not None and type_of(self.features) == node_type:
             return self.features
@@ -123,7 +123,7 @@ class Schema:
 
     @property
     def num_classes(self) -> int:
-        """Classes of the labels (columns of multi-label ones), 0 without labels or for numbers."""
+        """Number of classes, or columns of multi-label labels; 0 without labels or for numbers."""
         if self.labels is None or self.arrays[self.labels]["dtype"] == "float64":
             return 0
         _, *columns = self.arrays[self.labels]["shape"]
@@ -137,26 +137,26 @@ class Schema:
 
     @property
     def times(self) -> frozenset[str]:
-        """The keys of the arrays that the import has read as points in time, in microseconds."""
+        """The keys of the arrays that the import read as points in time, in microseconds."""
         return frozenset(self._roles.get("times", ()))
 
     @property
     def forms(self) -> Mapping[str, Any]:
-        """Type and shape of rows by key, where an array was given in another form than stored."""
+        """Type and shape of rows by key, for arrays whose imported form differs from the stored."""
         forms: Mapping[str, Any] = self._roles.get("given", {})
         return forms
 
     @property
     def import_options(self) -> Mapping[str, Any]:
-        """The options of the import, and the origin of arrays that were added later by key."""
+        """The options of the import, and by key the origin of arrays that were added later."""
         options: Mapping[str, Any] = self._manifest.get("provenance", {}).get("options", {})
         return options
 
     def width(self, key: str) -> int:
-        """Columns of an array; 1 of a list of numbers."""
+        """Number of columns of an array; 1 for an array [rows]."""
         return int([*self.arrays[key]["shape"], 1][1])
 
 
 def type_of(key: str) -> str:
-    """The node type, or the edge type, of an array's key."""
+    """The node type or edge type in an array's key."""
     return key.split("/")[1]

@@ -1,11 +1,11 @@
-"""Names of splits: what others call the validation split is understood."""
+"""Names of splits, and their synonyms in other libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 TRAIN, VALID, TEST = KNOWN = ("train", "valid", "test")
-"""What training looks for."""
+"""The splits of training."""
 
 _ALSO = {
     "training": TRAIN,
@@ -19,7 +19,7 @@ _ALSO = {
 
 
 def normal_split(name: str) -> str:
-    """The name that Outercore uses for a split, whatever others call it; other names stay.
+    """Outercore's name for a split with a known synonym; other names do not change.
 
     Example:
         >>> normal_split("val"), normal_split("Validation"), normal_split("holdout")
@@ -30,14 +30,14 @@ def normal_split(name: str) -> str:
 
 
 def find_split(name: str, splits: Iterable[str]) -> str | None:
-    """Which of `splits` is meant by `name`: itself, or one that others call so.
+    """The split in `splits` with this name or a synonym of it, or None.
 
     Example:
         >>> find_split("valid", ["train", "val"]), find_split("val", ["valid", "val"])
         ('val', 'val')
         >>> find_split("test", ["train"])
     """
-    there = list(splits)
-    if name in there:
+    names = list(splits)
+    if name in names:
         return name
-    return next((one for one in there if normal_split(one) == normal_split(name)), None)
+    return next((split for split in names if normal_split(split) == normal_split(name)), None)

@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 UNSET = TensorAttr.attr_name
-"""What PyG has for a field that is not given."""
+"""PyG's value for a missing field."""
 
 _TOPOLOGY = ("offsets", "sources", "ids")
 
 
 @dataclass
 class ArrayAttr(TensorAttr):
-    """Names an array: ``group_name`` is a node type or an edge type.
+    """The name of an array: ``group_name`` is a node type or an edge type.
 
     ``store["paper"].x[index]``, ``store["paper", "x"][index]`` and ``store["paper", "x", index]``
     read rows; ``store["paper", "x"]()`` reads all.
     """
 
     def is_set(self, key: str) -> bool:
-        """Whether a field is given; an index may be an array of NumPy."""
+        """Whether a field has a value; unlike PyG's, works for NumPy arrays as index."""
         return getattr(self, key) is not UNSET
 
 
 @dataclass
 class PlainArrayAttr(ArrayAttr):
-    """Names an array of a graph with one type of nodes: the group may be left out.
+    """The name of an array in a graph with one node type; the group is optional.
 
     ``store["x"][index]`` and ``store["x", index]`` read rows. The group of edge arrays is
     ``("node", "edge", "node")``.
@@ -61,18 +61,20 @@ class PlainArrayAttr(ArrayAttr):
 
 
 class ArrayView(AttrView):
-    """An array that is read when it is used: ``[index]`` reads rows, ``()`` the whole.
+    """An array that is read on use: ``[index]`` reads rows, ``()`` reads the whole array.
 
-    Functions and methods of PyTorch and NumPy take it for the whole array, which they read. Of
-    what is only named in part, such as ``store["paper"]``, attributes are names of arrays.
+    Functions and methods of PyTorch and NumPy read the whole array. The attributes of a group, such
+    as ``store["paper"]``, are its arrays.
     """
 
     @classmethod
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """The function of the whole arrays."""
-        args, kwargs = tree_map(lambda one: one() if isinstance(one, cls) else one, (args, kwargs))
+        """Calls the function with the whole arrays."""
+        args, kwargs = tree_map(
+            lambda argument: argument() if isinstance(argument, cls) else argument, (args, kwargs)
+        )
         return function(*args, **(kwargs or {}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -80,12 +82,12 @@ class ArrayView(AttrView):
         return np.asarray(self().numpy(), dtype)
 
     def __len__(self) -> int:
-        """Rows; reads nothing."""
+        """Number of rows; does not read the array."""
         return int(self.shape[0])
 
     def __getattr__(self, key: Any) -> Any:
-        """The array of this name, or, of an array, what its tensor has."""
-        # NumPy and others ask for protocols, which would read the array.
+        """The array of this name in a group, or an attribute of an array's tensor."""
+        # NumPy and other libraries look for protocol attributes, which would read the array.
         if isinstance(key, str) and (key.startswith("__") or key in ("_attr", "_store")):
             raise AttributeError(key)
         if not isinstance(key, str) or not self._attr.is_set("attr_name"):
@@ -96,19 +98,19 @@ class ArrayView(AttrView):
 
 
 class FeatureStore(PyGFeatureStore):
-    """Arrays of a data set by type; rows are read when they are asked for.
+    """Arrays of a data set by type; rows are read on request.
 
     Rows of edge arrays are in the order of the imported edges, so their index is ``e_id``.
 
-    ``store["x"]`` reads nothing before it is used. ``store["x"][index]`` reads rows and
-    ``store["x"]()`` the whole array, as functions of PyTorch do; in a graph of several types it is
-    ``store["paper", "x"]``. An index is a tensor, an array, a list, a slice, a mask or a number.
+    ``store["x"]`` is read on use: ``store["x"][index]`` reads rows, ``store["x"]()`` and functions
+    of PyTorch read the whole array. In a graph of several types, write ``store["paper", "x"]``. An
+    index is a tensor, an array, a list, a slice, a mask or a number.
 
-    Cost: with an index a read of those rows; ``get_tensor`` without one reads the whole array.
+    Cost: ``get_tensor`` reads the rows of the index; without an index it reads the whole array.
 
     Raises:
-        NotFoundError: no array has this name; a ``KeyError``, too.
-        InvalidError: an index that is no row.
+        NotFoundError: no array has this name; also a ``KeyError``.
+        InvalidError: an index is not a row.
     """
 
     def __init__(self, graph: DataSet) -> None:
@@ -122,16 +124,17 @@ class FeatureStore(PyGFeatureStore):
         return self._graph
 
     def add_edge_arrays(self, batch: Any) -> Any:
-        """The batch with the edge arrays of the data set, as ``edge_NAME`` by type.
+        """Add the edge arrays of the data set to a batch, as ``edge_NAME`` by type.
 
-        PyG's loaders over stores deliver node arrays only. Pass this as their ``transform``.
+        PyG's loaders over stores deliver only node arrays. Pass this method as their
+        ``transform``.
 
-        Cost: a read of each array's rows of the batch.
+        Cost: reads the batch's rows of each array.
 
         Raises:
-            InvalidError: sampled edges without ``e_id``; a name that the batch has already.
+            InvalidError: sampled edges without ``e_id``; the batch already uses a name.
         """
-        edge_types = {edge_type_key(one): one for one in self._graph.edge_types}
+        edge_types = {edge_type_key(edge_type): edge_type for edge_type in self._graph.edge_types}
         for key in self._graph.arrays:
             kind, _, rest = key.partition("/")
             of_type, _, name = rest.partition("/")
@@ -155,15 +158,16 @@ class FeatureStore(PyGFeatureStore):
         return batch
 
     def view(self, *args: Any, **kwargs: Any) -> ArrayView:
-        """An array that is read when it is used, named in part or as a whole."""
+        """An array that is read on use, or a group of arrays."""
         return ArrayView(self, self._tensor_attr_cls.cast(*args, **kwargs))
 
     def get_tensor(self, *args: Any, convert_type: bool = False, **kwargs: Any) -> Any:
         """Rows of an array: ``attr_name``, ``group_name`` and ``index``, or PyG's ``TensorAttr``.
 
-        Without ``index`` all rows; without ``group_name`` the nodes of a graph of one type.
+        Reads all rows without ``index``. Without ``group_name``, it reads a node array of a graph
+        of one type.
 
-        Shapes: a tensor as stored: [rows, ...], or [...] for a whole number as index.
+        Shapes: a tensor in its imported form: [rows, ...], or [...] if the index is a number.
         """
         attr = self._with_defaults(self._tensor_attr_cls.cast(*args, **kwargs))
         return super().get_tensor(attr, convert_type=convert_type)
@@ -171,7 +175,7 @@ class FeatureStore(PyGFeatureStore):
     def multi_get_tensor(
         self, attrs: Sequence[TensorAttr], convert_type: bool = False
     ) -> list[Any]:
-        """`get_tensor` of each."""
+        """`get_tensor` for each of `attrs`."""
         return [self.get_tensor(attr, convert_type=convert_type) for attr in attrs]
 
     def _with_defaults(self, given: TensorAttr) -> TensorAttr:
@@ -211,8 +215,8 @@ class FeatureStore(PyGFeatureStore):
         if attr.index is None or (isinstance(attr.index, slice) and attr.index == slice(None)):
             return torch.from_numpy(rows_in_form(self._graph.array(key), self._form(key)))
         ids = chosen_rows(attr.index, int(self._graph.arrays[key]["shape"][0]), key, from_end=True)
-        found = torch.from_numpy(rows_in_form(self._graph.rows(key, ids), self._form(key)))
-        return found if ids.ndim else found[0]
+        rows = torch.from_numpy(rows_in_form(self._graph.rows(key, ids), self._form(key)))
+        return rows if ids.ndim else rows[0]
 
     def _form(self, key: str) -> Any:
         return given_forms(self._graph).get(key)
@@ -223,33 +227,32 @@ class FeatureStore(PyGFeatureStore):
         return tuple(shape) if form is None else (shape[0], *form["row_shape"])
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """Every node array. PyG's loaders deliver all of these, by node ids."""
-        found: list[TensorAttr] = []
+        """Every node array; PyG's loaders deliver all of them, by node ids."""
+        attrs: list[TensorAttr] = []
         for key in self._graph.arrays:
             kind, _, rest = key.partition("/")
             group, _, name = rest.partition("/")
             if kind == "nodes":
-                found.append(ArrayAttr(group if self._graph.is_typed else None, name, None))
-        return found
+                attrs.append(ArrayAttr(group if self._graph.is_typed else None, name, None))
+        return attrs
 
 
 class GraphStore(PyGGraphStore):
     """The topology of a data set by edge type, in CSC.
 
-    ``coo`` is in the order of the imported edges, so that a label of each edge fits.
-    ``coo``, ``csr`` and ``csc`` return the edge id of each arc beside the topology. PyG's samplers
-    take it for ``edge_permutation``, so that ``e_id`` is the row of the imported edge list; a
-    custom sampler has to do the same.
+    ``coo`` is in the order of the imported edges, so edge labels match it. ``coo``, ``csr`` and
+    ``csc`` also return the edge id of each arc. PyG's samplers use it as ``edge_permutation``, so
+    that ``e_id`` is the row of the imported edge list; a custom sampler has to do the same.
 
-    Cost: PyG's samplers work on the whole topology in memory, so ``get_edge_index`` loads it: 8
-    bytes an arc and 8 a node, and while it is converted as much as the arrays take on disk; edge
-    ids take another 8 bytes an arc. Outercore's own loader does not.
+    Cost: PyG's samplers need the whole topology in memory, so ``get_edge_index`` loads it. It takes
+    8 bytes per arc and 8 per node, and during the conversion also the size of the arrays on disk.
+    Edge ids take another 8 bytes per arc. Outercore's `NeighborLoader` does not load it.
     """
 
     def __init__(self, graph: DataSet, time_attr: str = "time") -> None:
         """Serve the topology of ``graph``.
 
-        In CSC the sources of a node ascend by their array ``time_attr``, where they have it.
+        If the source nodes have an array ``time_attr``, the sources of a node ascend by it in CSC.
         """
         super().__init__()
         self._graph, self._time_attr = graph, time_attr
@@ -270,16 +273,18 @@ class GraphStore(PyGGraphStore):
         return None if edge_type is None else self._arcs(edge_type, edge_attr.layout)[:2]
 
     def _edge_type(self, attr: EdgeAttr) -> EdgeType | None:
-        """The edge type of the data set; ``None`` where it has none such."""
+        """The edge type of an attribute; ``None`` if the data set does not have it."""
         if not self._graph.is_typed:
             return self._graph.edge_types[0]
-        given = tuple(attr.edge_type or ())
-        return next((one for one in self._graph.edge_types if one == given), None)
+        wanted = tuple(attr.edge_type or ())
+        return next(
+            (edge_type for edge_type in self._graph.edge_types if edge_type == wanted), None
+        )
 
     def _edge_to_layout(
         self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The arcs in a layout, and the edge id of each: what PyG's samplers make ``e_id`` of."""
+        """The arcs in a layout, and the edge id of each, for ``e_id`` of PyG's samplers."""
         edge_type = self._edge_type(attr)
         if edge_type is None:
             raise KeyError(attr.edge_type)
@@ -313,8 +318,10 @@ class GraphStore(PyGGraphStore):
     def _by_time(
         self, edge_type: EdgeType, sources: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """The order in which the sources of each target ascend by time, as PyG's temporal sampling
-        expects; `None` where they have no times."""
+        """The order of arcs in which each target's sources ascend by time; `None` without times.
+
+        PyG's temporal sampling expects this order.
+        """
         key = f"nodes/{edge_type[0]}/{self._time_attr}"
         if key not in self._graph.arrays:
             return None
@@ -325,10 +332,10 @@ class GraphStore(PyGGraphStore):
         counts, typed = self._graph.node_types, self._graph.is_typed
         return [
             EdgeAttr(
-                edge_type=one if typed else None,
+                edge_type=edge_type if typed else None,
                 layout=EdgeLayout.CSC,
                 is_sorted=True,
-                size=(counts[one[0]], counts[one[2]]),
+                size=(counts[edge_type[0]], counts[edge_type[2]]),
             )
-            for one in self._graph.edge_types
+            for edge_type in self._graph.edge_types
         ]

@@ -1,8 +1,8 @@
-"""Triples (head, relation, tail): an array of them, or the links of a plain graph; or one part.
+"""Triples (head, relation, tail): an array of triples or the links of a graph, or a part of them.
 
-To which part a triple belongs is stored nowhere: it is a function of the triple, or of a link's two
-nodes in whatever order, and of a seed. The core reads and divides them
-(`crates/outercore-embed/src/buckets`). Needs no PyTorch.
+The part of a triple is not stored. It is a function of a seed and of the triple, or of a link's two
+nodes in any order. The core reads and divides triples (`crates/outercore-embed/src/buckets`). Does
+not import PyTorch.
 """
 
 from __future__ import annotations
@@ -28,50 +28,52 @@ ASKED: dict[str, tuple[int, int, int]] = {
     "head": (2, 1, 0),
     "relation": (0, 2, 1),
 }
-"""Columns of a triple by the part that is asked for: two that are asked with, and the answer."""
+"""Columns of a triple by the column to predict: two known columns, and the predicted column."""
 _CHUNK = 1 << 18
 _A_PLACE = 8
-"""Bytes that training keeps of a triple for its place in the order of batches, and not yet while
-weights are read."""
+"""Bytes per triple of the order of batches in training. They are free while weights are read."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which triples are held out: equal ones together, whatever else there is."""
+    """The shares of triples to hold out.
+
+    Equal triples are in the same part. The part of a triple does not depend on other triples.
+    """
 
     valid: float = 0.0
-    """Share that is held out for validation."""
+    """Share of the triples for validation."""
     test: float = 0.0
-    """Share that is held out for the test."""
+    """Share of the triples for the test."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Triples on disk, int64 [count, 3], and perhaps their weights, float32 [count].
+    """Triples on disk, int64 [count, 3], and optional weights, float32 [count].
 
-    Errors: `InvalidError` for shares that leave nothing to train on, and for weights that are not
-    one number a triple; `NotFoundError` for a missing file or topology.
+    Errors: `InvalidError` if the shares leave no triples to train on, or if weights are not one
+    number per triple; `NotFoundError` for a missing file or topology.
     """
 
     path: Path
-    """A `.npy` file, or the directory of a data set, whose links are meant: (source, 0, target), of
-    an undirected graph each once, with the lower node first. With several types the relation is the
-    place of the edge type, and nodes are counted type after type."""
+    """A `.npy` file of triples, or the directory of a data set, for its links: (source, 0, target).
+    Each link of an undirected graph counts once, with the lower node first. With several types, the
+    relation is the index of the edge type, and nodes are numbered type after type."""
     weights: Path | None = None
-    """A `.npy` file with those of an array. Links have those of the edge array `weight`."""
+    """A `.npy` file with the weights of the array; links use the edge array `weight`."""
     held_out: HeldOut = HeldOut()
     part: Part = "train"
     counted: int | None = field(default=None, compare=False)
-    """How many there are, where that is known."""
+    """Number of triples, if it is known."""
     key: str | None = None
-    """Of the array in its data set; `None` for links."""
+    """Key of the array in its data set; `None` for links."""
     generation: str = field(default="", compare=False)
-    """Of links: the state of the data set that their graph has open; empty for the current one."""
+    """For links: the opened state of the data set; empty for the newest state."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the triples for messages."""
         if self.key is None:
             return f"{self.part} links of `{self.path}`"
         return self.key if self.held_out == HeldOut() else f"{self.part} triples of `{self.key}`"
@@ -83,25 +85,28 @@ class Triples:
 
     @cached_property
     def count(self) -> int:
-        """How many there are; one pass over all of them where nothing has counted them."""
+        """Number of triples.
+
+        Cost: one pass over all triples, unless the number is known.
+        """
         if self.counted is not None:
             return self.counted
         return self._core.counts(None)[PARTS.index(self.part)]
 
     @property
     def undivided(self) -> Triples:
-        """With those of other parts, which are read in one pass."""
+        """The triples of all parts, to read them in one pass."""
         return replace(self, held_out=HeldOut(), part="train", counted=None)
 
     @property
     def weighted(self) -> bool:
-        """Whether they have weights."""
+        """Whether the triples have weights."""
         return self._core.weighted()
 
     def divided(self, held_out: HeldOut, progress: Progress | None = None) -> dict[Part, Triples]:
-        """Their parts, those that are empty left out.
+        """The parts of the triples, without empty parts.
 
-        Cost: at most one pass over them, of which `progress` hears.
+        Cost: at most one pass over the triples, reported to `progress`.
         """
         whole = replace(self, held_out=held_out)
         counts = whole._core.counts(progress)
@@ -112,25 +117,26 @@ class Triples:
         }
 
     def chunks(self, rows: int = _CHUNK) -> Iterator[NDArray[np.int64]]:
-        """All of them in order, int64 [up to `rows`, 3] at a time."""
+        """All triples in order, in chunks of int64 [up to `rows`, 3]."""
         reader = self._core.reader()
-        while len(some := reader.next(rows)):
-            yield some
+        while len(chunk := reader.next(rows)):
+            yield chunk
 
     def read(self) -> NDArray[np.int64]:
-        """All of them, int64 [count, 3]."""
+        """All triples, int64 [count, 3]."""
         return fill(np.empty((self.count, 3), np.int64), self.chunks())
 
     def read_weights(self, progress: Progress | None = None) -> NDArray[np.float32] | None:
-        """Their weights, float32 [count], `None` where each counts 1.
+        """The weights, float32 [count]; `None` if the triples have no weights.
 
-        Cost: a pass over the triples; of links a few over the array, which lies by edge id.
+        Cost: one pass over the triples. For links, a few passes over the array, which is ordered by
+        edge id.
         Errors: `InvalidError` for a weight that is negative or not finite.
         """
         return self._core.weights(_A_PLACE * self.count, progress)
 
     def to_core(self, identity: str = "") -> dict[str, Any]:
-        """As the core takes them; `identity` tells those of an array from others."""
+        """The triples in the form of the core; `identity` distinguishes arrays."""
         path = str(self.path.absolute())
         weights = None if self.weights is None else str(self.weights.absolute())
         array = {"array": {"path": path, "weights": weights}}
@@ -148,17 +154,17 @@ class Triples:
         return _core.TripleSource(self.to_core())
 
 
-def fill(found: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:
-    """`found` with the rows of the chunks, one after the other.
+def fill(rows: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:
+    """Copies the rows of the chunks into `rows`, and returns it.
 
-    Errors: `CorruptError` where they are not as many as it has.
+    Errors: `CorruptError` if the number of rows differs.
     """
     start = 0
-    for some in chunks:
-        found[start : start + len(some)] = some[: len(found) - start]
-        start += len(some)
-    if start != len(found):
+    for chunk in chunks:
+        rows[start : start + len(chunk)] = chunk[: len(rows) - start]
+        start += len(chunk)
+    if start != len(rows):
         raise CorruptError(
-            f"triples: found {start:,}, expected {len(found):,}\nhint: run `outercore check`"
+            f"triples: found {start:,}, expected {len(rows):,}\nhint: run `outercore check`"
         )
-    return found
+    return rows

@@ -46,7 +46,7 @@ def plan(
     write_bandwidth: float | None = None,
     told: Progress | None = None,
     **options: Any,
-) -> dict[str, Any]:
+) -> EmbedPlan:
     """How an embedding would use its memory, and what an epoch, a validation and the final figures
     cost, the epoch by every order of partitions.
 

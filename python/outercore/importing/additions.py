@@ -40,6 +40,7 @@ from outercore.importing.table.rows import (
     is_array,
     open_node_table,
     open_rows,
+    require_row_of_each_node,
 )
 from outercore.importing.table.rows_by_key import NodeIds
 from outercore.importing.table.table import Table
@@ -165,7 +166,9 @@ class _Opening:
             )
         self._labelled = node_type or "node"
         self._require_ids(file)
-        return label_arrays(file, self._reading_of(node_type), self._task, node_type)
+        found = label_arrays(file, self._reading_of(node_type), self._task, node_type)
+        self._require_row_of_each_node(file, found[0].rows, node_type)
+        return found
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -221,7 +224,13 @@ class _Opening:
     def _rows(self, file: str, node_type: str | None, *, takes_times: bool = False) -> RowSource:
         """The rows of a file, one for each node."""
         self._require_ids(file)
-        return open_rows(file, replace(self._reading_of(node_type), takes_times=takes_times))
+        rows = open_rows(file, replace(self._reading_of(node_type), takes_times=takes_times))
+        self._require_row_of_each_node(file, rows, node_type)
+        return rows
+
+    def _require_row_of_each_node(self, file: str, rows: RowSource, node_type: str | None) -> None:
+        if node_type is None:
+            require_row_of_each_node(file, rows, self._reading_of(None))
 
     def _reading_of(self, node_type: str | None) -> Reading:
         """How a file is read that is of the nodes of a type; a table may name them by key."""

@@ -23,7 +23,13 @@ from outercore.importing.graph_level import open_graph_file, read_labels, read_s
 from outercore.importing.label_rows import label_arrays
 from outercore.importing.splits import SplitChoice, open_split, open_splits, require_once
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import Reading, as_times, is_array, open_rows
+from outercore.importing.table.rows import (
+    Reading,
+    as_times,
+    is_array,
+    open_rows,
+    require_row_of_each_node,
+)
 from outercore.importing.table.table import is_parquet
 from outercore.importing.table.text import TextOptions
 from outercore.importing.texts import open_texts, text_files
@@ -295,6 +301,7 @@ def _in_order(
         rows = opened[role, name][0].rows
         if rows.key is not None and rows.count != reading.nodes:
             opened[role, name] = _node_arrays(inputs, role, name, file, reading)
+        require_row_of_each_node(file, opened[role, name][0].rows, reading)
     return [array for role, name, _ in wanted for array in opened[role, name]], reading
 
 

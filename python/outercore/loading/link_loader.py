@@ -12,7 +12,7 @@ from torch import Tensor
 
 from outercore.base.fields import number, whole
 from outercore.base.sizes import format_size
-from outercore.data.edge_types import EdgeType
+from outercore.data.edge_types import PLAIN_EDGE, EdgeType
 from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
@@ -34,9 +34,9 @@ from outercore.loading.seed_edges import leave_out_links
 _POOL_SEEDS = 1 << 18
 """Most seeds that are drawn together."""
 _SEED_BYTES = 96
-"""Of each seed of a pool: the seed, its place, link and time, and the core's copies of them."""
+"""For each seed of a pool: the seed, its place, link and time, and copies in the core."""
 _POOL_SHARE = 16
-"""Part of the budget that a pool takes at most, where that is enough for a batch."""
+"""A pool takes at most this part of the budget, but it holds at least one batch."""
 _INSTEAD = {
     "input_nodes": "`edge_label_index` are the links",
     "input_time": "`edge_label_time` are the times of the links",
@@ -46,11 +46,11 @@ _INSTEAD = {
 class LinkNeighborLoader(NeighborLoader):
     """Yields what PyG's ``LinkNeighborLoader`` yields, from a graph that may exceed memory.
 
-    A batch is that of `NeighborLoader` around both ends of some links, without ``batch_size``. It
-    has ``edge_label_index`` and ``edge_label`` (``src_index``, ``dst_pos_index`` and
+    A batch is as in `NeighborLoader`, without ``batch_size``. Its seeds are the ends of links.
+    It has ``edge_label_index`` and ``edge_label`` (``src_index``, ``dst_pos_index`` and
     ``dst_neg_index`` for triplets) in places of the batch's nodes, and ``input_id``: the places
     of the links in ``edge_label_index``. In a ``HeteroData`` they are in the storage of the
-    links' edge type; the indices of triplets are in those of its node types.
+    links' edge type; the indices of triplets are in the storages of its node types.
 
     Negatives are two different nodes without an edge of that type, with edge times without one by
     the time of their link. They are drawn again while they have one, up to 16 times. With node
@@ -80,9 +80,9 @@ class LinkNeighborLoader(NeighborLoader):
         neg_sampling_ratio: short for binary negatives of that amount.
         batch_size: links a batch, without negatives.
         exclude_seed_edges: leave the edges between the two nodes of each link of a batch out of
-            it, in both directions and with all copies; also those of the edge type that leads
-            back. Negatives have none.
-        options: these, and what is not listed here, as for `NeighborLoader`, but for
+            it, in both directions and with all copies; also edges of the edge type that leads
+            back. Negatives are pairs without edges.
+        options: these, and arguments that are not listed here, as for `NeighborLoader`, except
             ``input_nodes`` and ``input_time``.
 
     Raises:
@@ -128,7 +128,7 @@ class LinkNeighborLoader(NeighborLoader):
         exclude_seed_edges: bool = False,
         **options: Any,
     ) -> None:
-        """Bind a graph and the links; reads those of the first batches."""
+        """Bind a graph and the links; reads the links of the first batches."""
         refuse_arguments(options, type(self), _INSTEAD)
         graph = opened(data)
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
@@ -220,7 +220,7 @@ class LinkNeighborLoader(NeighborLoader):
     def _open(self) -> None:
         super()._open()
         self._require_room()
-        # The plan is made for batches like those of the first epoch.
+        # The plan is made with batches of the first epoch.
         if len(self):
             self._reseed(0, 0, self._pool)
 
@@ -245,7 +245,7 @@ class LinkNeighborLoader(NeighborLoader):
     def _rounds(self) -> tuple[int, int]:
         """In how many rounds each rank takes a full batch, and all rounds of an epoch.
 
-        All ranks have as many batches; those of one round differ by at most one link.
+        All ranks have as many batches. The batches of a round differ by at most one link.
         """
         _, world = share_of(self._link_rank, self._link_world)
         full, left = divmod(self._link_count, self._link_batch * world)
@@ -272,7 +272,7 @@ class LinkNeighborLoader(NeighborLoader):
         """
         raise UnsupportedError(
             "a forecast of links: their seeds are drawn during the epoch\n"
-            "hint: `plan()` says what the memory is used for"
+            "hint: `plan()` says how the memory is used"
         )
 
     def _reseed(self, epoch: int, first: int, count: int) -> list[LinkBatch]:
@@ -289,13 +289,13 @@ class LinkNeighborLoader(NeighborLoader):
             seeds,
             np.concatenate(times) if times else None,
             np.ascontiguousarray(bounds, np.int64),
-            # Numbers of one rank follow each other, whatever is drawn together.
+            # Batches of a rank have consecutive numbers, with any size of pools.
             rank * len(self) + first,
         )
         return batches
 
     def __getstate__(self) -> dict[str, Any]:
-        """As that of `NeighborLoader`; the share of a process group goes along, too."""
+        """The state of a `NeighborLoader`, and the share of a process group."""
         state = {**super().__getstate__(), "_now": None}
         state["_link_rank"], state["_link_world"] = share_of(self._link_rank, self._link_world)
         return state
@@ -353,7 +353,7 @@ class LinkNeighborLoader(NeighborLoader):
         if self._excludes_links:
             of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
             ends = (sources[:count], targets[:count])
-            leave_out_links(data, self.graph, self._edge_type, ends, of_nodes)
+            leave_out_links(data, self._edge_type, self.graph.edge_types, ends, of_nodes)
         times = None if batch.source_times is None else torch.from_numpy(batch.source_times)
         if self._negatives is not None and self._negatives.mode == "triplet":
             source.src_index = sources
@@ -374,6 +374,8 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _name_links(self, data: Any, batch: LinkBatch) -> None:
         """`batch` of a node: the link, by its place, that its seed or its negative belongs to."""
+        assert batch.link_of_sources is not None
+        assert batch.link_of_targets is not None
         names = torch.from_numpy(np.concatenate([batch.link_of_sources, batch.link_of_targets]))
         stores = [data[name] for name in self.graph.node_types] if self.graph.is_typed else [data]
         for store in stores:
@@ -382,7 +384,7 @@ class LinkNeighborLoader(NeighborLoader):
 
 def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     """The edge type of the links, and the links [2, n] as they are given; `None` for all edges."""
-    edge_type: EdgeType = ("node", "edge", "node")
+    edge_type = PLAIN_EDGE
     links = given
     if graph.is_typed:
         if isinstance(given, (tuple, list)) and len(given) == 2 and not isinstance(given[0], str):
@@ -395,7 +397,7 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     if not graph.is_typed and isinstance(given, tuple) and isinstance(given[0], (tuple, str)):
         raise InvalidError(
             f"edge_label_index: found the edge type {given[0]!r}, but the graph has one type\n"
-            "hint: `edge_label_index=edge_label_index[1]` gives the links alone"
+            "hint: `edge_label_index=edge_label_index[1]` gives only the links"
         )
     try:
         index = links.cpu().numpy() if isinstance(links, Tensor) else np.asarray(links)
@@ -432,7 +434,7 @@ def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
             raise InvalidError(f"{name}: {len(given)} of {count} links")
     if (times is None) != (time_attr is None):
         raise InvalidError(
-            "edge_label_time: expected together with `time_attr`, which says what has times"
+            "edge_label_time: expected together with `time_attr`, the name of the times"
         )
 
 

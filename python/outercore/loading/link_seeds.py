@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.data.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
-from outercore.data.edge_types import EdgeType, edge_type_key, only_between
+from outercore.data.edge_types import PLAIN_EDGE, EdgeType, edge_type_key, only_between
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -22,8 +24,38 @@ _TIMED_NODE_BYTES = 16
 """For each node that negatives are drawn from by time: its place and its time in their order."""
 _ROUNDS = 16
 """How often a pair that is an edge is drawn again; the last draw stays."""
-_OF_NEGATIVES = 2
-"""What random numbers are for. It is part of every result: keep it."""
+
+
+class Purpose(IntEnum):
+    """What random numbers are for. The numbers are part of every result: keep them."""
+
+    ORDER = 1
+    NEGATIVES = 2
+    VALID = 3
+    TEST = 4
+
+
+def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
+    """Random numbers for one purpose at one place, such as (epoch, batch)."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, *place))))
+
+
+def draw_negatives(
+    count: int,
+    draw: Callable[[NDArray[np.int64]], None],
+    is_link: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+) -> None:
+    """Draws `count` pairs of nodes, and draws those that are a link again.
+
+    `draw` and `is_link` are called with the places of pairs, int64. In a dense graph a few links
+    may remain: after 16 rounds the last draw stays.
+    """
+    places = np.arange(count)
+    for _ in range(_ROUNDS):
+        draw(places)
+        places = places[is_link(places)]
+        if not len(places):
+            return
 
 
 @dataclass(frozen=True)
@@ -63,16 +95,16 @@ class LinkBatch:
     source_places: NDArray[np.int64]
     """Of each source among the batch's nodes of its type."""
     target_places: NDArray[np.int64]
-    link_of_sources: NDArray[np.int64]
+    link_of_sources: NDArray[np.int64] | None = None
     """The place in `links` that each source belongs to: a negative to the link of its time."""
-    link_of_targets: NDArray[np.int64]
-    source_times: NDArray[np.int64] | None
-    times: NDArray[np.int64] | None
+    link_of_targets: NDArray[np.int64] | None = None
+    source_times: NDArray[np.int64] | None = None
+    times: NDArray[np.int64] | None = None
     """Of each seed."""
 
 
 class LinkSeeds:
-    """Draws links and negatives of batches: a function of seed, epoch and batch alone."""
+    """Draws the links and negatives of batches, as a function of seed, epoch and batch."""
 
     def __init__(
         self,
@@ -91,8 +123,8 @@ class LinkSeeds:
     ) -> None:
         """`index` [2, links] within the types of the ends, `None` for all edges; `times` [links].
 
-        Both may be of any whole number, and are looked at as they are: a copy would be memory
-        beside the caller's.
+        Both may have any type of whole numbers. They are not copied, because a copy would take more
+        memory.
         """
         self._graph, self._edge_type, self._given = graph, edge_type, index
         self._times, self._negatives = times, negatives
@@ -113,7 +145,7 @@ class LinkSeeds:
 
     @property
     def memory(self) -> int:
-        """Bytes in memory beside what the caller gave: all edges as links, nodes by time, sums."""
+        """Bytes for all edges as links, nodes by time, and sums; not for links that are given."""
         links = 0 if self._given is not None else self._link_bytes
         return links + self._drawable_bytes
 
@@ -169,7 +201,7 @@ class LinkSeeds:
         # Binary negatives in turn, so that each time has as many.
         of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
         now = self._times_of(links[of])
-        random = _generator(self._seed, _OF_NEGATIVES, epoch, number)
+        random = generator(self._seed, Purpose.NEGATIVES, epoch, number)
         drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
         if is_triplet:
             # Drawn link by link.
@@ -197,21 +229,22 @@ class LinkSeeds:
         pairs = np.empty((2, count), np.int64)
         if fixed is not None:
             pairs[0] = fixed
-        wrong = np.arange(count)
-        for _ in range(_ROUNDS):
-            at = None if now is None else now[wrong]
-            if fixed is None:
-                pairs[0, wrong] = self._ends[0].draw(len(wrong), at, random)
-            pairs[1, wrong] = self._ends[1].draw(len(wrong), at, random)
-            again = pairs[:, wrong]
-            is_edge = np.zeros(len(wrong), bool)
-            if self._edge_type in self._graph.edge_types:
-                is_edge = self._edges.has(again[0], again[1], at)
-            if self._edge_type[0] == self._edge_type[2]:
-                is_edge |= again[0] == again[1]
-            wrong = wrong[is_edge]
-            if not len(wrong):
-                break
+        is_known = self._edge_type in self._graph.edge_types
+        is_of_one_type = self._edge_type[0] == self._edge_type[2]
+
+        def draw(places: NDArray[np.int64]) -> None:
+            at = None if now is None else now[places]
+            for end in (0, 1) if fixed is None else (1,):
+                pairs[end, places] = self._ends[end].draw(len(places), at, random)
+
+        def is_link(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+            sources, targets = pairs[:, places]
+            found = np.zeros(len(places), bool)
+            if is_known:
+                found = self._edges.has(sources, targets, None if now is None else now[places])
+            return found | (sources == targets) if is_of_one_type else found
+
+        draw_negatives(count, draw, is_link)
         return pairs
 
     @cached_property
@@ -333,7 +366,7 @@ def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
 
     The two directions of an undirected edge follow each other.
 
-    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; `reading_bytes` besides
+    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; also `reading_bytes`
     while they are read. One pass over the edges, or two where a row is not one edge.
     """
     links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
@@ -351,7 +384,7 @@ def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> E
 
     Errors: `InvalidError` for one that is not; for a pair with several.
     """
-    known = graph.edge_types if graph.is_typed else [("node", "edge", "node")]
+    known = graph.edge_types if graph.is_typed else [PLAIN_EDGE]
     if isinstance(given, (tuple, list)) and tuple(given) in known:
         source, relation, target = given
         return source, relation, target
@@ -375,7 +408,3 @@ def _distinct(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
     rank = np.empty(len(found), np.int64)
     rank[order] = np.arange(len(found))
     return found[order], rank[places.reshape(-1)]
-
-
-def _generator(seed: int, purpose: int, *place: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, *place))))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from outercore.data.csc import among
 from outercore.data.edge_types import EdgeType
-from outercore.data.graph import Graph
 from outercore.loading.bidirectional import edge_fields, reverse_of
 
 
 def leave_out_links(
     batch: Any,
-    graph: Graph,
     edge_type: EdgeType,
+    edge_types: Sequence[EdgeType],
     ends: tuple[Tensor, Tensor],
-    of_nodes: Collection[str],
+    of_nodes: Collection[str] = (),
 ) -> None:
     """Takes the edges between the two nodes of each link out of a batch, with all copies.
 
@@ -29,39 +29,35 @@ def leave_out_links(
 
     Args:
         batch: a `Data` or a `HeteroData`.
-        graph: the data set.
         edge_type: the edge type of the links.
+        edge_types: all edge types of the graph.
         ends: places of sources and of targets among the nodes of the batch.
         of_nodes: arrays of nodes in a `Data`, which may be called ``edge_...``, too.
     """
-    typed = graph.is_typed
-    source, _, target = edge_type
-    stores = (batch[source], batch[target]) if typed else (batch, batch)
-    links = tuple(store.n_id[places] for store, places in zip(stores, ends, strict=True))
-    back = reverse_of(edge_type, graph.edge_types) if typed else edge_type
-    _without(batch, edge_type, links, typed, of_nodes)
-    if isinstance(back, tuple):
-        _without(batch, back, links[::-1], typed, of_nodes)
+    back = reverse_of(edge_type, edge_types)
+    for one, links in ((edge_type, ends), (back, ends[::-1])):
+        if isinstance(one, tuple):
+            _leave_out(batch, one, links, of_nodes)
 
 
-def _without(
-    batch: Any, edge_type: EdgeType, pairs: Any, typed: bool, of_nodes: Collection[str]
+def _leave_out(
+    batch: Any, edge_type: EdgeType, ends: Sequence[Tensor], of_nodes: Collection[str]
 ) -> None:
-    """Takes the edges of a type out that are among these pairs of ids."""
+    """Takes the edges of a type out whose ends are the nodes of a link."""
     store, source, target = batch, batch, batch
-    if typed:
+    if hasattr(batch, "node_types"):
         store, source, target = batch[edge_type], batch[edge_type[0]], batch[edge_type[2]]
-    if "edge_index" not in store:  # A type of links alone.
+    if "edge_index" not in store:  # An edge type without edges.
         return
-    sources, targets = store.edge_index
-    edges = torch.stack([source.n_id[sources], target.n_id[targets]], dim=1).numpy()
-    # A pair as one value of 16 bytes: a product of ids could overflow.
-    wanted, found = (
-        np.ascontiguousarray(one, np.int64).view("V16").reshape(-1)
-        for one in (torch.stack(pairs, dim=1).numpy(), edges)
+    # A node may be in a batch twice. Its number is smaller than its id: no product overflows.
+    ids = torch.cat([source.n_id, target.n_id]).numpy()
+    distinct, numbers = np.unique(ids, return_inverse=True)
+    of_sources, of_targets = numbers[: len(source.n_id)], numbers[len(source.n_id) :]
+    links, edges = (
+        of_sources[index[0].numpy()] * len(distinct) + of_targets[index[1].numpy()]
+        for index in (ends, store.edge_index)
     )
-    _, numbers = np.unique(np.concatenate([wanted, found]), return_inverse=True)
-    stays = ~np.isin(numbers[len(wanted) :], numbers[: len(wanted)])
+    stays = ~among(edges, np.unique(links))
     kept = torch.from_numpy(stays)
     store.edge_index = store.edge_index[:, kept]
     for name in set(edge_fields(store)).difference(of_nodes):

@@ -28,7 +28,7 @@ from outercore.errors import (
 )
 
 _MOST_PAUSE_S = 1.0
-"""Between two looks how far an analysis is."""
+"""Longest pause between two requests for the progress of an analysis."""
 
 _DTYPES = {"INT64": np.int64, "FP32": np.float32}
 
@@ -52,18 +52,18 @@ _ERRORS: dict[int, type[OutercoreError]] = {
 
 @dataclass(frozen=True, repr=False)
 class Prediction(ShortRepr):
-    """What a model says of nodes, edges or graphs, and how new the graph was."""
+    """Predictions for nodes, edges or graphs, and the version of the graph."""
 
     outputs: dict[str, NDArray[Any]]
     """By name: `prediction`, `probability`, `score`, as the model has them."""
     seed: int
     lsn: int
-    """Number of the last update that the prediction has seen."""
+    """Number of the last update that the prediction includes."""
     version: str
-    """That of the model."""
+    """Version of the model."""
     age_ms: int | None = None
-    """How long ago a server without updates has read the graph, in milliseconds. `None` for a
-    server with updates: it has seen all of them."""
+    """Milliseconds since a server without updates read the graph. `None` for a server with updates:
+    its predictions include all of them."""
 
     @property
     def prediction(self) -> NDArray[Any]:
@@ -94,14 +94,14 @@ class Acknowledged:
 
 @dataclass(frozen=True, repr=False)
 class Analysis(ShortRepr):
-    """What an algorithm found in the whole graph."""
+    """The result of an algorithm on the whole graph."""
 
     values: NDArray[Any]
     """One value a node, by node id, in the dtype of the function in `outercore.analytics`."""
     facts: dict[str, Any]
-    """What is worth saying beside the values: iterations, components, and the like."""
+    """Further results, such as iterations and components."""
     lsn: int
-    """Number of the last update that it has seen."""
+    """Number of the last update that the result includes."""
 
 
 class Client:
@@ -123,8 +123,8 @@ class Client:
         Args:
             url: where the server answers, such as `http://127.0.0.1:8100`.
             model: name of the model.
-            token: where the server has tokens. Of `https://` addresses the certificate is checked
-                against those that Python trusts; `SSL_CERT_FILE` names others.
+            token: token for a server with tokens. Certificates of `https://` addresses are checked
+                against those that Python trusts, or against `SSL_CERT_FILE`.
             timeout_s: seconds that the server may be silent.
         """
         parts = urlsplit(url)
@@ -152,24 +152,24 @@ class Client:
         min_lsn: int = 0,
         deadline_ms: int | None = None,
     ) -> Prediction:
-        """What the model says of nodes, edges or graphs, whichever it was trained on.
+        """Predicts nodes, edges or graphs, as the model was trained.
 
         `x`, `edge_index` and `batch` are inline nodes, edges and graphs: only this prediction sees
         them. In `edge_index` and `ids`, `-1 - k` is the k-th inline node, in NumPy `~k`. If the
         model predicts graphs, `edge_index` counts the inline nodes from 0, as in PyG.
 
         Args:
-            ids: of nodes or graphs; of edges pairs of nodes, n x 2. Without them the prediction is
-                of all inline nodes or graphs.
+            ids: ids of nodes or graphs, or pairs of nodes for edges, n x 2. By default all inline
+                nodes or graphs are predicted.
             x: features of inline nodes, n x columns, float32 or int64 categories.
             edge_index: sources and targets of inline edges, 2 x m; one end is an inline node.
-            batch: graph of each inline node, ascending from 0; without it there is one graph.
+            batch: graph of each inline node, ascending from 0; one graph by default.
             edge_directions: how `edge_index` lists the edges of an undirected data set: `"both"`,
-                each in both directions, as PyG does, or `"one"`, each once. Needed where an edge
-                comes in both directions.
-            seed: of the sampler; with the same seed and graph the answer is the same to the bit.
-            min_lsn: number of an update that the answer has to have seen.
-            deadline_ms: how long the answer may take; the server's own limit where absent.
+                each in both directions, as PyG does, or `"one"`, each once. Required if an edge
+                is listed in both directions.
+            seed: seed of the sampler. The same seed and graph give the same answer, bit for bit.
+            min_lsn: number of an update that the answer must include.
+            deadline_ms: longest time for the answer; by default the limit of the server.
 
         Raises:
             NotFoundError: no such model, or a removed node.
@@ -178,8 +178,8 @@ class Client:
             BudgetError: too many requests wait.
             DeviceError: the deadline passed; no connection.
         """
-        given = {"ids": ids, "x": x, "edge_index": edge_index, "batch": batch}
-        tensors = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        inputs = {"ids": ids, "x": x, "edge_index": edge_index, "batch": batch}
+        tensors = {name: np.asarray(value) for name, value in inputs.items() if value is not None}
         for name, tensor in tensors.items():
             if name != "x" and not np.issubdtype(tensor.dtype, np.integer):
                 raise InvalidError(
@@ -227,8 +227,8 @@ class Client:
             UnsupportedError: the server takes no updates, or not with this token.
             BudgetError: too many updates wait; nothing has changed.
             NoSpaceError: the disk is full; nothing has changed.
-            DeviceError: the disk or the connection failed. It is not known whether the updates
-                took effect where the message says so, or where there is no answer.
+            DeviceError: the disk or the connection failed. Without an answer, or if the message
+                says so, the updates may have taken effect.
         """
         plain = [{key: _plain(value) for key, value in update.items()} for update in updates]
         named = {} if key is None else {"key": key}
@@ -251,7 +251,7 @@ class Client:
     ) -> Acknowledged:
         """Adds a node, with its features and other values by array; see `update`.
 
-        `graph` is the one that it joins, in a data set of many graphs.
+        `graph` is the graph of the node, in a data set of many graphs.
         """
         joined = {} if graph is None else {"graph": graph}
         return self.update([{"op": "add_node", "values": values, **joined}])
@@ -273,8 +273,8 @@ class Client:
         """Adds a graph to a data set of many; see `update`. The result has its id as `graph`.
 
         Args:
-            nodes: of each node, its values by array; `{}` where nodes have none.
-            edges: of each edge, the places of both ends in `nodes`, m x 2. For edges with values
+            nodes: values by array for each node; `{}` for a node without values.
+            edges: positions of both ends of each edge in `nodes`, m x 2. For edges with values
                 call `update`.
             values: of the graph, by array, such as its label `y`.
         """
@@ -303,8 +303,8 @@ class Client:
 
         Args:
             algorithm: a function of `outercore.analytics`, such as `"pagerank"`.
-            progress: called now and then as `progress(phase, done, total, unit)`.
-            options: those of the function, such as `damping=0.85`.
+            progress: called at intervals as `progress(phase, done, total, unit)`.
+            options: options of the function, such as `damping=0.85`.
 
         Raises:
             InvalidError: an unknown algorithm or option, a value out of range, a failed analysis.
@@ -316,26 +316,26 @@ class Client:
         path = "/graph/analyses"
         path = f"{path}/{self._ask('POST', path, body)['id']}"
         try:
-            found = self._awaited(path, progress)
+            analysis = self._awaited(path, progress)
             content = self._content(f"{path}/values")
         finally:
             self._send("DELETE", path, None, is_read=False)
         values = np.load(BytesIO(content), allow_pickle=False)
-        return Analysis(values, found.get("facts", {}), found["lsn"])
+        return Analysis(values, analysis.get("facts", {}), analysis["lsn"])
 
     def _awaited(
         self, path: str, progress: Callable[[str, int, int, str], None] | None
     ) -> dict[str, Any]:
-        """An analysis once it has ended."""
+        """Waits for the end of an analysis, and returns its state."""
         pause_s = 0.01
         while True:
-            found: dict[str, Any] = self._ask("GET", path, is_read=True)
-            if found["state"] == "done":
-                return found
-            if found["state"] == "failed":
-                raise InvalidError(f"{path}: {found['error']}")
-            if progress is not None and "progress" in found:
-                progress(*(found["progress"][key] for key in ("phase", "done", "total", "unit")))
+            state: dict[str, Any] = self._ask("GET", path, is_read=True)
+            if state["state"] == "done":
+                return state
+            if state["state"] == "failed":
+                raise InvalidError(f"{path}: {state['error']}")
+            if progress is not None and "progress" in state:
+                progress(*(state["progress"][key] for key in ("phase", "done", "total", "unit")))
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _MOST_PAUSE_S)
 
@@ -351,8 +351,8 @@ class Client:
     def load(self) -> str:
         """Makes the server read its model again, and returns the version that answers from then on.
 
-        The new weights come from the directory that the server was started with, where
-        `outercore export-model RUN --out DIRECTORY --overwrite` puts them.
+        The server reads the new weights from the directory that it was started with.
+        `outercore export-model RUN --out DIRECTORY --overwrite` writes them there.
 
         Raises:
             InvalidError: no whole model there, or one of another shape, which needs a new server.
@@ -390,16 +390,16 @@ class Client:
         return json.loads(_granted(path, status, content))
 
     def _content(self, path: str) -> bytes:
-        """An answer that is no JSON."""
+        """The bytes of an answer."""
         return _granted(path, *self._send("GET", path, None, is_read=True))
 
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
     ) -> tuple[int, bytes]:
-        """Status and content; a read is sent again where the connection was closed meanwhile."""
+        """Status and content; sends a read again if the server has closed the connection."""
         is_kept = self._connection.sock is not None
         if is_kept and select.select([self._connection.sock], [], [], 0)[0]:
-            # The server has closed it, so that nothing that is sent would be answered.
+            # The server has closed it and would not answer.
             self.close()
             is_kept = False
         may_repeat = is_read and is_kept
@@ -420,7 +420,7 @@ class Client:
 
 
 def _granted(path: str, status: int, content: bytes) -> bytes:
-    """The content of an answer that is no refusal."""
+    """The content of an answer; raises the error of a refusal."""
     if 200 <= status < 300:
         return content
     try:
@@ -431,12 +431,12 @@ def _granted(path: str, status: int, content: bytes) -> bytes:
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:
-    """The tensor of an answer."""
+    """Converts a tensor of an answer."""
     return np.array(output["data"], _DTYPES[output["datatype"]]).reshape(output["shape"])
 
 
 def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
-    """A tensor of a request."""
+    """Converts an array to a tensor of a request."""
     datatype = {"i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "FP32")
     return {
         "name": name,
@@ -447,7 +447,7 @@ def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's values, and those within mappings and lists, as JSON has them."""
+    """Converts values of NumPy to JSON values, within mappings and lists, too."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Predictions over HTTP, next to the data."""
+"""A server of predictions over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from outercore.training.exported import model_of, require_known_options
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:
-    """Where a server listens, and what it takes."""
+    """Addresses, limits and memory of a server."""
 
     updates: Annotated[bool, Option("Let clients change the graph.")] = False
-    """The data set is held by this server then."""
+    """The server then locks the data set."""
     analyses: Annotated[
         str | int | None,
-        Option("Memory for algorithms over the graph, beside --memory; none without."),
+        Option("Memory for graph algorithms, in addition to --memory; none by default."),
     ] = None
     precision: Annotated[
         Literal["float32", "int8"], Option("Numbers of the network: `float32` or `int8`.")
     ] = "float32"
     """int8 is compared with float32 at the start."""
     most_loss: Annotated[
-        float, Option("Most points that int8 may lose beside float32.", least=0)
+        float, Option("Most points that int8 may lose against float32.", least=0)
     ] = 0.5
     """See `Server.loss`."""
     memory: Annotated[
         str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
     ] = "1GiB"
     threads: Annotated[int | None, Option("Threads; all cores by default.")] = None
-    """Those that sample and compute."""
+    """Threads that sample and compute."""
     host: Annotated[
         str, Option("Address to listen on; others than loopback need tokens and TLS.")
     ] = "127.0.0.1"
@@ -46,11 +46,11 @@ class ServerConfig:
     tokens: Annotated[
         os.PathLike[str] | str | None, Option("File of lines `read TOKEN` or `update TOKEN`.")
     ] = None
-    """With it every request needs one of these; those of `read` cannot change the graph."""
+    """Every request then needs a token; a `read` token cannot change the graph."""
     tls_cert: Annotated[os.PathLike[str] | str | None, Option("PEM file of the certificates.")] = (
         None
     )
-    """The server's, and those that lead to its root; clients speak TLS."""
+    """The certificate of the server and its chain; clients then use TLS."""
     tls_key: Annotated[os.PathLike[str] | str | None, Option("PEM file of the private key.")] = None
     queue: Annotated[int, Option("Requests that may wait; more get status 429.", least=1)] = 256
     most_nodes: Annotated[int, Option("Most nodes of a request.", least=1)] = 256
@@ -59,39 +59,39 @@ class ServerConfig:
     ] = 1000
     """A request may ask for less."""
     reorder: bool = True
-    """Whether waiting requests are answered in an order that brings common nodes together (GLIST
-    4.2.1). No answer depends on this or on the next two; they are there to be measured."""
+    """Whether the queue is ordered so that requests with common nodes run together (GLIST 4.2.1).
+    This field and the next two change no answer; benchmarks compare them."""
     group: int = 0
-    """Most requests whose rows are read together; 0 means as many as the budget has room for."""
+    """Most requests whose rows are read together; 0: as many as fit into the budget."""
     states: str | int | None = None
-    """Part of the budget for first-layer states that later requests use again; 0 keeps none, None
-    means an eighth, or less where the rest would be too small."""
+    """Part of the budget for first-layer states that later requests reuse; 0 for none. `None` is an
+    eighth, or less if the rest would be too small."""
 
     def native(self) -> dict[str, Any]:
-        """The options as the core takes them."""
+        """The configuration for the core."""
         states = parse_size(self.states, "states") if self.states else self.states
         analyses = None if self.analyses is None else parse_size(self.analyses, "analyses")
         sizes = {"memory": parse_size(self.memory), "states": states, "analyses": analyses}
-        values = {**self.__dict__, **sizes, "threads": self.threads or 0}
+        fields = {**self.__dict__, **sizes, "threads": self.threads or 0}
         return {
             name: os.fspath(value) if isinstance(value, os.PathLike) else value
-            for name, value in values.items()
+            for name, value in fields.items()
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """How much worse int8 answers than float32."""
+    """Loss of int8 against float32."""
 
     measure: str
-    """`accuracy`, `f1_micro`, `roc_auc` or `rmse` where labels are known; else `changed` for the
-    share of predictions that differ, or `difference` for numbers."""
+    """`accuracy`, `f1_micro`, `roc_auc` or `rmse` if labels are known; else `changed` for the share
+    of predictions that differ, or `difference` for numbers."""
     points: float
-    """Hundredths of the score, or percent; above 0 where int8 is worse."""
+    """Hundredths of the score, or percent; above 0 if int8 is worse."""
     sample: int
-    """Nodes, pairs or graphs that were compared."""
+    """Number of compared nodes, pairs or graphs."""
     text: str
-    """For people."""
+    """A sentence for people."""
 
 
 class Server:
@@ -109,40 +109,39 @@ class Server:
         run: str | os.PathLike[str],
         config: ServerConfig | None = None,
     ) -> None:
-        """Load the model, keep what the budget has room for, and listen.
+        """Load the model, fill the caches within the budget, and listen.
 
         Args:
-            data_set: what the model was trained on, or another one with the same features.
+            data_set: the data set of the training, or another with the same features.
             run: run directory of `outercore train`, whose name is the model's, or the directory of
-                an exported model. A run that was not exported yet is exported first, which needs
+                an exported model. A run without an export is exported first, which needs
                 PyTorch.
             config: see `ServerConfig`.
 
         Raises:
-            NotFoundError: the run has no model.
-            UnsupportedError: the model was trained with an option that a server does not know.
-            InvalidError: the model does not fit the data set; int8 loses more than it may; the host
-                needs tokens and TLS; what should be tokens or certificates is something else.
-            BudgetError: the budget is too small; the message says what would do.
+            NotFoundError: a run without a model.
+            UnsupportedError: the model was trained with an option that servers do not support.
+            InvalidError: the model does not fit the data set; int8 loses too much; the host needs
+                tokens and TLS; a file of tokens or certificates is malformed.
+            BudgetError: the budget is too small; the message names a sufficient one.
             DeviceError: the port is taken.
         """
         self.name, model = model_of(Path(run))
-        self._is_checked = require_known_options(model)
-        self._model = model
+        require_known_options(model)
         chosen = config or ServerConfig()
         self._core = _core.Server(os.fspath(data_set), os.fspath(model), self.name, chosen.native())
-        # A forked child has none of the threads that `stop` waits for.
+        # `stop` waits for threads, which a forked child does not have.
         self._process = os.getpid()
 
     @property
     def url(self) -> str:
-        """Where it answers, such as `http://127.0.0.1:8100`."""
+        """HTTP address, such as `http://127.0.0.1:8100`."""
         scheme = "https" if self._core.is_encrypted() else "http"
         return f"{scheme}://{self._core.address()}"
 
     @property
     def grpc_address(self) -> str | None:
-        """Where it answers over gRPC, such as `127.0.0.1:8101`."""
+        """gRPC address, such as `127.0.0.1:8101`."""
         return self._core.grpc_address()
 
     @property
@@ -152,29 +151,22 @@ class Server:
 
     @property
     def loss(self) -> Loss | None:
-        """What int8 loses beside float32 on a sample of the data set; `None` for float32."""
-        found = self._core.loss()
-        return found and Loss(**found[0], text=found[1])
+        """Loss of int8 against float32 on a sample of the data set; `None` for float32."""
+        loss = self._core.loss()
+        return loss and Loss(**loss[0], text=loss[1])
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended; where it did so by itself, `stop` raises why."""
+        """Whether the server has ended. After a failure `stop` raises the reason."""
         return self._core.has_ended()
 
     @property
     def notice(self) -> str | None:
-        """What the operator should know: why a layout of the features is not used, or that the
-        model says nothing of the options of its training."""
-        unknown = (
-            f"model `{self._model}` was exported by an earlier release, which dropped `--time` in "
-            "silence: if it was trained by times, its answers are wrong; export it again to be "
-            "sure"
-        )
-        found = [self._core.notice(), None if self._is_checked else unknown]
-        return "; ".join(filter(None, found)) or None
+        """A warning for the operator, such as why a layout of the features is not used."""
+        return self._core.notice()
 
     def take_failures(self) -> list[str]:
-        """What went wrong since the last call; clients are told only that something did."""
+        """Failures since the last call. Clients get no details of them."""
         return self._core.take_failures()
 
     def stop(self) -> None:

@@ -21,7 +21,7 @@ _DIVIDED = ("memory", "validation_memory")
 def all_rows_memory(
     graph: Graph, shares: Mapping[str, int], planned: Mapping[str, Any], validation_share: float
 ) -> int | None:
-    """A budget that holds all feature rows beside everything else, for any budget of the plan.
+    """A budget that holds all feature rows and everything else, for any budget of the plan.
 
     An upper bound: what grows with the budget is taken as large as it can become. `None` without
     feature rows, and where times or further arrays of batches take a share that is not known.

@@ -1,8 +1,8 @@
-"""Planted leaks: whether samples and splits tell a model what it must not know.
+"""Planted leaks: whether samples and splits show a model the future or the answers.
 
-Each seed has a random label of 0 or 1. What it must not see carries that label, everything else a
-random bit. A model scores a seed by what comes with its sample. It is at chance where nothing
-leaks. That it finds the label in samples without a guard shows that it would notice.
+Each seed has a random label of 0 or 1. Forbidden nodes and edges carry that label, all others a
+random bit. A model scores a seed by the bits in its sample. Its score is at chance if nothing
+leaks. Samples without a guard are the control: there the model has to find the label.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.shell import quoted
-from outercore.data.csc import Edges, array_of, edge_array_key
+from outercore.data.csc import Edges, among, array_of, edge_array_key, pair_keys
 from outercore.data.edge_types import REVERSE, EdgeType
-from outercore.data.sample_rules import edge_name
 from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
 from outercore.training.config import TrainConfig
-from outercore.training.links.adjacency import among, pair_keys
 from outercore.training.links.data import divide
+from outercore.training.metrics import auc
+from outercore.training.temporal.links import edge_times
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -41,13 +41,13 @@ Verdict = Literal["leaks", "chance", "no power"]
 
 @dataclass(frozen=True)
 class Canary:
-    """What one planted leak has shown."""
+    """The result of one planted leak."""
 
     guard: str
-    """What is to keep it out."""
+    """The rule that keeps forbidden nodes and edges out."""
     seeds: int
     seen: dict[str, int]
-    """What a seed must not see and did see, by what it is: none where nothing leaks."""
+    """Forbidden nodes and edges in the samples, counted by kind; empty if nothing leaks."""
     score: float
     """Area under the ROC curve of the model: 0.5 is chance."""
     without: float | None
@@ -69,7 +69,7 @@ class Canary:
 
     @property
     def verdict(self) -> Verdict:
-        """What it has shown. Without power, chance says nothing."""
+        """The conclusion. Without power, a score at chance proves nothing."""
         if not self.is_sound:
             return "leaks"
         return "chance" if self.has_power else "no power"
@@ -79,9 +79,9 @@ def canaries(
     graph: Graph,
     time: str | None = None,
     memory: str | int = "1GiB",
-    told: Callable[[str], None] = lambda _: None,
+    on_start: Callable[[str], None] = lambda _: None,
 ) -> list[Canary]:
-    """All that a data set allows; `told` is called with the name of each before it begins.
+    """The canaries that a data set allows; `on_start` is called with the name of each.
 
     Args:
         graph: a data set of one graph.
@@ -100,21 +100,21 @@ def canaries(
         )
     found = []
     for node_type in types:
-        told(f"canary: times, seeds of `{node_type}`")
+        on_start(f"canary: times, seeds of `{node_type}`")
         found.append(_of_times(graph, node_type, name, memory))
     if len(graph.splits) > 1:
-        told("canary: splits")
+        on_start("canary: splits")
         found.append(_of_splits(graph))
     if not graph.is_typed and "edges/edge/offsets" in graph.arrays and graph.num_edges:
-        told("canary: held-out edges")
+        on_start("canary: held-out edges")
         found.append(_of_links(graph))
     return found
 
 
 def without_times(graph: Graph, time: str | None = None) -> list[str]:
-    """What has no times `time` in a data set where something has: samples by time always see it."""
+    """The types without times `time` if others have them: samples by time always see these."""
     name = time or "time"
-    edges = _edge_times(graph, name)
+    edges = edge_times(graph, name)
     nodes = [one for one in graph.node_types if f"nodes/{one}/{name}" not in graph.arrays]
     if not edges and len(nodes) == len(graph.node_types):
         return []
@@ -127,7 +127,7 @@ def without_times(graph: Graph, time: str | None = None) -> list[str]:
 
 @dataclass
 class _Model:
-    """Scores seeds by the mean of what comes with them."""
+    """Scores seeds by the mean of the bits in their samples."""
 
     labels: NDArray[np.bool_]
     random: np.random.Generator
@@ -139,7 +139,7 @@ class _Model:
         self.sums, self.counts = np.zeros((2, len(self.labels)))
 
     def look(self, what: str, seeds: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
-        """Takes what seeds see; `hidden` is what they must not."""
+        """Adds nodes or edges that seeds see; `hidden` marks the forbidden ones."""
         bits = self.random.random(len(seeds)) < 0.5
         np.add.at(self.sums, seeds, np.where(hidden, self.labels[seeds], bits))
         np.add.at(self.counts, seeds, 1.0)
@@ -150,35 +150,17 @@ class _Model:
         """The area under the ROC curve."""
         chance = np.full(len(self.sums), 0.5)
         scores = np.divide(self.sums, self.counts, chance, where=self.counts > 0)
-        return _area(scores[self.labels], scores[~self.labels])
-
-
-def _area(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
-    """How often a positive scores above a negative; ties count half."""
-    if not (len(positive) and len(negative)):
-        return 0.5
-    ascending = np.sort(negative)
-    below = np.searchsorted(ascending, positive, "left") + np.searchsorted(
-        ascending, positive, "right"
-    )
-    return float(below.sum()) / (2 * len(positive) * len(negative))
+        area = auc(scores, self.labels)
+        return 0.5 if area is None else area
 
 
 def _timed_types(graph: Graph, name: str) -> list[str]:
     """The node types whose samples have times to keep."""
-    edges = _edge_times(graph, name)
+    edges = edge_times(graph, name)
     timed = {target for _, _, target in edges} | {source for source, _, _ in edges}
     timed |= {one for one in graph.node_types if f"nodes/{one}/{name}" in graph.arrays}
     reached = {target for _, _, target in graph.edge_types}
     return [one for one, count in graph.node_types.items() if one in timed & reached and count]
-
-
-def _edge_times(graph: Graph, name: str) -> dict[EdgeType, str]:
-    """The name of the array of each edge type with times."""
-    found = edge_name(graph, name) or name
-    return {
-        one: found for one in graph.edge_types if edge_array_key(graph, one, found) in graph.arrays
-    }
 
 
 def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Canary:
@@ -202,12 +184,12 @@ def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Can
 def _seed_times(
     graph: Graph, node_type: str, name: str, nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """When each seed is asked: at its own time, or at the median of the times of edges."""
+    """The time of each seed: its own, or the median of the times of edges."""
     key = f"nodes/{node_type}/{name}"
     if key in graph.arrays:
         return graph.rows(key, nodes).astype(np.int64)
     some = []
-    for edge_type, array in _edge_times(graph, name).items():
+    for edge_type, array in edge_times(graph, name).items():
         times = array_of(graph, edge_array_key(graph, edge_type, array))
         some.append(np.asarray(times[:: len(times) // 10_000 + 1], np.int64))
     joined = np.concatenate(some) if some else np.zeros(1, np.int64)
@@ -229,7 +211,7 @@ def _batches(
     rules: dict[str, Any] = {"disjoint": True}
     if guard is not None:
         rules = {"time_attr": guard, "input_time": times}
-    timed = _edge_times(graph, name)
+    timed = edge_times(graph, name)
     keys = [edge_array_key(graph, *one) for one in timed.items()]
     loader = NeighborLoader(
         graph,
@@ -251,8 +233,8 @@ def _batches(
 def _later(
     graph: Graph, batch: Any, name: str, asked: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
-    """What is in a batch: what it is, whose it is, and whether it is later than its seed."""
-    timed = _edge_times(graph, name)
+    """Nodes and edges of a batch: kind, seeds, and whether they are later than their seeds."""
+    timed = edge_times(graph, name)
     of_nodes = {one: _seeds_of(graph, batch, one) for one in graph.node_types}
     ids = {one: _store(graph, batch, one).n_id.numpy() for one in graph.node_types}
     for node_type, seeds in of_nodes.items():

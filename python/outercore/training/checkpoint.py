@@ -1,10 +1,10 @@
-"""Checkpoints: what training needs to go on exactly where it was.
+"""Checkpoints: the state of a training, to resume it with the same bits.
 
 A checkpoint is a directory `checkpoints/<number>` with `tensors.safetensors` and `state.json`;
 the file `checkpoints/latest` holds the number of the last complete one. The pointer is replaced
 only after the directory is on the device, so a crash costs at most the batches since the last
-checkpoint. Both files are read only if their checksums fit; a damaged checkpoint is skipped in
-favour of the one before. Reading unpickles nothing.
+checkpoint. Both files are read only if their checksums fit; instead of a damaged checkpoint the
+previous one is read. Reading unpickles nothing.
 
 PyTorch's random state is not part of it: each batch seeds the generator with a function of
 (seed, epoch, batch), so a resumed run drops out the same units as an uninterrupted one.
@@ -35,7 +35,7 @@ _STATE = "state.json"
 
 @dataclass
 class Position:
-    """Where training stands, and what it has measured so far. Everything JSON can hold."""
+    """The progress of a training and its measurements so far, as values of JSON."""
 
     epoch: int = 0
     """The epoch that `batch` belongs to, counted from 0."""
@@ -86,7 +86,7 @@ class Checkpoints:
 
         Errors: `NoSpaceError` and `DeviceError`; the checkpoint before stays the latest.
         """
-        # After a damaged one was skipped, the next takes its number.
+        # A new checkpoint takes the number of a damaged one that was skipped.
         number = (self._loaded or self._latest() or 0) + 1
         directory = self._directory / f"{number:06d}"
         data = save({name: value.contiguous() for name, value in snapshot.tensors.items()})
@@ -96,7 +96,7 @@ class Checkpoints:
             _TENSORS: checksum_of(data),
         }
         with device_errors(f"checkpoint `{directory}`", RESUME):
-            # What a crash left behind under this number was never pointed to.
+            # A crash may have left a directory with this number. No pointer ever named it.
             self._storage.remove_tree(directory)
             self._storage.make_directory(directory)
             self._storage.write(directory / _TENSORS, data)
@@ -109,10 +109,10 @@ class Checkpoints:
         return directory
 
     def load(self, note: Callable[[str], None] = lambda _: None) -> Snapshot | None:
-        """The latest intact checkpoint, `None` where there is none yet.
+        """The latest intact checkpoint, `None` before the first.
 
-        `note` is told which damaged one is skipped and why. What is trained again from the one
-        before gives the same bits.
+        `note` is called with the reason for each damaged checkpoint that is skipped. Training from
+        the previous checkpoint gives the same bits.
 
         Errors: `CorruptError` where no kept checkpoint is intact, `VersionError`; they name the
         file.
@@ -135,7 +135,7 @@ class Checkpoints:
                 note(f"warning: {damage}; training resumes from checkpoint {number:06d}")
             self._loaded = number
             if not damages:
-                # A crash between the change of the latest and the removal of older ones left these.
+                # A crash after the pointer changed may have left older checkpoints.
                 self._remove_before(number - 1)
             return snapshot
         raise CorruptError(
@@ -194,7 +194,7 @@ class Checkpoints:
 def pack(
     model: torch.nn.Module, adam: torch.optim.Adam, best: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The tensors of a `Snapshot`; on the CPU, each with memory of its own."""
+    """The tensors of a `Snapshot`, copied to the CPU."""
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     tensors |= {f"best/{name}": value for name, value in best.items()}
     for name, parameter in model.named_parameters():
@@ -219,7 +219,7 @@ def unpack(
         for key in ("step", "exp_avg", "exp_avg_sq"):
             value = tensors.get(f"adam/{key}/{name}")
             if value is not None:
-                # Adam counts its steps on the CPU whatever the device.
+                # Adam counts its steps on the CPU, also when it trains on a GPU.
                 state[key] = value.clone() if key == "step" else value.to(parameter.device)
         if state:
             adam.state[parameter] = state

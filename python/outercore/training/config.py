@@ -1,4 +1,4 @@
-"""Everything a training run is a function of, besides the data set."""
+"""The configuration of a training run. With the data set it determines the result."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ LinkHead = Literal["mlp", "dot", "diagonal"]
 NegativeEnds = Literal["uniform", "degree"]
 Readout = Literal["sum", "mean", "max"]
 RESUME = "go on with `outercore train --resume RUN`"
-"""What to do when the device is full in the midst of a run."""
+"""The next step after a run has filled its device."""
 
 _NODES_OR_EDGES, _GRAPHS = 1024, 64
-"""Seeds of a batch where nothing else is chosen."""
+"""Default seeds of a batch."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ModelConfig:
 
     @property
     def is_own(self) -> bool:
-        """Whether the network is one of the user's own; the kind says where it is from."""
+        """Whether the network is custom code; the kind says where it is from."""
         return ":" in self.kind
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """What a mini-batch is."""
+    """How mini-batches are sampled."""
 
     fanout: Annotated[
         tuple[int, ...],
@@ -242,7 +242,7 @@ class OptimiserConfig:
 
 @dataclass(frozen=True)
 class BudgetConfig:
-    """The memory promised to the data, and how it is used."""
+    """The memory for the data, and how it is used."""
 
     memory: MemoryOption = "2GiB"
     validation_share: Annotated[
@@ -338,7 +338,7 @@ class TrainConfig(Configuration):
 
     @property
     def layers(self) -> int:
-        """Layers of the network: one a hop, or those of the task `graph`."""
+        """Layers of the network: one for each hop, or `graph.layers` for the task `graph`."""
         return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
 
     @property

@@ -1,4 +1,4 @@
-"""Networks of the user's own: a class, a function or a module of PyTorch."""
+"""Custom networks: a class, a function or a module of PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Given: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 
 
 class OwnCode(NamedTuple):
-    """What makes a network, and what a run remembers of it."""
+    """The code that makes a network, and its description in a run."""
 
     make: Any
     """A class or a function, or a module that is there already."""
@@ -31,10 +31,10 @@ class OwnCode(NamedTuple):
 
 
 def own_code(given: Given) -> OwnCode:
-    """A network by itself, or by where it is: `FILE.py:NAME`. Runs the file.
+    """The code of a network, given as an object or as `FILE.py:NAME`. Runs the file.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for what makes no network, and
-    for a file that fails.
+    Errors: `NotFoundError` for the file or the name; `InvalidError` for an object
+    that makes no network, and for a file that fails.
     """
     place = given if isinstance(given, str) else place_of(given)
     made: Any = given
@@ -77,13 +77,13 @@ def own_again(
 
 
 class OwnNetwork(nn.Module):
-    """A network of the user's own, of nodes of one type.
+    """A custom network for nodes of one type.
 
     Its `forward` takes `x` float32 [nodes, features] and `edge_index` int64 [2, edges], and returns
     [nodes, outputs] or [seeds, outputs]. Where it has parameters `num_sampled_nodes_per_hop` and
     `num_sampled_edges_per_hop`, as PyG's models, it gets these, too.
 
-    It is scored with sampled neighbours: how its layers could run one at a time is not known.
+    It is scored with sampled neighbours, because its layers cannot be run one at a time.
     """
 
     needs_degrees = False

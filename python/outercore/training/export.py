@@ -1,32 +1,41 @@
 """Trained models as data: what a server reads without PyTorch.
 
-`docs/design/0019-models-as-data.md` defines the two files; `outercore-infer` reads them.
+`docs/design/0019-models-as-data.md` defines the two files; `outercore-infer` reads them. After an
+export the core has to compute the same logits from it as PyTorch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from safetensors.torch import save
+from torch import Tensor, nn
 
+from outercore import _core
 from outercore.base.shell import quoted
-from outercore.errors import InvalidError, UnsupportedError
+from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.training.config import TrainConfig
-from outercore.training.export_check import require_agreement
-from outercore.training.export_parts import network_of, tensors_of
-from outercore.training.exported import digest_of
+from outercore.training.custom_network import OwnNetwork
+from outercore.training.exported import digest_of, require_expressed, rule_of
+from outercore.training.graph_batches import GraphBatch
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.model_files import EXPORTED, Model, is_exported, is_own, load_model
-from outercore.training.models import Network
-from outercore.training.served_options import require_expressed, rule_of
+from outercore.training.models import Network, Perceptron
 from outercore.training.tasks import Task
+from outercore.training.temporal.network import TemporalLinkModel
 from outercore.training.trained_model import model_directory
+from outercore.training.typed.models import TypedNetwork
 
 _VERSION = 1
 _NEWEST = 2
@@ -49,12 +58,12 @@ def export_model(
     """Writes the best model of a run as a manifest and weights, and returns their directory.
 
     `run` is a run of `outercore train` or its `model` directory; `out` is by default `serving` in
-    the run; `overwrite` lets it replace a model that was exported before. After a crash the
-    directory has no model that can be opened, the old one, or the new one.
+    the run; `overwrite` lets it replace an exported model. After a crash the directory holds the
+    old model, the new model, or no model that can be opened.
 
-    Errors: `NotFoundError` where there is no model; `InvalidError` where `out` has something in it;
-    `UnsupportedError` for a network, or an option of the training, that the format does not have;
-    `InternalError` where the core computes other logits from it than PyTorch.
+    Errors: `NotFoundError` for a run without a model; `InvalidError` if `out` is not empty;
+    `UnsupportedError` for a network or an option that the format cannot express; `InternalError` if
+    the core computes other logits than PyTorch.
     """
     directory = model_directory(run)
     if is_own(directory):
@@ -69,7 +78,7 @@ def export_model(
     out = directory.parent / "serving" if out is None else Path(out)
     _require_free(out, overwrite=overwrite)
     trained = digest_of((directory / _WEIGHTS).read_bytes())
-    # The server compares the rule with what it knows; a later release may know of more to refuse.
+    # A server refuses options that it knows to change predictions; a later release may know more.
     kept = {"rule": json.dumps(rule, sort_keys=True), "trained": trained}
     manifest, weights = _to_bytes(saved.model, saved.task, saved.config, kept)
     storage = storage or Storage()
@@ -87,13 +96,13 @@ def export_model(
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Errors: `InvalidError` where something would be lost that may not be replaced."""
+    """Errors: `InvalidError` if `out` holds files that may not be replaced."""
     if not out.exists():
         return
     ours = {_MANIFEST, _WEIGHTS, f".{_MANIFEST}.tmp", f".{_WEIGHTS}.tmp"}
     found = {one.name for one in out.iterdir()} if out.is_dir() else {out.name}
     if found <= ours - {_MANIFEST}:
-        # Nothing, or what an export that was cut short has left.
+        # Empty, or left by an export that was interrupted.
         return
     if not (found <= ours and is_exported(out)):
         raise InvalidError(
@@ -109,7 +118,7 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
 def _to_bytes(
     model: Model, task: Task, config: TrainConfig, kept: dict[str, str]
 ) -> tuple[bytes, bytes]:
-    """Manifest and weights, each with the digest of the other; the weights with what is `kept`."""
+    """Manifest and weights, each with the digest of the other. `kept` goes into the weights."""
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
@@ -119,7 +128,7 @@ def _to_bytes(
 
 
 def _sorted(weights: bytes) -> bytes:
-    """The same tensors with a header in the order of names: safetensors has that of a hash."""
+    """The same tensors with a sorted header; safetensors writes it in the order of a hash map."""
     length = int.from_bytes(weights[:8], "little")
     header = json.loads(weights[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -133,7 +142,7 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
     looks_at_edges = isinstance(nodes, Network)
     _require("kind", network.kind, _KINDS)
     _require("norm", network.norm, _NORMS)
-    # A perceptron takes no notice of `jumping` and `heads`.
+    # A perceptron ignores `jumping` and `heads`.
     jumping = network.jumping if looks_at_edges else "none"
     _require("jumping", jumping, _JUMPING)
     head, learnt = _head(model, config), _learnt(model)
@@ -154,7 +163,6 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
         **({"head": head} if head else {}),
         "task": {
             "kind": task.kind,
-            # Data sets have no names of classes yet.
             "names": [],
             "means": list(task.means),
             "deviations": list(task.deviations),
@@ -183,7 +191,7 @@ def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
 
 
 def _learnt(model: Model) -> dict[str, Any]:
-    """What enters the network instead of features."""
+    """The inputs of the network if it takes no features."""
     if isinstance(model, LinkModel) and model.table_rows:
         return {"table": model.table_rows}
     if isinstance(model, GraphNetwork) and model.categories:
@@ -202,3 +210,324 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
 
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+_EPSILON = 1e-5
+"""Epsilon of the norms; the format has this value only."""
+
+_COUNTER = "num_batches_tracked"
+"""A counter of batch normalisation that only training needs."""
+
+
+def tensors_of(model: Model) -> dict[str, Tensor]:
+    """The weights by their names in the format.
+
+    Errors: `InvalidError` for a number that is not finite.
+    """
+    tensors = {
+        name: tensor.detach().to("cpu", torch.float32).contiguous()
+        for place, part in _parts(model)
+        for name, tensor in _named(place, part)
+    }
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InvalidError(
+                f"tensor `{name}`: expected finite weights, found one that is not\n"
+                "hint: the training diverged: train again with a lower `--learning-rate`"
+            )
+    found = sum(tensor.numel() for tensor in tensors.values())
+    state = model.state_dict().items()
+    expected = sum(tensor.numel() for name, tensor in state if not name.endswith(_COUNTER))
+    if found != expected:
+        raise InternalError(f"export: expected {expected} weights of the network, found {found}")
+    return tensors
+
+
+def network_of(model: Model) -> Network | Perceptron:
+    """The network over nodes in a model.
+
+    Errors: `UnsupportedError` for a model of several node types, or of times.
+    """
+    if isinstance(model, TemporalLinkModel):
+        raise UnsupportedError(
+            "a model of edges with times: the format of exported models has no times\n"
+            "hint: `outercore evaluate` scores it"
+        )
+    if isinstance(model, TypedNetwork):
+        raise UnsupportedError(
+            f"model `{model.config.kind}` of a graph with several types: the format of exported "
+            "models has none\nhint: `outercore evaluate --predictions FILE` writes its predictions"
+        )
+    if isinstance(model, OwnNetwork):
+        raise InternalError("a network of the user's own has no exported form")
+    if isinstance(model, LinkModel):
+        return model.encoder
+    return model.nodes if isinstance(model, GraphNetwork) else model
+
+
+def _parts(model: Model) -> Iterator[tuple[str, nn.Module | Tensor]]:
+    """The modules and tensors of the model by their names in the format."""
+    yield from _network_parts(network_of(model))
+    if isinstance(model, LinkModel):
+        if model.table is not None:
+            yield "table", model.table.weight
+        if model.head.diagonal is not None:
+            yield "pairs.diagonal", model.head.diagonal
+        for name, linear in zip(("first", "second"), model.head.linears, strict=False):
+            yield f"pairs.{name}", linear
+    elif isinstance(model, GraphNetwork):
+        for column, embedding in enumerate(model.embeddings):
+            assert isinstance(embedding, nn.Embedding)
+            yield f"categories.{column}", embedding.weight
+        yield "graphs.first", model.head[0]
+        yield "graphs.second", model.head[3]
+
+
+def _network_parts(model: Network | Perceptron) -> Iterator[tuple[str, nn.Module | Tensor]]:
+    for index in range(model.layers):
+        layer = _layer(model, index) if isinstance(model, Network) else _plain_layer(model, index)
+        for name, part in layer.items():
+            yield f"layers.{index}.{name}", part
+    if isinstance(model, Network) and model.jumping:
+        yield "head", model.gnn.lin
+
+
+def _layer(model: Network, index: int) -> dict[str, nn.Module | Tensor]:
+    conv: Any = model.gnn.convs[index]
+    parts: dict[str, nn.Module | Tensor]
+    match model.config.kind:
+        case "sage":
+            parts = {"neighbours": conv.lin_l, "own": conv.lin_r}
+        case "gcn":
+            parts = {"linear": conv.lin, "linear.bias": conv.bias}
+        case "gin":
+            first, second = conv.nn.lins
+            parts = {"eps": conv.eps, "first": first, "second": second}
+            parts["inner_norm"] = conv.nn.norms[0]
+        case "gat":
+            parts = {"linear": conv.lin, "bias": conv.bias}
+            parts["source_attention"] = conv.att_src[0]
+            parts["target_attention"] = conv.att_dst[0]
+        case kind:
+            raise InternalError(f"model `{kind}` has no convolution")
+    if model.config.residual:
+        parts["skip"] = model.skips[index]
+    return {**parts, "norm": model.gnn.norms[index]}
+
+
+def _plain_layer(model: Perceptron, index: int) -> dict[str, nn.Module | Tensor]:
+    parts: dict[str, nn.Module | Tensor] = {"linear": model.linears[index]}
+    if index < model.layers - 1:
+        parts["norm"] = model.norms[index]
+        if model.config.residual:
+            parts["skip"] = model.skips[index]
+    return parts
+
+
+def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a part, under the names that the format has for them."""
+    if isinstance(part, Tensor):
+        yield place, part
+        return
+    names = {"running_mean": "mean", "running_var": "variance"}
+    for module in part.modules():
+        epsilon = getattr(module, "eps", _EPSILON)
+        if epsilon != _EPSILON:
+            raise UnsupportedError(f"`{place}`: expected eps {_EPSILON}, found {epsilon}")
+    for name, tensor in part.state_dict().items():
+        # PyG's batch normalisation wraps PyTorch's.
+        last = name.removeprefix("module.")
+        if last != _COUNTER:
+            yield f"{place}.{names.get(last, last)}", tensor
+
+
+NODES = 60
+TOLERANCE = 1e-5
+"""Largest difference, as a share of the largest logit where that is above 1: some are sums of far
+larger terms."""
+
+
+@dataclass(frozen=True)
+class _Neighbourhood:
+    """As a PyG loader has it: `n_id` [nodes], seeds first; `row` and `col` [arcs], by hop."""
+
+    n_id: NDArray[np.int64]
+    row: NDArray[np.int64]
+    col: NDArray[np.int64]
+    num_sampled_nodes: list[int]
+    num_sampled_edges: list[int]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sampled neighbourhood of a small random graph, with the inputs of its nodes.
+
+    Some seeds occur twice, some have self-loops, one has no arc. For models of graphs the seeds are
+    all nodes, in two graphs.
+    """
+
+    batch: _Neighbourhood
+    x: NDArray[Any]
+    """As the network takes it; [nodes, columns]."""
+    degrees: NDArray[np.float32]
+    sizes: tuple[int, ...] = ()
+    """Nodes of each graph."""
+
+
+def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
+    """An example for `model`; a function of the arguments."""
+    random = np.random.default_rng(seed)
+    of_graphs = isinstance(model, GraphNetwork)
+    count = min(NODES, model.table_rows or NODES) if isinstance(model, LinkModel) else NODES
+    offsets, sources = _graph(random, count)
+    seeds = np.array([0, min(7, count - 1), 0, count - 1, *random.integers(count, size=6)])
+    if of_graphs:
+        seeds = np.arange(count)
+    batch = _neighbourhood(offsets, sources, seeds, fanout)
+    degrees = np.diff(offsets)
+    sizes = (count // 3, count - count // 3) if of_graphs else ()
+    rows = len(batch.n_id)
+    if isinstance(model, GraphNetwork) and model.categories:
+        x = np.stack([random.integers(most, size=rows) for most in model.categories], axis=1)
+        if model.of_degrees:
+            x = np.minimum(degrees[batch.n_id], model.categories[0] - 1)[:, None]
+    else:
+        x = random.normal(size=(rows, model.features)).astype(np.float32)
+    return Example(batch, x, _degrees(offsets, sources, model)[batch.n_id], sizes)
+
+
+def by_network(model: Model, asked: Example) -> NDArray[np.float32]:
+    """The network's logits: of the seeds, of pairs of them, or of graphs; [rows, outputs]."""
+    batch = asked.batch
+    edge_index = torch.from_numpy(np.stack([batch.row, batch.col]))
+    with torch.no_grad():
+        if isinstance(model, GraphNetwork):
+            places = np.repeat(np.arange(len(asked.sizes)), asked.sizes)
+            graphs = GraphBatch(
+                x=torch.from_numpy(asked.x),
+                edge_index=edge_index,
+                graph=torch.from_numpy(places),
+                n_id=torch.arange(len(asked.sizes)),
+                y=torch.zeros(len(asked.sizes)),
+            )
+            logits: NDArray[np.float32] = model(graphs).numpy()
+            return logits
+        sampled = SimpleNamespace(
+            x=torch.from_numpy(asked.x),
+            n_id=torch.from_numpy(batch.n_id),
+            edge_index=edge_index,
+            num_sampled_nodes=batch.num_sampled_nodes,
+            num_sampled_edges=batch.num_sampled_edges,
+            batch_size=batch.num_sampled_nodes[0],
+        )
+        degrees = torch.from_numpy(asked.degrees) if model.needs_degrees else None
+        states = model(sampled, degrees)
+        if isinstance(model, LinkModel):
+            first, second = _pairs(len(states)).T
+            states = model.head(states[first], states[second]).unsqueeze(1)
+        found: NDArray[np.float32] = states.numpy()
+        return found
+
+
+def by_core(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
+    """The same by the exported model."""
+    batch, core = asked.batch, _core.Model(str(exported))
+    hops = isinstance(network_of(model), Network)
+    nodes = [int(count) for count in batch.num_sampled_nodes][: None if hops else 1]
+    edges = [int(count) for count in batch.num_sampled_edges] if hops else []
+    rows, targets = sum(nodes), sum(nodes[:-1])
+    row, col = (batch.row, batch.col) if hops else (batch.row[:0], batch.col[:0])
+    states = core.forward(
+        batch.n_id[:rows].astype(np.uint64),
+        (nodes, edges),
+        (row.astype(np.uint32), np.bincount(col, minlength=targets).astype(np.uint32)),
+        np.ascontiguousarray(_given(model, asked.x)[:rows], dtype=np.float32),
+        np.ascontiguousarray(asked.degrees[:rows]),
+    )
+    if isinstance(model, LinkModel):
+        pairs = [(int(first), int(second)) for first, second in _pairs(nodes[0])]
+        return core.score(states, pairs).reshape(-1, 1)
+    if isinstance(model, GraphNetwork):
+        return core.of_graphs(states, list(asked.sizes)).reshape(-1, model.outputs)
+    return states.reshape(nodes[0], model.outputs)
+
+
+def _given(model: Model, x: NDArray[Any]) -> NDArray[Any]:
+    """The columns that a server reads from the data set."""
+    looked_up = isinstance(model, LinkModel) and model.table_rows > 0
+    if looked_up or (isinstance(model, GraphNetwork) and model.of_degrees):
+        return x[:, :0]
+    return x
+
+
+def _pairs(seeds: int) -> NDArray[np.int64]:
+    """All pairs of seeds; [pairs, 2]."""
+    return np.stack(np.meshgrid(np.arange(seeds), np.arange(seeds)), axis=-1).reshape(-1, 2)
+
+
+def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    """The largest difference, as a share of the largest logit where that is above 1."""
+    return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
+
+
+def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> None:
+    """Errors: `InternalError` where the exported model has other logits than the network."""
+    asked = example(model, fanout, seed=0)
+    error = difference(by_core(exported, model, asked), by_network(model, asked))
+    if not error <= TOLERANCE:
+        raise InternalError(
+            f"model `{exported}`: its logits differ by {error:.1e} from the network's, expected "
+            f"{TOLERANCE:.0e} at most"
+        )
+
+
+def _graph(random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets and sources: parallel arcs, self-loops, and a last node without arcs."""
+    most = max(1, count - 1)
+    source, target = random.integers(most, size=(2, 6 * NODES))
+    source[:20] = target[:20] = random.integers(most, size=20)
+    source[20:40], target[20:40] = 0, 0
+    order = np.lexsort((source, target))
+    offsets = np.zeros(count + 1, np.int64)
+    offsets[1:] = np.cumsum(np.bincount(target, minlength=count))
+    return offsets, source[order]
+
+
+def _neighbourhood(
+    offsets: NDArray[np.int64],
+    sources: NDArray[np.int64],
+    seeds: NDArray[np.int64],
+    fanout: tuple[int, ...],
+) -> _Neighbourhood:
+    """The first neighbours of each node, as many as the fan-out of the hop; all of them for -1."""
+    nodes: list[int] = seeds.tolist()
+    places: dict[int, int] = {}
+    for place, node in enumerate(nodes):
+        places.setdefault(node, place)
+    arcs: list[tuple[int, int]] = []
+    num_nodes, num_edges, first = [len(nodes)], [], 0
+    for count in fanout:
+        last, before = len(nodes), len(arcs)
+        for target in range(first, last):
+            neighbours = sources[offsets[nodes[target]] : offsets[nodes[target] + 1]]
+            for source in neighbours[: None if count == -1 else count].tolist():
+                if source not in places:
+                    places[source] = len(nodes)
+                    nodes.append(source)
+                arcs.append((places[source], target))
+        num_nodes.append(len(nodes) - last)
+        num_edges.append(len(arcs) - before)
+        first = last
+    row, col = np.array(arcs, np.int64).reshape(-1, 2).T
+    return _Neighbourhood(np.array(nodes), row, col, num_nodes, num_edges)
+
+
+def _degrees(
+    offsets: NDArray[np.int64], sources: NDArray[np.int64], model: Model
+) -> NDArray[np.float32]:
+    degrees, network = np.diff(offsets), network_of(model)
+    if isinstance(network, Network) and not network.counts_loops:
+        count = len(degrees)
+        target = np.repeat(np.arange(count), degrees)
+        degrees = degrees - np.bincount(target[sources == target], minlength=count)
+    return degrees.astype(np.float32)

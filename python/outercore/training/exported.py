@@ -1,21 +1,60 @@
-"""Exported models: whose weights they hold, and by which options they were trained."""
+"""Exported models: whose weights they hold, and by which options they were trained.
+
+A server reads `model.json`. An option that changes predictions and that
+the format does not have would be dropped in silence, so such models are not exported. The lists
+here are closed: a new option is refused until it is in one of them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import CorruptError, NotFoundError, UnsupportedError
 from outercore.files.checked_json import parse_json
+from outercore.training.config import TrainConfig
+
+EXPRESSED = frozenset(
+    (
+        *("model.kind", "model.hidden", "model.heads", "model.norm", "model.residual"),
+        *("model.jumping", "sampling.fanout", "sampling.replace", "sampling.features"),
+        *("run.task", "graph.layers", "graph.readout", "link.head"),
+    )
+)
+"""Options that the format expresses."""
+
+OF_TRAINING = frozenset(
+    (
+        *("model.dropout", "sampling.batch_size", "sampling.labels", "sampling.train"),
+        *("sampling.valid", "sampling.test", "optimiser.learning_rate", "optimiser.weight_decay"),
+        *("optimiser.epochs", "optimiser.patience", "budget.memory", "budget.validation_share"),
+        *("budget.backend", "budget.threads", "budget.topology", "budget.policy"),
+        *("budget.hotness", "budget.far", "run.seed", "run.validation", "run.metric"),
+        *("run.device", "run.checkpoint_seconds", "link.held_out", "link.edges"),
+        *("link.negatives", "link.negative_ends", "link.loss"),
+    )
+)
+"""Options that affect training and scores, but not predictions."""
+
+_WAYS_OUT = {
+    "sampling.time": "`outercore predict` and `outercore evaluate` know the times",
+    "sampling.precision": "train with `exact` rows; `outercore serve --precision int8` reads int8 "
+    "rows for any model",
+}
+_WAY_OUT = "`outercore predict` writes the model's predictions; or train without the option"
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a header, as the library safetensors has it."""
 
 
 def model_of(run: Path) -> tuple[str, Path]:
-    """What a model is called, and where it is as data; exports it where that is not done yet.
+    """The name of a model and its exported directory; exports it if it is not exported yet.
 
     Raises:
-        NotFoundError: there is none.
-        UnsupportedError: it has to be exported, and PyTorch is not installed.
+        NotFoundError: the run has no model.
+        UnsupportedError: the model has to be exported, but PyTorch is not installed.
     """
     trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
     if trained.exists() and not is_of(exported.parent, trained.parent):
@@ -32,55 +71,66 @@ def model_of(run: Path) -> tuple[str, Path]:
     )
 
 
-_LONGEST_HEADER = 100_000_000
-"""Bytes of a header, as the library safetensors has it."""
-
-
-def require_known_options(exported: Path) -> bool:
-    """Whether it is known by which options a model was trained: by the export, or the run there.
+def require_known_options(exported: Path) -> None:
+    """Makes sure that a server knows the options by which a model was trained.
 
     Raises:
-        UnsupportedError: by one that changes predictions and that a server does not know.
+        CorruptError: the weights do not say by which options.
+        UnsupportedError: an option changes predictions, and a server does not know it.
     """
-    # Imported here: serving needs nothing else of the training.
-    from outercore.training.config import TrainConfig
-    from outercore.training.served_options import require_expressed, rule_of
-
     try:
-        rule = json.loads(_kept_by(exported)["rule"])
-    except (OSError, ValueError, KeyError, TypeError):
-        # Exported by an earlier release.
-        trained = exported.absolute().parent / "model"
-        if not is_of(exported, trained):
-            return False
-        try:
-            described = json.loads((trained / "model.json").read_bytes())
-            rule = rule_of(TrainConfig.from_dict(described["config"]))
-        except (OSError, ValueError, KeyError, TypeError, InvalidError):
-            return False
+        rule = json.loads(_metadata(exported)["rule"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f"model `{exported}`: the options of its training are missing\n"
+            "hint: export the run again: `outercore export-model RUN --overwrite`"
+        ) from error
     require_expressed(rule, str(exported))
-    return True
 
 
 def is_of(exported: Path, trained: Path) -> bool:
-    """Whether an exported model is that of these trained weights; false where one is missing."""
+    """Whether a model was exported from these trained weights; false if one is missing."""
     try:
         weights = (trained / "model.safetensors").read_bytes()
-        found = _kept_by(exported)["trained"]
+        found = _metadata(exported)["trained"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return (exported / "model.json").exists() and found == digest_of(weights)
 
 
-def _kept_by(exported: Path) -> dict[str, str]:
-    """What the header of exported weights says beside the tensors."""
+def _metadata(exported: Path) -> dict[str, str]:
+    """The metadata in the header of exported weights."""
     with (exported / "model.safetensors").open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(file.read(min(length, _LONGEST_HEADER)))
-    kept: dict[str, str] = header["__metadata__"]
-    return kept
+    metadata: dict[str, str] = header["__metadata__"]
+    return metadata
 
 
 def digest_of(weights: bytes) -> str:
     """The digest of trained weights, which the export keeps."""
     return f"sha256:{hashlib.sha256(weights).hexdigest()}"
+
+
+def rule_of(config: TrainConfig) -> dict[str, Any]:
+    """The options that predictions depend on, with their values; the export keeps them."""
+    return {path: value for path, value in _options(config) if path not in OF_TRAINING}
+
+
+def require_expressed(rule: Mapping[str, Any], model: str) -> None:
+    """Errors: `UnsupportedError` names an option that `model` would be served without."""
+    usual = dict(_options(TrainConfig()))
+    for path, value in rule.items():
+        if path in EXPRESSED or (path in usual and usual[path] == value):
+            continue
+        raise UnsupportedError(
+            f"model `{model}`: trained with {path} = {value}, which an exported model does not "
+            "have: a server would predict something else\n"
+            f"hint: {_WAYS_OUT.get(path, _WAY_OUT)}"
+        )
+
+
+def _options(config: TrainConfig) -> Iterator[tuple[str, Any]]:
+    for group, values in config.to_dict().items():
+        for name, value in values.items():
+            yield f"{group}.{name}", value

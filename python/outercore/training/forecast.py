@@ -1,9 +1,9 @@
-"""What an epoch of a training will read and take, before the first one."""
+"""Reads and seconds expected for an epoch of a training."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +18,8 @@ from outercore.training.work import Work
 def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """The forecast of the training loader, with steps of the network among its stages.
 
-    Empty for whole graphs and edges, which have other batches. The network and PyTorch's generators
-    stay as they are: steps are tried on a copy.
+    Empty for whole graphs and edges, whose batches are different. The network and PyTorch's
+    generators do not change: a copy makes the steps.
 
     Cost: see `MiniBatches.forecast`; the memory of a network and its optimiser.
     """
@@ -31,11 +31,10 @@ def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str,
         return {}
     generators = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=generators), _copied(work):
-        step = _Step(work, config, device)
         try:
-            found = loader.forecast(step)
+            found = loader.forecast(_step_of(work, config, device))
         except BudgetError:
-            # A batch is larger than those of the plan. The run itself finds out what to do.
+            # A batch is larger than planned. The run handles this when the batch comes.
             return {}
     if not work.loaders.shares["validation_memory"]:
         # Each validation takes the memory of the caches.
@@ -54,21 +53,20 @@ def _copied(work: Work) -> Iterator[None]:
         work.model = network
 
 
-class _Step:
-    """A training step."""
+def _step_of(work: Work, config: TrainConfig, device: torch.device) -> Callable[[Any], None]:
+    """A training step over a batch."""
+    work.model.to(device).train()
+    adam = torch.optim.Adam(
+        work.model.parameters(),
+        lr=config.optimiser.learning_rate,
+        weight_decay=config.optimiser.weight_decay,
+    )
 
-    def __init__(self, work: Work, config: TrainConfig, device: torch.device) -> None:
-        self._work, self._device = work, device
-        work.model.to(device).train()
-        self._adam = torch.optim.Adam(
-            work.model.parameters(),
-            lr=config.optimiser.learning_rate,
-            weight_decay=config.optimiser.weight_decay,
-        )
-
-    def __call__(self, batch: Any) -> None:
-        self._adam.zero_grad(set_to_none=True)
-        loss, _ = self._work.loss(batch, self._device)
+    def step(batch: Any) -> None:
+        adam.zero_grad(set_to_none=True)
+        loss, _ = work.loss(batch, device)
         float(loss.detach())
         loss.backward()
-        self._adam.step()
+        adam.step()
+
+    return step

@@ -1,32 +1,149 @@
-"""Batches of whole graphs, read from disk within a budget."""
+"""Batches of whole graphs, read from disk within a budget, and the inputs of their nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.sizes import format_size
+from outercore.base.sizes import format_size, parse_size
 from outercore.data.many_graphs import ManyGraphs, spans
-from outercore.errors import BudgetError, CorruptError, InvalidError
-from outercore.training.graph_inputs import NodeInputs
+from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
+from outercore.files.large_arrays import blocks, mapped
+from outercore.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from outercore.data.graph import Graph
+
+TAG, DEGREE = "tag", "degree"
+_MOST_DEGREE = 512
+"""Larger in-degrees are one category."""
+_MOST_CATEGORIES = 1 << 16
+
+
+@dataclass(frozen=True)
+class NodeInputs:
+    """The inputs of a node.
+
+    Floats are used directly. A network learns an embedding for each category. Categories are
+    columns of whole numbers, tags, or in-degrees if a data set has no node array.
+    """
+
+    key: str | None
+    """The array; `None` for in-degrees."""
+    width: int
+    categories: tuple[int, ...] = ()
+    """How many each column has; empty for floats."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a node, as the network takes it."""
+        return self.width * (8 if self.categories else 4)
+
+    def tensor(self, values: NDArray[Any], ids: NDArray[np.int64]) -> Tensor:
+        """Rows of the nodes `ids` as the network takes them.
+
+        Shapes: result [nodes, width], float32 or int64.
+        Errors: `InvalidError` with the node of a value that float32 cannot hold, or of a category
+        that the network does not know.
+        """
+        values = values.reshape(len(values), -1)
+        if not self.categories:
+            with np.errstate(over="ignore"):
+                narrow = values.astype(np.float32)
+            if values.dtype == np.float64 and (np.isinf(narrow) & np.isfinite(values)).any():
+                node, column = np.argwhere(np.isinf(narrow) & np.isfinite(values))[0]
+                raise InvalidError(
+                    f"array `{self.key}`: node {ids[node]}, column {column}: "
+                    f"{values[node, column]} does not fit float32"
+                )
+            return torch.from_numpy(narrow)
+        if self.key is None:
+            values = np.minimum(values, self.categories[0] - 1)
+        wide = values.astype(np.int64)
+        wrong = np.argwhere((wide < 0) | (wide >= np.array(self.categories)))
+        if len(wrong):
+            node, column = wrong[0]
+            raise InvalidError(
+                f"array `{self.key}`: node {ids[node]}, column {column}: category "
+                f"{wide[node, column]}, expected 0 to {self.categories[column] - 1}"
+            )
+        return torch.from_numpy(wide)
+
+
+def input_name(graph: Graph, features: str) -> str:
+    """The node array to learn from. Without features: tags, or in-degrees if all tags are equal."""
+    there = {key.removeprefix("nodes/node/") for key in graph.arrays if key.startswith("nodes/")}
+    if features != "x" or features in there:
+        return features
+    if TAG in there and _varies(graph, f"nodes/node/{TAG}"):
+        return TAG
+    return DEGREE
+
+
+def node_inputs(graph: Graph, name: str, known: tuple[int, ...] | None = None) -> NodeInputs:
+    """The inputs that the node array `name`, or the in-degree, is.
+
+    `known` are the categories that a trained network has.
+
+    Cost: one pass over an array of categories, unless they are `known`.
+    Errors: `NotFoundError` for an array that is not there, `InvalidError` for one of negative or
+    very large whole numbers.
+    """
+    key = f"nodes/node/{name}"
+    if key not in graph.arrays:
+        if name == DEGREE:
+            return NodeInputs(None, 1, known or (_MOST_DEGREE + 1,))
+        raise NotFoundError(
+            f"data set `{graph.root}`: no node array `{name}`\nhint: choose another by "
+            f"`--features`; `{DEGREE}` learns from the in-degrees"
+        )
+    entry = graph.arrays[key]
+    width = int(np.prod(entry["shape"][1:]))
+    if "float" in entry["dtype"]:
+        return NodeInputs(key, width)
+    return NodeInputs(key, width, known or _categories(graph, key, width))
+
+
+def _categories(graph: Graph, key: str, width: int) -> tuple[int, ...]:
+    most = np.zeros(width, np.int64)
+    for first, block in blocks(mapped(Path(graph.root), graph.arrays[key])):
+        # As floats: what is too large for int64 is too large here, too.
+        rows = block.reshape(len(block), width).astype(np.float64)
+        bad = np.argwhere((rows < 0) | (rows >= _MOST_CATEGORIES))
+        if len(bad):
+            row, column = bad[0]
+            raise InvalidError(
+                f"array `{key}`: node {first + row}, column {column}: {rows[row, column]:g}, "
+                f"expected categories from 0 to {_MOST_CATEGORIES - 1}\n"
+                "hint: store other numbers as float32"
+            )
+        most = np.maximum(most, rows.max(axis=0, initial=0).astype(np.int64))
+    return tuple((most + 1).tolist())
+
+
+def _varies(graph: Graph, key: str) -> bool:
+    values = mapped(Path(graph.root), graph.arrays[key])
+    return any((block != values[:1]).any() for _, block in blocks(values))
+
 
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
 _ARC_BYTES = 80
-"""For each arc of a batch: what makes its two local ends, and those of the batch before."""
+"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
 _NODE_BYTES = 112
-"""For each node, likewise, without its inputs."""
+"""Of each node, likewise, without its inputs."""
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Whole graphs, the nodes of one after those of another.
+    """Whole graphs; the nodes of each graph follow each other.
 
     Shapes: `x` [nodes, columns], float32 or int64 categories; `edge_index` int64 [2, arcs] of local
     source and target; `graph` int64 [nodes]: the place of each node's graph; `n_id` int64 [graphs]
@@ -91,13 +208,14 @@ class GraphReader:
     def batch(self, graphs: NDArray[np.int64]) -> GraphBatch:
         """The graphs of these ids, in this order.
 
-        Cost: a read for each run of neighbouring graphs and array, where they are not in memory.
-        Errors: `CorruptError` for an arc from another graph, a value that is no input.
+        Cost: if arrays are not in memory, a read of each for every run of consecutive graphs.
+        Errors: `CorruptError` for an arc from another graph; `InvalidError` for an unknown
+        category.
         """
         ids, sizes = self._many.nodes(graphs)
         starts, ends = (self._rows(_OFFSETS, ids + step).astype(np.int64) for step in (0, 1))
         degrees = ends - starts
-        # An array that is not read as it was written must not decide how much memory is asked for.
+        # A damaged array must not decide how much memory is allocated.
         if (degrees < 0).any() or int(degrees.sum()) > int(self._many.graph.num_edges):
             raise self._corrupt(f"array `{_OFFSETS}`: offsets decrease")
         sources = self._rows(_SOURCES, spans(starts, ends)).astype(np.int64)
@@ -150,7 +268,7 @@ class GraphReader:
         return taken
 
     def close(self) -> None:
-        """Lets go of what is in memory."""
+        """Frees the arrays in memory."""
         self._held = {}
 
     def _rows(self, key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
@@ -206,7 +324,7 @@ class GraphLoader:
         self._epoch, self._first = epoch, 0
 
     def seek(self, batch: int) -> None:
-        """The batch that is next, of this epoch alone."""
+        """Sets the next batch of this epoch."""
         self._first = batch
 
     def __iter__(self) -> Iterator[GraphBatch]:
@@ -218,12 +336,43 @@ class GraphLoader:
             yield self._reader.batch(order[start : start + self._batch_size])
 
     def counters(self) -> dict[str, Any]:
-        """Reads since the last call, as `NeighborLoader` tells them."""
+        """Reads since the last call, in the form of `NeighborLoader.counters`."""
         return {"counters": self._reader.take_counters(), "timeline": []}
 
 
+class GraphLoaders:
+    """The loader of training; scores are computed with the same reader, as `Loaders` has them."""
+
+    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
+        self._many, self._config, self._reader = many, config, reader
+        self.training_plan = reader.plan
+        self.shares = {"memory": parse_size(config.budget.memory)}
+
+    def training(self) -> GraphLoader:
+        """The loader of training."""
+        sampling = self._config.sampling
+        return GraphLoader(
+            self._reader,
+            self._many.split(sampling.train),
+            sampling.seeds,
+            shuffle=True,
+            seed=self._config.run.seed,
+        )
+
+    def use_whole_budget(self) -> bool:
+        """Makes no difference: training and scores use the same reader."""
+        return False
+
+    def release_training(self) -> None:
+        """Frees nothing: scores use the reader of training."""
+
+    def close(self) -> None:
+        """Closes the reader."""
+        self._reader.close()
+
+
 def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """An order of `range(length)`: by random words that are a function of (seed, epoch, place)."""
+    """A random order of `range(length)`, a function of seed and epoch."""
     # The words of a bit generator are the same in every version of NumPy; `permutation` may change.
     words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(length)
     return np.argsort(words, kind="stable")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,30 +14,40 @@ from torch import Tensor
 from outercore.base.sizes import parse_size
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, ManyGraphs
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
-from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
-from outercore.runs.stop import StopRequest
 from outercore.training.config import TrainConfig
-from outercore.training.graph_batches import GraphLoader, GraphReader
-from outercore.training.graph_inputs import NodeInputs, input_name, node_inputs
+from outercore.training.graph_batches import (
+    GraphLoader,
+    GraphLoaders,
+    GraphReader,
+    NodeInputs,
+    input_name,
+    node_inputs,
+)
 from outercore.training.graph_models import GraphNetwork
-from outercore.training.inference import Prediction, Predictor, evaluating, prediction_of
+from outercore.training.inference import (
+    Context,
+    Prediction,
+    Predictor,
+    evaluating,
+    prediction_of,
+)
 from outercore.training.model_files import SavedModel
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
-from outercore.training.work import ScoredOnSplits
+from outercore.training.work import PredictingWork
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
 def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The configuration with the name of the node array that there is to learn from."""
+    """The configuration with the name of the node array that the network uses."""
     name = input_name(graph, config.sampling.features)
     return replace(config, sampling=replace(config.sampling, features=name))
 
 
-class GraphWork(ScoredOnSplits):
+class GraphWork(PredictingWork):
     """Whole graphs, each with all its nodes and arcs.
 
     Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
@@ -83,25 +92,22 @@ class GraphWork(ScoredOnSplits):
             memory=parse_size(config.budget.memory),
             batch_size=sampling.seeds,
         )
-        self.loaders = _GraphLoaders(self._many, config, self._reader)
+        self.loaders = GraphLoaders(self._many, config, self._reader)
 
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Nothing is needed but the batches."""
+        """Batches need no preparation."""
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the graphs."""
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
-    def _inference(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> Predictor:
-        """The network itself: it takes all neighbours already."""
-        size = self._config.sampling.seeds
-        return _GraphPredictor(self._reader, self.model, size, device, observer, stop)
+    def predictor(self, context: Context) -> Predictor:
+        """Runs the network, which always takes all neighbours."""
+        return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
 
     def facts(self) -> dict[str, Any]:
-        """How many graphs there are, and what is known of their nodes."""
+        """The number of graphs, and the node array that is used."""
         return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
 
 
@@ -118,48 +124,16 @@ def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> Grap
     )
 
 
-class _GraphLoaders:
-    """The loader of training; scores are computed with the same reader."""
-
-    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
-        self._many, self._config, self._reader = many, config, reader
-        self.training_plan = reader.plan
-        self.shares = {"memory": parse_size(config.budget.memory)}
-
-    def training(self) -> GraphLoader:
-        sampling = self._config.sampling
-        return GraphLoader(
-            self._reader,
-            self._many.split(sampling.train),
-            sampling.seeds,
-            shuffle=True,
-            seed=self._config.run.seed,
-        )
-
-    def use_whole_budget(self) -> bool:
-        return False
-
-    def release_training(self) -> None:
-        """Scores read what training reads."""
-
-    def close(self) -> None:
-        self._reader.close()
-
-
 class _GraphPredictor:
     """Runs a network over chosen graphs."""
 
+    samples_only = False
+
     def __init__(
-        self,
-        reader: GraphReader,
-        model: GraphNetwork,
-        batch_size: int,
-        device: torch.device,
-        observer: Observer,
-        stop: StopRequest,
+        self, reader: GraphReader, model: GraphNetwork, batch_size: int, context: Context
     ) -> None:
         self._reader, self._model, self._batch_size = reader, model, batch_size
-        self._device, self._observer, self._stop = device, observer, stop
+        self._context = context
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
@@ -172,16 +146,16 @@ class _GraphPredictor:
         if nodes is None:
             nodes = np.arange(self._reader.count)
         loader = GraphLoader(self._reader, nodes, self._batch_size)
-        self._observer.evaluation_started("scores", len(loader), 0)
+        self._context.observer.evaluation_started("scores", len(loader), 0)
         with evaluating(self._model):
             for batch in loader:
-                self._stop.check()
-                here = batch.to(self._device)
+                self._context.stop.check()
+                here = batch.to(self._context.device)
                 # Not around the loop: it would hold in the caller's code, too.
                 with torch.no_grad():
                     outputs = self._model(here)
                 yield prediction_of(here, outputs)
-                self._observer.evaluation_advanced(1)
+                self._context.observer.evaluation_advanced(1)
 
 
 def _require_labels(graph: Graph, labels: str) -> None:

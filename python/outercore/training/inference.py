@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,13 +19,16 @@ from outercore.files.npy_rows import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
+from outercore.training.links.model import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron
 from outercore.training.streamed.exact import Exact, Outputs
 from outercore.training.streamed.files import feature_key
 from outercore.training.streamed.network import of_network
-from outercore.training.streamed.steps import Computation
+from outercore.training.streamed.steps import Computation, Input
 from outercore.training.tasks import array_key
+from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.streamed import of_typed_network
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -39,8 +41,8 @@ _NO_LABELS = np.empty(0)
 class Prediction:
     """Outputs for some nodes.
 
-    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as the data set has
-    them; none where it has none.
+    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as stored, empty for a
+    data set without labels.
     """
 
     nodes: NDArray[np.int64]
@@ -48,8 +50,22 @@ class Prediction:
     labels: NDArray
 
 
+@dataclass(frozen=True)
+class Context:
+    """Where a network runs, who watches it, and what stops it."""
+
+    scratch: Path
+    device: torch.device
+    observer: Observer
+    stop: StopRequest
+
+
 class Predictor(Protocol):
     """Gives the outputs of a network for some nodes, or graphs, batch by batch."""
+
+    @property
+    def samples_only(self) -> bool:
+        """Whether `exact` samples neighbours, too: the network does not run layer by layer."""
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
@@ -60,29 +76,12 @@ class Predictor(Protocol):
         """From all neighbours; `None` stands for all nodes, in order."""
 
 
-class SampledOnly:
-    """A predictor whose network does not run layer by layer: each node from what it samples.
+class Inference:
+    """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours.
 
-    With times a node sees its own past: there are no states of layers for all to share. Of a
-    network of the user's own the layers are not known.
+    With `samples_only`, `exact` samples neighbours, too. With times each node sees its own past, so
+    nodes share no states of layers. The layers of a custom network are not known.
     """
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
-
-    def sampled(
-        self, nodes: NDArray[np.int64] | None, what: str = "validation"
-    ) -> Iterator[Prediction]:
-        """From sampled neighbours."""
-        return self._predictor.sampled(nodes, what)
-
-    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
-        """As `sampled`; a fan-out of -1 takes all neighbours."""
-        return self._predictor.sampled(nodes, "inference")
-
-
-class LayerByLayer(ABC):
-    """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours."""
 
     def __init__(
         self,
@@ -90,58 +89,72 @@ class LayerByLayer(ABC):
         model: Any,
         sampling: SamplingConfig,
         loaders: Loaders,
+        context: Context,
         *,
-        scratch: Path,
-        device: torch.device,
-        observer: Observer,
-        stop: StopRequest,
+        degrees: Tensor | None = None,
+        samples_only: bool = False,
     ) -> None:
-        self._graph = graph
-        self._model = model
-        self._sampling = sampling
-        self._scratch = scratch
-        self._device = device
-        self._loaders, self._observer, self._stop = loaders, observer, stop
-        self._passes = Passes(loaders, sampling, device, observer, stop)
+        """`degrees` float32 [nodes] for a network that weighs by them."""
+        self._graph, self._model, self._sampling = graph, model, sampling
+        self._loaders, self._context, self._degrees = loaders, context, degrees
+        self._type = model.schema.labelled if isinstance(model, TypedNetwork) else None
+        # A model of links embeds nodes by its encoder, perhaps from rows of a learned table.
+        self._network: Any = model.encoder if isinstance(model, LinkModel) else model
+        self.samples_only = samples_only
 
-    @abstractmethod
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
         """Predictions from neighbours sampled with the training fan-outs.
 
-        Cost: reads what a training epoch over `nodes` reads.
+        Cost: the same reads as a training epoch over `nodes`.
         """
-
-    @abstractmethod
-    def _computation(self) -> Computation:
-        """The network in steps."""
-
-    @abstractmethod
-    def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
-        """The labels of nodes, as stored; none where the data set has none."""
+        sampling = self._sampling
+        batches = evaluation_batches(
+            self._loaders,
+            self._context,
+            what,
+            num_neighbors=self._loaders.fanout(),
+            input_nodes=nodes if self._type is None else (self._type, nodes),
+            # Smaller than in training, to fit the smaller share of the budget. Samples depend on
+            # the batch, so its size must not depend on the budget.
+            batch_size=max(sampling.seeds // 4, min(sampling.seeds, 64)),
+            replace=sampling.replace,
+            features=self._loaders.features,
+            labels=sampling.labels,
+        )
+        with evaluating(self._model):
+            for batch in batches:
+                labelled = batch if self._type is None else batch[self._type]
+                yield prediction_of(labelled, self._forward(batch))
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node.
 
-        Every layer but the last is computed for all nodes, that one for `nodes`.
+        Every layer but the last is computed for all nodes, that one for `nodes`. A perceptron looks
+        at no neighbour. With `samples_only` a fan-out of -1 takes all neighbours.
 
         Cost: reads the features once, in order; see `Exact.outputs`.
-        Errors: `BudgetError`; `NoSpaceError` where what waits on disk does not fit on the run's
-        device.
+        Errors: `BudgetError`; `NoSpaceError` if layer states do not fit on the run's device.
         """
+        if self.samples_only or isinstance(self._network, Perceptron):
+            return self.sampled(nodes, "inference")
+        return self._layer_by_layer(nodes)
+
+    def _layer_by_layer(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         shuffled = nodes is not None and not bool((nodes[1:] > nodes[:-1]).all())
         ascending = np.unique(nodes) if nodes is not None and shuffled else nodes
+        context = self._context
         exact = Exact(
             self._graph,
             self._computation(),
             ascending,
-            device=self._device,
-            observer=self._observer,
-            stop=self._stop,
+            device=context.device,
+            observer=context.observer,
+            stop=context.stop,
         )
         self._plan(exact)
-        with evaluating(self._model), layer_directory(self._scratch) as directory:
+        with evaluating(self._model), layer_directory(context.scratch) as directory:
             outputs = exact.outputs(directory)
             with closing(outputs):
                 if nodes is not None and ascending is not None and shuffled:
@@ -177,113 +190,63 @@ class LayerByLayer(ABC):
             labels = labels.astype(np.int64)
         return Prediction(nodes, logits.astype(np.float32, copy=False), labels)
 
-
-class Inference(LayerByLayer):
-    """Over the nodes of a graph of one type."""
-
-    def __init__(self, *arguments: Any, degrees: Tensor | None, **options: Any) -> None:
-        """`degrees` float32 [nodes] for a network that needs them; the rest as `LayerByLayer`."""
-        super().__init__(*arguments, **options)
-        self._degrees = degrees
-
-    def sampled(
-        self, nodes: NDArray[np.int64] | None, what: str = "validation"
-    ) -> Iterator[Prediction]:
-        """As `LayerByLayer.sampled`."""
-        with evaluating(self._model):
-            for batch in self._passes.sampled(what, nodes, self._sampling.features):
-                yield prediction_of(batch, self._forward(batch))
-
-    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
-        """As `LayerByLayer.exact`; a perceptron looks at no neighbour."""
-        if isinstance(self._model, Perceptron):
-            return self.sampled(nodes, "inference")
-        return super().exact(nodes)
+    def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
+        """The labels of nodes, as stored; an empty array for a data set without labels."""
+        name, stored = self._sampling.labels, self._graph.manifest["roles"].get("labels")
+        if name == "y" and not stored:
+            return _NO_LABELS
+        if self._type is None:
+            key = array_key(self._graph, name).removeprefix("nodes/node/")
+        else:
+            key = stored if name == "y" else f"nodes/{self._type}/{name}"
+        return self._graph.rows(key, nodes)
 
     def _computation(self) -> Computation:
-        key = feature_key(self._graph, self._sampling.features)
-        return of_network(self._model, key, self._degrees, self._sampling.precision)
+        """The network in steps."""
+        features: Any = self._loaders.features
+        precision = self._sampling.precision
+        if self._type is not None:
+            return of_typed_network(self._model, features or {}, precision)
+        if isinstance(self._model, LinkModel) and self._model.table is not None:
+            table = self._model.table
+            rows = Input(lambda _, nodes: table(nodes))
+        else:
+            rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
+        return of_network(self._network, rows, self._degrees)
 
-    def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
-        name = self._sampling.labels
-        if name == "y" and not self._graph.manifest["roles"].get("labels"):
-            return _NO_LABELS
-        return self._graph.rows(array_key(self._graph, name).removeprefix("nodes/node/"), nodes)
-
-    # No gradients here, rather than around the loop: that is in a generator, and a
-    # `no_grad` that spans a `yield` would switch them off for whoever consumes the generator.
+    # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans
+    # a `yield` would switch them off in the code of the caller.
     @torch.no_grad()
     def _forward(self, batch: Any) -> Tensor:
-        logits: Tensor = self._model(batch, self._degrees_of(batch))
+        degrees = None
+        if self._degrees is not None:
+            degrees = self._degrees[batch.n_id.cpu()].to(self._context.device)
+        logits: Tensor = self._model(batch, degrees)
         return logits
 
-    def _degrees_of(self, batch: Any) -> Tensor | None:
-        return None if self._degrees is None else self._degrees[batch.n_id.cpu()].to(self._device)
 
+def evaluation_batches(
+    loaders: Loaders, context: Context, what: str, **arguments: Any
+) -> Iterator[Any]:
+    """Batches of an evaluation loader, in order.
 
-@dataclass(frozen=True)
-class Sizes:
-    """Seeds a batch: as many as wanted, not fewer than the least."""
-
-    wanted: int
-    least: int
-
-
-class Passes:
-    """Passes over the nodes of a graph, in order, for models of one type and of several."""
-
-    def __init__(
-        self,
-        loaders: Loaders,
-        sampling: SamplingConfig,
-        device: torch.device,
-        observer: Observer,
-        stop: StopRequest,
-    ) -> None:
-        self._loaders = loaders
-        self._sampling = sampling
-        self._device = device
-        self._observer = observer
-        self._stop = stop
-
-    def sampled(self, what: str, nodes: Any, features: Any) -> Iterator[Any]:
-        """Batches of `nodes` with the training fan-outs and labels."""
-        # Smaller than in training, to fit the smaller share of the budget; the same whatever the
-        # budget is, because what is sampled depends on the batch.
-        batch_size = max(self._sampling.seeds // 4, min(self._sampling.seeds, 64))
-        return self.batches(
-            what,
-            Sizes(batch_size, batch_size),
-            num_neighbors=self._loaders.fanout(),
-            input_nodes=nodes,
-            replace=self._sampling.replace,
-            features=features,
-            labels=self._sampling.labels,
-        )
-
-    def batches(self, what: str, sizes: Sizes, **arguments: Any) -> Iterator[Any]:
-        """Batches of an evaluation loader, in order.
-
-        Where one needs more memory than there is, batches are halved from there on, and at last
-        the training loader gives up its part.
-        """
-        size, done = sizes.wanted, 0
-        while True:
-            try:
-                with self._loaders.evaluation(batch_size=size, **arguments) as loader:
-                    self._observer.evaluation_started(what, len(loader), done)
-                    loader.seek(done)
-                    for batch in loader:
-                        self._stop.check()
-                        yield batch.to(self._device)
-                        done += 1
-                        self._observer.evaluation_advanced(1)
-                return
-            except BudgetError:
-                if size // 2 >= sizes.least:
-                    size, done = size // 2, done * 2
-                elif not self._loaders.use_whole_budget():
-                    raise
+    If a batch does not fit, the training loader gives up its memory.
+    """
+    done = 0
+    while True:
+        try:
+            with loaders.evaluation(**arguments) as loader:
+                context.observer.evaluation_started(what, len(loader), done)
+                loader.seek(done)
+                for batch in loader:
+                    context.stop.check()
+                    yield batch.to(context.device)
+                    done += 1
+                    context.observer.evaluation_advanced(1)
+            return
+        except BudgetError:
+            if not loaders.use_whole_budget():
+                raise
 
 
 @contextmanager

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LoaderFactory = Callable[..., Any]
 
+_NAMED = object()
 TABLE_COPIES = 13
 """Of a learned table: weights, gradient, two moments of Adam and the best weights; and while a
 checkpoint is written, all but the gradient twice more."""
@@ -25,11 +26,11 @@ checkpoint is written, all but the gradient twice more."""
 def neighbor_loader(
     *arguments: Any, of_links: bool = False, arrays: Sequence[str] = (), **options: Any
 ) -> Any:
-    """`outercore.NeighborLoader`, imported at the first call, with what models look at alone.
+    """`outercore.NeighborLoader`, imported at the first call, with only the arrays of models.
 
     With `of_links` it is `outercore.LinkNeighborLoader`.
 
-    A run trains and scores in one process, whatever process group there is: it takes all seeds.
+    A run uses one process, so the loader takes all seeds, also within a process group.
     """
     options |= {"arrays": arrays, "rank": 0, "world_size": 1}
     if of_links:
@@ -46,36 +47,39 @@ def neighbor_loader(
 
 
 class Loaders:
-    """Opens the training loader and, beside or instead of it, one for evaluation.
+    """Opens the training loader, and a loader for evaluation.
 
-    Beside it, the two share the budget (`validation_share`) and the training caches stay
-    filled. Instead of it, each has all of the budget; so it is where the share is 0 or too
-    little to work with.
+    Both share the budget by `validation_share`, and the training caches stay filled. If the share
+    is 0 or too small, they take turns with the whole budget.
     """
-
-    advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
-    """What to do where nothing is left for batches."""
 
     def __init__(
         self,
         graph: Graph,
         config: TrainConfig,
         *,
+        features: Any = _NAMED,
+        seeds: Mapping[str, Any] | None = None,
         reserved: Mapping[str, int] | None = None,
+        advice: str = "give more memory by `--memory`",
         open_loader: LoaderFactory = neighbor_loader,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`reserved` names what else is in memory all the time, with its bytes.
+        """`features` of batches, by default those that `config` names.
 
-        Errors: `BudgetError` where that takes all of the budget.
+        `seeds` are the arguments of the training loader; by default it visits the training split.
+        `reserved` names other data in memory, with its bytes. `advice` is the hint if it leaves
+        nothing for batches.
+
+        Errors: `BudgetError` if reserved memory takes all of the budget.
         """
-        self._graph = graph
-        self._config = config
-        self._open_loader = open_loader
-        self._note = note
+        self._graph, self._config, self._seeds = graph, config, seeds
+        self.features = config.sampling.features if features is _NAMED else features
+        """The features of batches, their `x`."""
+        self._open_loader, self._note = open_loader, note
         self._training: Any = None
         self.training_plan: dict[str, Any] = {}
-        """What the training loader opened last keeps where."""
+        """The memory plan of the last training loader."""
         self._share = config.budget.validation_share
         self._far = config.budget.far
         self._far_answered = False
@@ -85,7 +89,7 @@ class Loaders:
         if taken >= total:
             raise BudgetError(
                 f"memory budget {format_size(total)}: {self._named()} leave nothing for batches\n"
-                f"hint: {self.advice}",
+                f"hint: {advice}",
                 taken,
             )
         self._total = total - taken
@@ -102,7 +106,7 @@ class Loaders:
 
     @property
     def shares(self) -> dict[str, int]:
-        """How the loaders and what is reserved share the budget, in bytes."""
+        """The division of the budget into loaders and reserved memory, in bytes."""
         reserved = {
             f"{re.sub('[ -]', '_', name)}_memory": size for name, size in self._reserved.items()
         }
@@ -131,8 +135,8 @@ class Loaders:
         """A loader in order, without shuffling; closed at the end of the block."""
         if not self._share:
             self._close_training()
-        # Every row is wanted about as often as its node has out-neighbours: sampling an epoch to
-        # find that out would cost as much as the pass itself.
+        # A row is needed about as often as its node has out-neighbours. Sampling an epoch to count
+        # this would cost as much as the pass itself.
         loader = self._open(
             memory=self.evaluation_memory,
             hotness="in_degree",
@@ -151,7 +155,7 @@ class Loaders:
         return self.evaluation_memory
 
     def beside(self, error: BudgetError) -> BudgetError:
-        """What a loader says of its part of the budget, with what takes the rest of it."""
+        """The error of a loader about its part of the budget, with the reserved memory added."""
         taken = sum(self._reserved.values())
         if not taken:
             return error
@@ -166,7 +170,7 @@ class Loaders:
         if not self._share:
             return False
         self._note(
-            "the budget is too small to validate beside the training caches: "
+            "the budget is too small to validate while the training caches are filled: "
             "they are emptied for each validation and filled again"
         )
         self.release_training()
@@ -187,24 +191,18 @@ class Loaders:
             return []
         return list(self._config.sampling.fanout)
 
-    def features(self) -> Any:
-        """What the loader's batches have as `x`."""
-        return self._config.sampling.features
-
     def _open_training(self) -> Any:
         sampling = self._config.sampling
-        return self._open(
-            num_neighbors=self.fanout(),
-            input_nodes=sampling.train,
-            batch_size=sampling.seeds,
-            memory=self.training_memory,
-            shuffle=True,
-            replace=sampling.replace,
-            features=self.features(),
-            labels=sampling.labels,
-            hotness=self._config.budget.hotness,
-            far=self._far,
-        )
+        seeds = self._seeds or {
+            "num_neighbors": self.fanout(),
+            "input_nodes": sampling.train,
+            "batch_size": sampling.seeds,
+            "replace": sampling.replace,
+            "features": self.features,
+            "labels": sampling.labels,
+            "hotness": self._config.budget.hotness,
+        }
+        return self._open(memory=self.training_memory, shuffle=True, far=self._far, **seeds)
 
     def _evaluation_far(self) -> FarOptions | None:
         """The memory server where it holds the data set for good.
@@ -257,7 +255,7 @@ class Loaders:
         return loader
 
     def _of_times(self) -> dict[str, Any]:
-        """What lets a node see the latest of its past alone, where times are named."""
+        """With times: a node sees only the latest part of its past."""
         attribute = self._config.sampling.time
         if attribute is None:
             return {}

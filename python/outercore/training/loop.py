@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,20 +22,24 @@ from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack,
 from outercore.training.config import RESUME, TrainConfig
 from outercore.training.custom_network import OwnCode
 from outercore.training.forecast import forecast
-from outercore.training.initial_record import describe
-from outercore.training.links.metrics import LinkScores
+from outercore.training.inference import Context
+from outercore.training.links.scoring import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.meter import Meter
 from outercore.training.metrics import Errors
 from outercore.training.model_files import save_model
 from outercore.training.observe import EpochReport, final_scalars
 from outercore.training.open_work import open_work
+from outercore.training.record import describe
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.scoring import AnyScoring
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+
+
+_REFRESH_S = 0.5
+_MOST_SPANS = 1200
 
 
 class Trainer:
@@ -97,8 +102,8 @@ class Trainer:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a checkpoint where somebody asked to stop; whatever the
-        loader and the device raise, with the last checkpoint in place.
+        Errors: `InterruptError` after a request to stop and a checkpoint; errors of the loader and
+        the device. The last checkpoint stays.
         """
         resumed = self._restore()
         self._run.remove_scratch()
@@ -111,7 +116,7 @@ class Trainer:
                 f"model `{self._config.model.kind}` does not use the data set's edge arrays: "
                 f"{', '.join(unused)}"
             )
-        # Stopped in the final scores, it has nothing left to train.
+        # A run that was stopped during the final scores has finished its training.
         if resumed and not self._position.finished:
             self._observer.resumed(self._position.epoch, self._position.batch)
         try:
@@ -147,12 +152,8 @@ class Trainer:
 
     def _prepare(self) -> None:
         self._work.prepare(self._timeline)
-        self._scoring = self._work.scoring(
-            scratch=self._run.scratch,
-            device=self._device,
-            observer=self._observer,
-            stop=self._stop,
-        )
+        context = Context(self._run.scratch, self._device, self._observer, self._stop)
+        self._scoring = self._work.scoring(context)
         self._described = describe(
             self._graph,
             self._config,
@@ -170,7 +171,7 @@ class Trainer:
             return forecast(self._work, self._config, self._device)
 
     def _train_epoch(self) -> None:
-        """Trains on what is left of the epoch."""
+        """Trains on the remaining batches of the epoch."""
         while True:
             try:
                 return self._train_batches(self._loaders.training())
@@ -339,6 +340,64 @@ class Trainer:
         }
         self._run.write_record(record)
         return record
+
+
+class Meter:
+    """Iterates a loader and adds up its counters; the loop itself counts as the stage `train`."""
+
+    def __init__(self, loader: Any, earlier: Mapping[str, Any], timeline: records.Timeline) -> None:
+        self._loader = loader
+        self._timeline = timeline
+        self._refreshed = time.monotonic()
+        self.counters: dict[str, Any] = dict(earlier)
+        """Of the epoch so far, what an interrupted run had counted included."""
+        self.spans: list[dict[str, Any]] = []
+        """When each stage worked on what, in seconds since the run began; the first ones only."""
+        self._stage = _idle()
+        self._since = time.perf_counter()
+
+    def batches(self) -> Iterator[Any]:
+        """The loader's batches."""
+        for item, batch in enumerate(self._loader):
+            self._lap("starved_s")
+            self._stage["items"] += 1
+            start_s = self._timeline.now()
+            yield batch
+            self._lap("busy_s")
+            self._span("train", item, start_s, self._timeline.now())
+            if time.monotonic() - self._refreshed > _REFRESH_S:
+                self._take()
+
+    def read(self) -> dict[str, Any]:
+        """The counters up to now, the batch that is being worked on included."""
+        self._lap("busy_s")
+        self._take()
+        return self.counters
+
+    def _take(self) -> None:
+        taken = self._loader.counters()
+        spans = taken.get("timeline") or []
+        # The loader's clock is not ours: its latest span ended about now.
+        shift = self._timeline.now() - max((span["end_s"] for span in spans), default=0.0)
+        for span in spans:
+            self._span(span["stage"], span["item"], span["start_s"] + shift, span["end_s"] + shift)
+        self.counters = records.add(self.counters, taken["counters"])
+        self.counters = records.add(self.counters, {"train": self._stage})
+        self._stage = _idle()
+        self._refreshed = time.monotonic()
+
+    def _lap(self, spent: str) -> None:
+        now = time.perf_counter()
+        self._stage[spent] += now - self._since
+        self._since = now
+
+    def _span(self, stage: str, item: int, start_s: float, end_s: float) -> None:
+        if len(self.spans) < _MOST_SPANS:
+            self.spans.append({"stage": stage, "item": item, "start_s": start_s, "end_s": end_s})
+
+
+def _idle() -> dict[str, float]:
+    return {"items": 0, "busy_s": 0.0, "starved_s": 0.0, "blocked_s": 0.0}
 
 
 def derived_seed(*parts: int) -> int:

@@ -82,7 +82,7 @@ class RocAuc:
         areas = []
         for column in range(scores.shape[1]):
             known = labels[:, column] >= 0
-            area = _area(scores[known, column], labels[known, column] > 0)
+            area = auc(scores[known, column], labels[known, column] > 0)
             if area is not None:
                 areas.append(area)
         return float(np.mean(areas)) if areas else None
@@ -135,8 +135,8 @@ class F1:
 class Errors:
     """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
 
-    R2 is 1 for exact predictions, 0 for predicting each column's mean; a column whose labels are
-    all alike has none.
+    R2 is 1 for exact predictions, 0 for predicting each column's mean; it is not defined for a
+    column of equal labels.
     """
 
     def __init__(self, name: str) -> None:
@@ -197,8 +197,11 @@ def build_metric(name: str) -> Metric:
     )
 
 
-def _area(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:
-    """Mann-Whitney U by average ranks: ties between a positive and a negative count half."""
+def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | None:
+    """The area under the ROC curve; `None` without positives or negatives.
+
+    Mann-Whitney U by average ranks: ties between a positive and a negative count half.
+    """
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if positives == 0 or negatives == 0:

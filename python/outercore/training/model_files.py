@@ -1,6 +1,6 @@
-"""Trained models on disk: safetensors for the weights, JSON for what they mean.
+"""Trained models on disk: weights as safetensors, with a description in JSON.
 
-Both carry checksums, the weights in their header.
+Both have checksums; that of the weights is in their header.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
+from outercore.training.typed.inputs import Schema
 from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.schema import Schema
 
 _FORMAT = "outercore-model"
 _VERSION = 2
 EXPORTED = "outercore-inference"
-"""The format of what `outercore export-model` makes of a model."""
+"""The format of exported models."""
 
 
 Model: TypeAlias = (
@@ -62,7 +62,7 @@ def save_model(
 ) -> None:
     """Writes `model.json` and `model.safetensors`; of code of the user's own where it was.
 
-    The scores go into the header of the weights: they always describe the weights beside them.
+    The scores go into the header of the weights, so they always belong to these weights.
     """
     storage = storage or Storage()
     described = {
@@ -152,7 +152,7 @@ def is_exported(directory: Path) -> bool:
 
 
 def _task(described: dict[str, Any]) -> Task:
-    # JSON has no tuples.
+    # JSON has lists for tuples.
     units = {name: tuple(described.get(name, ())) for name in ("means", "deviations")}
     return Task(**{**described, **units})
 
@@ -166,12 +166,12 @@ def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
 def _from_bytes(data: bytes) -> dict[str, Tensor]:
     """The weights in `data`.
 
-    Errors: `CorruptError`, and what safetensors raises, where they are not as they were written.
+    Errors: `CorruptError`, and errors of safetensors, for damaged weights.
     """
     try:
         tensors = load(data)
     except (RuntimeError, OverflowError, TypeError) as error:
-        # PyTorch refuses extents that safetensors has let pass: those of a tensor without numbers.
+        # PyTorch refuses the extents of an empty tensor that safetensors has accepted.
         raise ValueError(f"`model.safetensors`: {str(error).partition(chr(10))[0]}") from None
     header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = header.get("__metadata__") or {}
@@ -195,7 +195,7 @@ def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
 
 
 def _way_out(directory: Path) -> str:
-    """What to do about a damaged model."""
+    """The hint for a damaged model."""
     run = directory.parent
     if (run / "checkpoints" / "latest").exists():
         return f"`outercore train --resume {quoted(run)}` writes it again from the last checkpoint"

@@ -214,7 +214,7 @@ def _build_gnn(config: ModelConfig, layers: int, features: int, outputs: int) ->
         outputs,
         dropout=config.dropout,
         norm={"none": None, "batch": "batch_norm", "layer": "layer_norm"}[config.norm],
-        # Normalise each node alone: over the batch, a state would depend on who shares it.
+        # Normalise each node separately. Over a batch, a state would depend on the other nodes.
         norm_kwargs={"mode": "node"} if config.norm == "layer" else None,
         jk=None if config.jumping == "none" else config.jumping,
         **options.get(config.kind, {}),
@@ -239,7 +239,7 @@ def _without_loops(hop: Hop) -> Tensor:
 
 
 def _sample_scale(hop: Hop, targets: Tensor) -> Tensor:
-    """In-degree / sampled arcs of each target; 1 where there is none to scale."""
+    """In-degree / sampled arcs of each target; 1 for a target without arcs."""
     if hop.degrees is None:
         raise InternalError("this model needs in-degrees, none were given")
     sampled = torch.bincount(targets, minlength=hop.targets)

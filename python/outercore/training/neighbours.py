@@ -16,8 +16,8 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 class Arcs:
     """Arcs from sources to targets, with a weight each.
 
-    A target's arcs are added in their order, whatever the number of threads, and so are those of a
-    source in the gradient: both are the same to the bit as a loop over the arcs.
+    The arcs of a target are added in their order, with any number of threads; in the gradient the
+    arcs of a source are. The bits are those of a loop over the arcs.
 
     **Cost** the arcs are sorted by source with the first gradient, and by target where they are not
     yet. The same object serves all layers that have these arcs.
@@ -41,7 +41,7 @@ class Arcs:
         return result
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean of each target's sources, of arcs with weight 1; 0 for one that has none.
+        """The mean of each target's sources, for arcs with weight 1; 0 for a target without arcs.
 
         Shapes: as `sum`.
         """

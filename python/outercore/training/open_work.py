@@ -1,25 +1,137 @@
-"""Which work a configuration describes: of nodes, of edges or of whole graphs."""
+"""Which work a configuration describes: of nodes, of edges or of whole graphs.
+
+Also whether a data set allows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from outercore.base.shell import quoted
 from outercore.data.data_set import require_edges
-from outercore.errors import InvalidError
+from outercore.data.how_to_add import how_to_add
+from outercore.data.time_arrays import time_arrays
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnCode
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.model_files import SavedModel
-from outercore.training.temporal.work import TemporalLinkWork
+from outercore.training.temporal.work import OF_EDGES_BY_TIME, TemporalLinkWork
+from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.work import TypedNodeWork
-from outercore.training.work import NodeWork, PredictingWork, Work
+from outercore.training.work import NodeWork, Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+
+_ONLY_TYPED = ("rgcn", "hgt")
+"""Models that need several types."""
+_TYPED = ("rgcn", "sage", "gat", "hgt")
+"""Models of typed graphs."""
+_BY_DEGREE = ("gcn", "gin")
+"""Models that weigh by the in-degrees of the whole graph."""
+
+
+def require_model_fits(graph: Graph, config: TrainConfig) -> None:
+    """Checks that the model and the task fit the types of a graph.
+
+    Errors: `UnsupportedError` if they do not; `NotFoundError` for a typed graph without labels, or
+    labelled nodes without the times of `--time`.
+    """
+    kind, of_nodes = config.model.kind, not (config.of_links or config.of_graphs)
+    if config.sampling.precision != "exact" and not of_nodes:
+        raise UnsupportedError(
+            "sampling.precision: rows of int8 are for labels of nodes\nhint: leave it out"
+        )
+    if config.of_links and config.budget.far is not None:
+        raise UnsupportedError("--far: edges are learnt only from the disk\nhint: leave it out")
+    if config.model.is_own and (graph.is_typed or not of_nodes):
+        raise UnsupportedError(
+            f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
+            "hint: take batches from `oc.NeighborLoader` in a loop of your own"
+        )
+    if not graph.is_typed:
+        if kind in _ONLY_TYPED:
+            raise UnsupportedError(
+                f"model `{kind}`: needs several node types or edge types, and data set "
+                f"`{graph.root}` has one of each\n"
+                "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
+            )
+        if of_nodes:
+            _require_past(graph, "node", config)
+        return
+    if config.of_graphs or (config.of_links and config.sampling.time is None):
+        raise UnsupportedError(
+            f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
+            "edges, where labels of nodes can be learnt, and edges with times\n"
+            "hint: leave `--task` out, or name the times of the edges by `--time`"
+        )
+    if kind not in _TYPED:
+        known = ", ".join(f"`{name}`" for name in _TYPED[:-1])
+        raise UnsupportedError(
+            f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
+            f"hint: use `--model` {known} or `{_TYPED[-1]}`"
+        )
+    if of_nodes:
+        _require_past(graph, LabelledNodes(graph).node_type, config)
+
+
+def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
+    """Checks, with `--time`, that labelled nodes have times and that the network allows them.
+
+    Errors: `NotFoundError`, `UnsupportedError`.
+    """
+    attribute = config.sampling.time
+    if attribute is None:
+        return
+    if f"nodes/{node_type}/{attribute}" not in graph.arrays:
+        raise NotFoundError(
+            f"--time {attribute}: nodes of type `{node_type}` have no array `{attribute}`, which "
+            "says when each asks\nhint: import it, or add `--task link` to learn edges by time"
+        )
+    if config.model.kind in _BY_DEGREE:
+        raise UnsupportedError(
+            f"model `{config.model.kind}`: it weighs by the in-degrees of the whole graph, which "
+            "tell of later edges\nhint: use `--model sage` or `gat`"
+        )
+
+
+def unused_times(graph: Graph, config: TrainConfig) -> str | None:
+    """A warning that a run without `--time` may see the future, with the option to pass.
+
+    `None` for a data set without times, and for a model without neighbours.
+    """
+    kind, sampling = config.model.kind, config.sampling
+    if sampling.time is not None or config.of_graphs or kind == "mlp":
+        return None
+    learnt = (sampling.labels, sampling.features)
+    found = [(of, name) for of, name in time_arrays(graph) if name not in learnt]
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for _, name in found))
+    listed = ", ".join(f"`{name}`" for name in names[:3]) + (", ..." if len(names) > 3 else "")
+    if config.of_links:
+        what, seeds, models = "edges", graph.manifest["edge_types"], OF_EDGES_BY_TIME
+    else:
+        labelled = graph.labelled_type or "node"
+        what, seeds, models = f"nodes of type `{labelled}`", (labelled,), None
+    said = (
+        f"the data set has times ({listed}); without `--time` {what} are predicted from what "
+        "comes after them as well"
+    )
+    usable = [name for of, name in found if of in seeds]
+    if usable:
+        fits = kind in models if models is not None else kind not in _BY_DEGREE
+        model = "" if fits else " --model sage"
+        name = usable[0]
+        return f"{said}: pass `--time {quoted(name)}{model}`, in Python `time={name!r}`"
+    name = names[0]
+    option, of_type = ("--edge-array", None) if config.of_links else ("--array", labelled)
+    adds = how_to_add(graph.root, option, f"{name}=FILE", of_type)
+    return f"{said}: with times of their own ({adds}), pass `--time {quoted(name)}`"
 
 
 def open_work(
@@ -28,35 +140,23 @@ def open_work(
     *,
     open_loader: LoaderFactory,
     note: Callable[[str], None],
-    place: LinkPlace,
-    own: OwnCode | None = None,
-) -> Work:
-    """The task, network and batches that `config` describes; `own` makes the network instead.
-
-    Errors: as `NodeWork`, `TypedNodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`;
-    `InvalidError` for triples.
-    """
-    if config.of_links and config.sampling.time is not None:
-        return TemporalLinkWork(graph, config, open_loader=open_loader, note=note)
-    if config.of_links:
-        return LinkWork(graph, config, place, open_loader=open_loader, note=note)
-    return open_predicting(graph, config, open_loader=open_loader, note=note, own=own)
-
-
-def open_predicting(
-    graph: Graph,
-    config: TrainConfig,
-    *,
-    open_loader: LoaderFactory,
-    note: Callable[[str], None],
+    place: LinkPlace | None = None,
     saved: SavedModel | None = None,
     own: OwnCode | None = None,
-) -> PredictingWork:
-    """As `open_work` for nodes and whole graphs; `saved` is a network to score.
+) -> Work:
+    """The task, network and batches that `config` describes.
 
-    Errors: as `open_work`; `InvalidError` where `saved` is of one type and the graph of several, or
-    the other way round, and for triples.
+    `own` makes the network instead; `saved` is a network to score. Edges without times need the
+    `place` of their run.
+
+    Errors: as `NodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`; `InvalidError` where
+    `saved` is of one type and the graph of several, or the other way round, and for triples.
     """
+    if config.of_links and config.sampling.time is not None:
+        return TemporalLinkWork(graph, config, open_loader=open_loader, note=note, saved=saved)
+    if config.of_links:
+        assert place is not None
+        return LinkWork(graph, config, place, open_loader=open_loader, note=note, saved=saved)
     require_edges(graph)
     if config.of_graphs:
         return GraphWork(graph, config, saved=saved)
@@ -66,6 +166,4 @@ def open_predicting(
             f"data set `{graph.root}`: expected {expected} of each of node types and edge types, "
             f"as the model was trained with, found {found}"
         )
-    if graph.is_typed:
-        return TypedNodeWork(graph, config, open_loader=open_loader, note=note, saved=saved)
     return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved, own=own)

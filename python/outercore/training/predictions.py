@@ -1,4 +1,4 @@
-"""Predictions of a trained model for everything there is, written as they come."""
+"""Predictions of a trained model for all nodes, all graphs or listed edges, as a table."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from outercore.data.outputs import (
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.importing.table.pairs import PairList
 from outercore.runs.progress import Observer
-from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given
-from outercore.training.inference import Prediction
-from outercore.training.links.trained_model import opened_links
+from outercore.training.inference import Context, Prediction
+from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.model_files import SavedModel, load_model
+from outercore.training.model_files import load_model
 from outercore.training.tasks import Task
-from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
-from outercore.training.work import samples_only
+from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.work import PredictingWork, samples_only
 
 _GROUP = 1 << 16
 """Least rows of a row group, but for the last one."""
@@ -72,10 +71,10 @@ def predict(
         out: the `.parquet`, `.csv` or `.tsv` to write.
         edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
             `FILE:SOURCE,TARGET` chooses columns.
-        memory: budget, by default that of the training.
-        network: the code of a network of the user's own: a module, a class, or `FILE.py:NAME`.
+        memory: budget, by default the budget of the training.
+        network: the code of a custom network: a module, a class, or `FILE.py:NAME`.
         overwrite: replace a file.
-        observer: is told how far it is.
+        observer: is called with the progress.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
 
     Returns:
@@ -83,8 +82,8 @@ def predict(
         `nodes`, `graphs` or `edges`.
 
     Raises:
-        InvalidError: the model does not fit the data set; `edges` for a model of nodes; a pair of
-            the list that is none, with its row; a file that is there already.
+        InvalidError: the model does not fit the data set; `edges` for a model of nodes; a wrong
+            pair of the list, with its row; a file that exists already.
         UnsupportedError: a model of edges by time.
         NotFoundError: no such model, data set or list; a name that no node has, with its row.
         InterruptError: after Ctrl-C, SIGTERM or SIGHUP; nothing is left.
@@ -110,16 +109,24 @@ def predict(
     if of_links != (edges is not None):
         raise InvalidError(_about_edges(directory, of_links))
     graph = open_graph(root_of(data_set))
-    config = config_under(saved, graph, memory)
-    job = _Job(saved, directory, graph, config, out, observer, open_loader)
-    rows = job.edges(str(edges)) if of_links else job.all()
+    pairs = PairList.parse(str(edges), names_of_nodes(graph)) if of_links else None
+    opening = opened_work(
+        saved, directory, graph, memory, observer=observer, open_loader=open_loader
+    )
+    with opening as (work, ready):
+        if isinstance(work, PredictingWork):
+            count = _write_rows(out, work, ready)
+        else:
+            assert isinstance(work, LinkWork)
+            assert pairs is not None
+            count = _write_pairs(out, work, ready, pairs, observer)
     return {
         "model": str(directory),
         "data_set": str(Path(graph.root).resolve()),
         "out": str(out),
         "task": saved.task.name,
-        "neighbours": "sampled" if samples_only(config, saved.model) else "all",
-        **rows,
+        "neighbours": "sampled" if samples_only(saved.config, saved.model) else "all",
+        work.rows: count,
     }
 
 
@@ -135,56 +142,39 @@ def _about_edges(model: Path, of_links: bool) -> str:
     )
 
 
-class _Job:
-    """What a prediction is made of and with."""
+def _write_rows(out: Path, work: PredictingWork, ready: Callable[[], Context]) -> int:
+    """Writes the predictions of all nodes, or graphs; returns how many."""
+    table = _NodeTable(work.labelled, work.task)
+    with _grouped(out, table.columns) as rows:
+        for prediction in work.predictor(ready()).exact(None):
+            rows.append(table.rows(prediction))
+    return work.labelled.num_nodes
 
-    def __init__(
-        self,
-        saved: SavedModel,
-        directory: Path,
-        graph: Any,
-        config: TrainConfig,
-        out: Path,
-        observer: Observer,
-        open_loader: LoaderFactory,
-    ) -> None:
-        self._task, self._graph, self._out, self._observer = saved.task, graph, out, observer
-        self._opening = (saved, directory, graph, config)
-        self._options: dict[str, Any] = {"observer": observer, "open_loader": open_loader}
 
-    def all(self) -> dict[str, int]:
-        """Writes all nodes, or graphs; says how many."""
-        with predicting(*self._opening, **self._options) as (work, open_predictor):
-            count = work.labelled.num_nodes
-            table = _NodeTable(work.labelled, self._task)
-            with _grouped(self._out, table.columns) as rows:
-                for prediction in open_predictor().exact(None):
-                    rows.append(table.rows(prediction))
-        return {work.rows: count}
-
-    def edges(self, listed: str) -> dict[str, int]:
-        """Writes the pairs of a list; says how many."""
-        ids = names_of_nodes(self._graph)
-        pairs = PairList.parse(listed, ids)
-        with opened_links(*self._opening, **self._options) as (_, open_scoring):
-            # The whole list is checked before the work.
-            ends = np.zeros(self._graph.num_nodes, np.bool_)
-            count = 0
-            for some in pairs.chunks():
-                ends[some] = True
-                count += len(some)
-            kind = type_of_ids(ids)
-            columns = {"source": kind, "target": kind, "score": pa.float32()}
-            with (
-                _grouped(self._out, columns) as rows,
-                open_scoring().embedded(np.flatnonzero(ends)) as scored,
-            ):
-                self._observer.evaluation_started("scores", count, 0)
-                for some in pairs.chunks():
-                    both = [arrow_ids(ids, column) for column in some.T]
-                    rows.append({"source": both[0], "target": both[1], "score": scored(some)})
-                    self._observer.evaluation_advanced(len(some))
-        return {"edges": count}
+def _write_pairs(
+    out: Path,
+    work: LinkWork,
+    ready: Callable[[], Context],
+    pairs: PairList,
+    observer: Observer,
+) -> int:
+    """Writes the scores of a list of pairs; returns how many."""
+    # The whole list is checked before the work.
+    ends = np.zeros(work.labelled.num_nodes, np.bool_)
+    count = 0
+    for some in pairs.chunks():
+        ends[some] = True
+        count += len(some)
+    ids = names_of_nodes(work.labelled)
+    columns = {"source": type_of_ids(ids), "target": type_of_ids(ids), "score": pa.float32()}
+    scoring = work.scoring(ready())
+    with _grouped(out, columns) as rows, scoring.embedded(np.flatnonzero(ends)) as scored:
+        observer.evaluation_started("scores", count, 0)
+        for some in pairs.chunks():
+            sources, targets = (arrow_ids(ids, column) for column in some.T)
+            rows.append({"source": sources, "target": targets, "score": scored(some)})
+            observer.evaluation_advanced(len(some))
+    return count
 
 
 class _NodeTable:
@@ -206,7 +196,7 @@ class _NodeTable:
         }
 
     def rows(self, prediction: Prediction) -> Columns:
-        """Those of some nodes."""
+        """The columns of some nodes."""
         predicted: Any = self._task.predictions(prediction.logits)
         if self._classes is not None:
             predicted = [arrow_names_of(self._classes, predicted)]
@@ -223,7 +213,7 @@ class _NodeTable:
 
 
 def _class_names(labelled: Labelled, task: Task) -> Names | None:
-    """The names of the classes, where the data set has one for each."""
+    """The names of the classes, if the data set has a name for each."""
     if task.kind != "classes":
         return None
     try:
@@ -234,7 +224,7 @@ def _class_names(labelled: Labelled, task: Task) -> Names | None:
 
 
 class _Groups:
-    """Rows on their way to a table; as many as a row group has are written together."""
+    """Collects rows of a table and writes a row group at a time."""
 
     def __init__(self, table: TableWriter) -> None:
         self._table = table
@@ -242,7 +232,7 @@ class _Groups:
         self._rows = 0
 
     def append(self, columns: Columns) -> None:
-        """Takes rows, given by columns."""
+        """Adds rows, as columns."""
         batch = self._table.batch(columns)
         self._waiting.append(batch)
         self._rows += len(batch)
@@ -250,7 +240,7 @@ class _Groups:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is there."""
+        """Writes the collected rows."""
         if self._rows:
             joined = pa.Table.from_batches(self._waiting).combine_chunks()
             self._table.append(
@@ -261,7 +251,7 @@ class _Groups:
 
 @contextmanager
 def _grouped(path: Path, columns: dict[str, pa.DataType]) -> Iterator[_Groups]:
-    """A table to fill within the block; nothing is left of a failure."""
+    """A table to fill within the block; an error leaves no file."""
     with table_file(path, columns) as table:
         groups = _Groups(table)
         yield groups

@@ -19,8 +19,8 @@ from outercore.data.far import FarOptions
 from outercore.data.graph import Source, root_of
 from outercore.data.many_graphs import Labelled, ManyGraphs
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
-from outercore.data.split_names import find_split
-from outercore.errors import CorruptError, InvalidError, UnsupportedError
+from outercore.data.split_names import find_split, normal_split
+from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.loading.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
@@ -31,22 +31,21 @@ from outercore.training.config import TrainConfig
 from outercore.training.custom_network import Given, OwnCode, own_again, own_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
-from outercore.training.links.evaluate import evaluate_links
-from outercore.training.links.held_out import require_topology
+from outercore.training.inference import Context
+from outercore.training.links.data import require_topology
+from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
-from outercore.training.open_work import open_predicting
+from outercore.training.open_work import open_work, require_model_fits, unused_times
 from outercore.training.options import configuration
-from outercore.training.result import TrainRecord
+from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.unused_times import unused_times
 from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import config_under, model_directory, open_graph, predicting
-from outercore.training.typed.inputs import require_model_fits
-from outercore.training.work import Work, samples_only
+from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.work import PredictingWork, Work, samples_only
 
 _COMMAND = "outercore train"
 
@@ -71,7 +70,7 @@ def train(
         data_set: its directory, or an opened graph.
         config: a configuration, its groups, or a JSON file of them such as `config.json` of a run.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
-        network: a network of your own, for the labels of nodes of one type: a module of PyTorch,
+        network: a custom network, for the labels of nodes of one type: a module of PyTorch,
             which is trained as it is; a class or function that makes one from `in_channels`,
             `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
             takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
@@ -127,15 +126,15 @@ def plan(
     open_graph: Callable[[Path], Any] = open_graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
-) -> dict[str, Any]:
-    """How a training divides its memory, and what an epoch will read and take.
+) -> TrainPlan:
+    """The memory plan of a training, and the reads and seconds expected for an epoch.
 
     Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
-    stage on a few; trains nothing. Arguments as those of `train`.
+    stage on a few. Trains nothing. The arguments are the same as for `train`.
 
     Returns:
-        `memory`, `validation_memory` and what is reserved (`in_degrees_memory`,
-        `embeddings_memory`, `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
+        `memory`, `validation_memory` and reserved memory (`in_degrees_memory`, `embeddings_memory`,
+        `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
         feature rows, `None` where it is not known; `training`: the record's `plan` of a run with
         these options; `forecast`: what
         `NeighborLoader.forecast` says with the training step, empty for whole graphs and edges.
@@ -151,11 +150,7 @@ def plan(
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer)
-    work: Any
-    if chosen.of_links:
-        work = TemporalLinkWork(graph, chosen, open_loader=open_loader, note=observer.note)
-    else:
-        work = open_predicting(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
+    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
     with closing(work.loaders) as loaders:
         loaders.training()
         work.prepare()
@@ -197,16 +192,16 @@ def resume(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
-    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+    """Resumes a run from its last checkpoint. The bits are those of an uninterrupted run.
 
-    A run that has come to its end goes on where it gets more `epochs` or more `patience`, the two
-    `options` that may change. Otherwise it stays as it is, and its record is returned.
+    A finished run continues when `epochs` or `patience` is larger than before; only these `options`
+    may change. Otherwise its record is returned.
 
-    `far` is another memory server than the run had, `False` for none. `network` is the code of a
-    network of the user's own.
+    `far` replaces the memory server of the run; `False` uses none. `network` is the code of a
+    custom network.
 
-    Errors: `InvalidError` where an array that the run reads or its network changed since, where
-    there is nothing more to train, or another process trains the run; else as `train`.
+    Errors: `InvalidError` if an array that the run reads, or its network, has changed; if nothing
+    is left to train; if another process trains the run; else as `train`.
     """
     require_one_process("outercore train")
     directory = TrainDirectory.open(Path(run))
@@ -235,7 +230,7 @@ def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
 def _own(
     network: Given | None, options: Mapping[str, Any]
 ) -> tuple[OwnCode | None, dict[str, Any]]:
-    """The network of the user's own, by `network` or as the option `model`; and the options."""
+    """The custom network, by `network` or as the option `model`; and the options."""
     given = options.get("model")
     if isinstance(given, str) and ":" not in given:
         given = None
@@ -251,13 +246,13 @@ def _own(
 def _require_own(config: TrainConfig, own: OwnCode | None) -> None:
     if config.model.is_own and own is None:
         raise InvalidError(
-            f"model `{config.model.kind}`: a network of your own is taken from nowhere else\n"
+            f"model `{config.model.kind}`: the code of a custom network has to be given again\n"
             f"hint: give it again by `--model {config.model.kind}`"
         )
 
 
 def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> bool:
-    """Whether the model of a finished run is as it was written; if not, says so."""
+    """Whether the model of a finished run is undamaged; a note names the damage."""
     try:
         load_model(run.model, network)
     except CorruptError as error:
@@ -286,14 +281,14 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a network of the user's own.
-    `predictions` and `logits` name files to write, one row a node
-    of the split, in its order: `.npy`, or `.parquet` and `.csv` with the node's id or name;
-    `overwrite` lets them replace files. `far` is used where it holds the data set for good.
+    stands for every node, in order. `network` is the code of a custom network. `predictions` and
+    `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
+    `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
+    used if it holds the data set permanently.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
-    or a run of `outercore embed` in place of a model, for a file that is there already, and where
-    the data set's features do not fit.
+    or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
+    set whose features do not fit.
     """
     for option, file in (("predictions", predictions), ("logits", logits)):
         if file is not None:
@@ -307,26 +302,26 @@ def evaluate(
         what = "a network of whole graphs takes all neighbours, and samples none"
         raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
     graph = open_graph(_data_set_of(directory) if data_set is None else root_of(data_set))
-    config = config_under(saved, graph, memory, far)
     observer = observer or Observer()
-    if saved.task.kind == "links":
-        return evaluate_links(
-            saved,
-            directory,
-            graph,
-            config,
-            part=split,
-            sampled=sampled,
-            outputs=predictions is not None or logits is not None,
-            observer=observer,
-            open_loader=open_loader,
+    of_links = saved.task.kind == "links"
+    if of_links and not (predictions is None and logits is None):
+        raise UnsupportedError(
+            "predictions: a model of edges has no predictions of nodes\n"
+            "hint: leave `--predictions` and `--logits` out"
         )
-    ready = predicting(saved, directory, graph, config, observer=observer, open_loader=open_loader)
+    opening = opened_work(
+        saved, directory, graph, memory, far, observer=observer, open_loader=open_loader
+    )
     with ExitStack() as stack:
-        work, open_predictor = stack.enter_context(ready)
+        work, ready = stack.enter_context(opening)
+        described = {"model": str(directory), "data_set": str(Path(graph.root).resolve())}
+        neighbours = "sampled" if sampled else "all"
+        if isinstance(work, LinkWork | TemporalLinkWork):
+            return described | _scores_of_links(work, ready, directory, split, neighbours)
+        assert isinstance(work, PredictingWork)
         nodes = _nodes(work.labelled, split)
         metric = saved.task.metric()
-        predictor = open_predictor()
+        predictor = work.predictor(ready())
         labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
         for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
             saved.task.update(metric, prediction.logits, prediction.labels)
@@ -335,14 +330,44 @@ def evaluate(
             if logits_out is not None:
                 logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
     return {
-        "model": str(directory),
-        "data_set": str(Path(graph.root).resolve()),
+        **described,
         "split": split,
         work.rows: len(nodes),
-        "neighbours": "sampled" if sampled else "all",
+        "neighbours": neighbours,
         "metric": metric.name,
         "score": metric.value(),
         **(metric.values() if isinstance(metric, Errors) else {}),
+    }
+
+
+def _scores_of_links(
+    work: LinkWork | TemporalLinkWork,
+    ready: Callable[[], Context],
+    model: Path,
+    split: str,
+    neighbours: str,
+) -> dict[str, Any]:
+    """All metrics of the held-out edges `valid` or `test`.
+
+    Errors: `NotFoundError` for a part that the run does not have.
+    """
+    part, links = normal_split(split), work.links
+    if part not in links.parts:
+        raise NotFoundError(
+            f"run `{model.parent}`: no held-out edges `{part}`; it has "
+            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
+            "hint: `--split` takes `valid` or `test`"
+        )
+    scores = work.scoring(ready()).scores(part, sampled=neighbours == "sampled")
+    edges, negatives = links.sizes(part)
+    return {
+        "split": part,
+        "edges": edges,
+        "negatives": negatives,
+        "neighbours": neighbours,
+        "metric": scores.name,
+        "score": scores.value(),
+        **scores.values(),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -11,24 +12,37 @@ from numpy.typing import NDArray
 from outercore.data.many_graphs import Labelled
 from outercore.data.split_names import normal_split
 from outercore.training.config import TrainConfig, Validation
-from outercore.training.inference import Prediction, Predictor, SampledOnly
+from outercore.training.inference import Prediction, Predictor
 from outercore.training.metrics import Metric
 from outercore.training.tasks import Task
 
 _FULL_VALIDATION_EDGES = 2_000_000
 
 
-class AnyScoring(Protocol):
-    """Scores of a model on the parts of its data that it is not trained on."""
+class AnyScoring(ABC):
+    """Scores of a model on the parts of its data that are not trained on."""
+
+    has_validation: bool
+    validates_fully: bool
+    """Whether epochs are scored over all neighbours."""
 
     def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none`."""
+        """How epochs are scored: `full`, `sampled`, or `none` without validation data."""
+        if not self.has_validation:
+            return "none"
+        return "full" if self.validates_fully else "sampled"
 
     def validation(self) -> float | None:
-        """The score after an epoch; `None` without validation."""
+        """The score after an epoch; `None` without validation data."""
+        return self._validation().value() if self.has_validation else None
 
+    @abstractmethod
+    def _validation(self) -> AnyMetric:
+        """The score on the validation data."""
+
+    @abstractmethod
     def final(self) -> Mapping[str, AnyMetric]:
-        """The last scores, by part: exact, but with times."""
+        """The last scores by part; exact, except with times."""
 
 
 class AnyMetric(Protocol):
@@ -45,47 +59,29 @@ def validates_fully(chosen: Validation, edges: int) -> bool:
     return chosen == "full"
 
 
-class Scoring:
+class Scoring(AnyScoring):
     """Evaluates the network of a `Predictor` on the splits of a data set."""
 
     def __init__(
         self, graph: Labelled, config: TrainConfig, task: Task, predictor: Predictor
     ) -> None:
-        self._graph = graph
-        self._config = config
-        self._task = task
-        self._predictor = predictor
-
-    def validates_fully(self) -> bool:
-        """Whether epochs are scored over all neighbours."""
-        if isinstance(self._predictor, SampledOnly):
-            return False
-        return validates_fully(self._config.run.validation, self._graph.num_edges)
-
-    def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none` without a validation split."""
-        if self._config.sampling.valid not in self._graph.splits:
-            return "none"
-        return "full" if self.validates_fully() else "sampled"
-
-    def validation(self) -> float | None:
-        """The score on the validation split; `None` where there is none."""
-        name = self._config.sampling.valid
-        if name not in self._graph.splits:
-            return None
-        nodes = self._graph.split(name)
-        predictions = (
-            self._predictor.exact(nodes)
-            if self.validates_fully()
-            else self._predictor.sampled(nodes)
+        self._graph, self._config, self._task, self._predictor = graph, config, task, predictor
+        self.has_validation = config.sampling.valid in graph.splits
+        self.validates_fully = not predictor.samples_only and validates_fully(
+            config.run.validation, graph.num_edges
         )
-        return next(iter(self._score(predictions, {name: nodes}).values())).value()
+
+    def _validation(self) -> Metric:
+        name = self._config.sampling.valid
+        nodes = self._graph.split(name)
+        run = self._predictor.exact if self.validates_fully else self._predictor.sampled
+        return next(iter(self._score(run(nodes), {name: nodes}).values()))
 
     def final(self) -> dict[str, Metric]:
-        """Exact scores on the splits `valid` and `test`, whatever their names, in one pass.
+        """Exact scores on the splits `valid` and `test` under their normal names, in one pass.
 
-        With sampled neighbours each split is scored by itself: what is sampled depends on the other
-        nodes of a batch, and `outercore evaluate` has those of one split.
+        With sampled neighbours each split has a pass: samples depend on the other nodes of a batch,
+        and in `outercore evaluate` these are from the same split.
         """
         sampling = self._config.sampling
         splits = {
@@ -95,7 +91,7 @@ class Scoring:
         }
         if not splits:
             return {}
-        if isinstance(self._predictor, SampledOnly):
+        if self._predictor.samples_only:
             found: dict[str, Metric] = {}
             for name, nodes in splits.items():
                 found |= self._score(self._predictor.sampled(nodes), {name: nodes})

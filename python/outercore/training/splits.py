@@ -21,7 +21,7 @@ def with_splits(
 ) -> SamplingConfig:
     """The configuration with the names that the splits have in the data set.
 
-    `note` is told which split is missing, and which ones a training does not use.
+    `note` is called with missing splits, and with splits that a training does not use.
 
     Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty one.
     """
@@ -46,7 +46,7 @@ def with_splits(
 def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
     """The nodes of a split.
 
-    Errors: `NotFoundError` where there is none of this name, `InvalidError` where it is empty.
+    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty one.
     """
     split = find_split(name, graph.splits)
     if split is None:

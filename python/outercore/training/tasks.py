@@ -1,4 +1,4 @@
-"""What a network is asked: a class, labels or numbers (regression) of a node; or an edge."""
+"""Prediction tasks: a class, labels or numbers (regression) of a node, or an edge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn import functional
 from outercore.data.how_to_add import how_to_add
 from outercore.data.many_graphs import Labelled
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.files.large_arrays import blocks
+from outercore.files.large_arrays import blocks, mapped
 from outercore.training.config import LinkMetric, TaskName
 from outercore.training.metrics import Metric, build_metric
 
@@ -28,7 +28,7 @@ TASKS: dict[Kind, TaskName] = {
     "values": "regression",
     "links": "link",
 }
-"""What users call the kinds."""
+"""The names of the kinds for users."""
 
 _METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": ("accuracy", "roc_auc", "f1_micro", "f1_macro"),
@@ -120,7 +120,7 @@ class Task:
         metric.update(logits, labels)
 
     def scores(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the network's outputs say: themselves, or numbers in the unit of the labels."""
+        """The outputs of the network; numbers in the unit of the labels."""
         if self.kind != "values":
             return logits
         means, deviations = (np.asarray(of) for of in self._units)
@@ -133,12 +133,12 @@ class Task:
 
     @property
     def name(self) -> TaskName:
-        """What users call it."""
+        """The name for users."""
         return TASKS[self.kind]
 
     @property
     def _units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Means and deviations, 0 and 1 where there are none."""
+        """Means and deviations, by default 0 and 1."""
         return self.means or (0.0,) * self.outputs, self.deviations or (1.0,) * self.outputs
 
     def better(self, score: float | None, best: float | None) -> bool:
@@ -207,15 +207,15 @@ def detect_task(
     task: Literal["auto", "graph", TaskName] = "auto",
     nodes: NDArray[np.int64] | None = None,
 ) -> Task:
-    """The task that the type, shape and values of the label array imply, or that was asked for.
+    """The task that the type, shape and values of the label array imply, or the chosen `task`.
 
     Integers [N] are classes; so are floats [N] if all are whole numbers, -1 or NaN, and else they
     are numbers to predict. Several columns of 0, 1, -1 and NaN are labels; of other values, only
-    numbers if `task` says so. Means and deviations of numbers are those of `nodes`.
+    numbers if `task` says so. Means and deviations of numbers are computed over `nodes`.
 
-    Cost: one pass over the array, but for imported classes.
-    Errors: `NotFoundError` where there are no labels; `InvalidError` where they are not what was
-    asked for, names the first wrong value.
+    Cost: one pass over the array, except for imported classes.
+    Errors: `NotFoundError` without labels; `InvalidError` for labels of another task, with the
+    first wrong value.
     """
     array = _Labels(graph, labels)
     kind = next((kind for kind, name in TASKS.items() if name == task), None)
@@ -273,7 +273,8 @@ class _Labels:
     def classes(self) -> int:
         """The number of classes.
 
-        Errors: `InvalidError` for a value that is no class, fewer than two classes, or too many.
+        Errors: `InvalidError` for a value that cannot be a class, fewer than two classes, or too
+        many.
         """
         if len(self._shape) == 2:
             raise self._not("classification", f"{self._shape[1]} columns", "[nodes]", "multi-label")
@@ -328,7 +329,7 @@ class _Labels:
 
     def units(self, nodes: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Means and deviations of the numbers of `nodes`; the deviation of equal ones is 1."""
-        values = np.asarray(self._rows(nodes), np.float64).reshape(len(nodes), -1)
+        values = np.asarray(self._array()[nodes], np.float64).reshape(len(nodes), -1)
         known = ~np.isnan(values)
         count = np.maximum(known.sum(axis=0), 1)
         means = np.where(known, values, 0.0).sum(axis=0) / count
@@ -348,18 +349,11 @@ class _Labels:
         if self._shape[0]:
             yield from blocks(self._array())
 
-    def _rows(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        rows: NDArray[Any] = self._array()[nodes]
-        return rows
-
     def _array(self) -> NDArray[Any]:
         if self._dtype == "bfloat16":
             values: NDArray[Any] = self._graph.array(self._key)
             return values
-        entry = self._graph.manifest["arrays"][self._key]
-        path = Path(self._graph.root) / entry["file"]
-        shape, offset = tuple(self._shape), int(entry["data_offset"])
-        return np.memmap(path, np.dtype(self._dtype), "r", offset, shape)
+        return mapped(Path(self._graph.root), self._graph.manifest["arrays"][self._key])
 
 
 def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:

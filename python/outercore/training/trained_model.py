@@ -14,19 +14,22 @@ import torch
 from outercore.base.shell import quoted
 from outercore.data.directories import is_data_set, made_by
 from outercore.data.far import FarOptions
+from outercore.data.graph import Graph
 from outercore.errors import InvalidError, NotFoundError
+from outercore.files.atomic import scratch_directory
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.training.config import TrainConfig
-from outercore.training.inference import Predictor
+from outercore.training.checkpoint import Position
+from outercore.training.inference import Context
+from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory
 from outercore.training.model_files import SavedModel
-from outercore.training.open_work import open_predicting
-from outercore.training.typed.inputs import require_model_fits
-from outercore.training.work import PredictingWork
+from outercore.training.open_work import open_work, require_model_fits
+from outercore.training.run_directory import TrainDirectory
+from outercore.training.work import Work
 
 SCRATCH = "scratch"
-"""Beside a model, where layer states lie while it predicts."""
+"""The directory of layer states during predictions, next to the model."""
 
 
 def open_graph(path: Path) -> Any:
@@ -36,42 +39,74 @@ def open_graph(path: Path) -> Any:
     return outercore.open(path)
 
 
-def config_under(
-    saved: SavedModel, graph: Any, memory: str | None, far: FarOptions | None = None
-) -> TrainConfig:
-    """The configuration of the training, within another budget where `memory` says one.
-
-    Errors: `UnsupportedError`, `NotFoundError` where the model is not for such a data set.
-    """
-    # The memory server of the training is no part of the model.
-    config = replace(saved.config, budget=replace(saved.config.budget, far=far))
-    if memory is not None:
-        config = replace(config, budget=replace(config.budget, memory=memory))
-    require_model_fits(graph, config)
-    return config
-
-
 @contextmanager
-def predicting(
+def opened_work(
     saved: SavedModel,
     directory: Path,
-    graph: Any,
-    config: TrainConfig,
+    graph: Graph,
+    memory: str | None,
+    far: FarOptions | None = None,
     *,
     observer: Observer,
     open_loader: LoaderFactory,
-) -> Iterator[tuple[PredictingWork, Callable[[], Predictor]]]:
-    """The work of the model that lies in `directory`, and what opens its predictor.
+) -> Iterator[tuple[Work, Callable[[], Context]]]:
+    """The work of the model in `directory`, and a function that makes it ready to score.
 
-    The predictor has all of the budget, until a signal stops it.
+    The function gives the whole budget to the scores: `memory`, or the budget of the training. A
+    signal stops them.
 
-    Errors: as `open_predicting`.
+    Errors: as `require_model_fits` and `open_work`; for a model of edges `InvalidError` where the
+    data set is another one or changed since.
     """
-    work = open_predicting(graph, config, open_loader=open_loader, note=observer.note, saved=saved)
+    # The memory server of the training does not belong to the model.
+    budget = replace(saved.config.budget, far=far)
+    if memory is not None:
+        budget = replace(budget, memory=memory)
+    config = replace(saved.config, budget=budget)
+    require_model_fits(graph, config)
+    stop, scratch = StopRequest(), directory / SCRATCH
+    place = None
+    if config.of_links:
+        run = _run_of(directory, graph)
+        run.require_same(graph)
+        place = LinkPlace(run.links, Position, stop)
+    options: dict[str, Any] = {"open_loader": open_loader, "note": observer.note}
+    work = open_work(graph, config, place=place, saved=saved, **options)
+
+    def ready() -> Context:
+        own = scratch
+        if place is not None:
+            scratch.mkdir(exist_ok=True)
+            # Another process may use the same model, so each has a separate directory.
+            own = stack.enter_context(scratch_directory(scratch, "links-"))
+        work.loaders.release_training()
+        work.prepare()
+        return Context(own, torch.device("cpu"), observer, stop)
+
     with ExitStack() as stack:
-        stack.callback(remove_empty, directory / SCRATCH)
+        stack.callback(_remove_empty, scratch)
         stack.callback(work.loaders.close)
-        yield work, lambda: _predictor(stack, work, directory, observer)
+        stack.enter_context(stop_on_signals(stop))
+        yield work, ready
+
+
+def _run_of(model: Path, graph: Graph) -> TrainDirectory:
+    """The run of a model of edges.
+
+    Errors: `InvalidError` for a model outside of a run, and for another data set.
+    """
+    if not (model.parent / "config.json").exists():
+        raise InvalidError(
+            f"model `{model}`: a model of edges needs the edges of its run\n"
+            "hint: give the run directory"
+        )
+    run = TrainDirectory.open(model.parent)
+    if run.data_set != Path(graph.root).resolve():
+        raise InvalidError(
+            f"data set `{graph.root}`: a model of edges scores those of its run's data set, "
+            f"`{run.data_set}`\nhint: give that one"
+        )
+    return run
 
 
 def model_directory(given: str | Path) -> Path:
@@ -111,21 +146,8 @@ def model_directory(given: str | Path) -> Path:
     raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
 
 
-def remove_empty(directory: Path) -> None:
-    """Removes a directory that nobody uses any more."""
+def _remove_empty(directory: Path) -> None:
+    """Removes an unused directory."""
     # Another evaluation of the same model may be using it.
     with suppress(OSError):
         directory.rmdir()
-
-
-def _predictor(
-    stack: ExitStack, work: PredictingWork, directory: Path, observer: Observer
-) -> Predictor:
-    """What scores a saved model with all of the budget, until a signal stops it."""
-    stop = StopRequest()
-    work.loaders.release_training()
-    work.prepare()
-    stack.enter_context(stop_on_signals(stop))
-    return work.predictor(
-        scratch=directory / SCRATCH, device=torch.device("cpu"), observer=observer, stop=stop
-    )

@@ -83,11 +83,6 @@ impl UringReader {
         })
     }
 
-    /// Whether the staging memory is registered with the ring.
-    pub fn has_registered_memory(&self) -> bool {
-        self.registered.is_some()
-    }
-
     fn add(&mut self, opened: Opened) -> FileId {
         let descriptor = opened.file.as_raw_fd();
         let file = self.files.add(opened);

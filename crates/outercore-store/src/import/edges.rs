@@ -13,6 +13,7 @@ use super::csc::{CscFiles, CscState, CscWriter, create_directories};
 use super::input_file::InputFile;
 use super::intake::Intake;
 use super::journal::{Identity, Journal, Source, Stage, TextSource};
+use super::journal_file::directory;
 use super::npy::read_layout;
 use super::options::{EdgeImportOptions, SelfLoops, Tuning};
 use super::partition::{Partition, PartitionState};
@@ -299,7 +300,7 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn temporary(&self, name: &str) -> PathBuf {
-        Journal::directory(self.root).join(name)
+        directory(self.root).join(name)
     }
 
     /// Makes a plan after all edges are read.

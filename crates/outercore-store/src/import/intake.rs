@@ -9,10 +9,12 @@ use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, r
 
 use super::artifacts::EdgeText;
 use super::histogram::Histogram;
-use super::journal::{Journal, Source, SourceRecord, Stage, TextSource, other_count, other_source};
+use super::journal::{Journal, Source, SourceRecord, Stage, TextSource};
+use super::journal_file::directory;
 use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
+use super::sources::{Cursor, any_complete};
 use super::spill::Spill;
 use crate::destination::Destination;
 
@@ -25,17 +27,10 @@ pub(crate) struct Intake {
     /// The journal, equal to the one on disk except for the current source.
     pub journal: Journal,
     pub destination: Destination,
-    /// Index of the next source.
-    next: usize,
+    cursor: Cursor,
     counted: Option<Counted>,
-    /// Edges so far of the current source, durable or not.
-    taken: u64,
-    /// Edges of the current source that an earlier run made durable.
-    durable: u64,
     /// Bytes of the spill when the journal was last saved.
     saved_bytes: u64,
-    /// Edges that the caller has pushed or skipped, if the current source is pushed.
-    pushed: Option<u64>,
 }
 
 /// Counts of the edges so far. A resumed import computes them again from the durable edges.
@@ -60,12 +55,9 @@ impl Intake {
             tuning,
             journal,
             destination,
-            next: 0,
+            cursor: Cursor::default(),
             counted: None,
-            taken: 0,
-            durable: 0,
             saved_bytes: 0,
-            pushed: None,
         }
     }
 
@@ -84,7 +76,7 @@ impl Intake {
         self.count_durable(&mut *on_progress)?;
         let layout = self.layout(&path, text)?;
         let dialect = &layout.dialect;
-        let record = &mut self.journal.sources[self.next - 1];
+        let record = &mut self.journal.sources[self.cursor.current()];
         record.num_nodes = dialect.nodes().unwrap_or(0);
         let start = if record.edges > 0 { record.position } else { dialect.start };
         if record.edges == 0 {
@@ -99,7 +91,7 @@ impl Intake {
         read_edges(&path, start, &layout, settings, &mut |block| {
             self.take(block.edges, |_| "edge".to_owned())?;
             position = block.end;
-            let record = &mut self.journal.sources[self.next - 1];
+            let record = &mut self.journal.sources[self.cursor.current()];
             record.comments += block.comments;
             record.repeated_headers += block.repeated_headers;
             record.padded_ids += block.padded_ids;
@@ -181,7 +173,7 @@ impl Intake {
             let done = first + edges.len() as u64;
             on_progress(Progress { phase: Phase::Read, done, total, unit: Unit::Edges })
         })?;
-        let record = &mut self.journal.sources[self.next - 1];
+        let record = &mut self.journal.sources[self.cursor.current()];
         record.edges = total;
         record.segments = segments.into();
         record.complete = true;
@@ -191,21 +183,22 @@ impl Intake {
     /// Adds a batch of edges from the caller.
     pub fn push(&mut self, edges: &[[u64; 2]]) -> Result<()> {
         let durable = self.pushed_before()?;
-        let pushed = self.pushed.unwrap_or(0);
-        self.pushed = Some(pushed + edges.len() as u64);
+        let pushed = self.cursor.pushed.unwrap_or(0);
+        self.cursor.pushed = Some(pushed + edges.len() as u64);
         let known = durable.saturating_sub(pushed).min(edges.len() as u64);
         let fresh = &edges[known as usize..];
         if fresh.is_empty() {
             return Ok(());
         }
-        let record = &self.journal.sources[self.next - 1];
+        let record = &self.journal.sources[self.cursor.current()];
         if record.complete {
-            let error = other_count(self.next - 1, record.edges, pushed + edges.len() as u64);
+            let error =
+                self.cursor.other_count::<SourceRecord>(record.edges, pushed + edges.len() as u64);
             return Err(self.destination.mismatch(error));
         }
         self.count_durable(&mut |_| Ok(()))?;
         for block in fresh.chunks(self.tuning.edge_block) {
-            let first = self.taken;
+            let first = self.cursor.taken;
             self.take(block, |row| format!("edges handed over in batches: row {}", first + row))?;
             self.settle(Position::default(), Ok(()))?;
         }
@@ -227,7 +220,7 @@ impl Intake {
             edges.clear();
             for (row, (&source, &target)) in sources.iter().zip(targets).enumerate() {
                 if source.min(target) < 0 {
-                    let row = self.pushed.unwrap_or(0) + row as u64;
+                    let row = self.cursor.pushed.unwrap_or(0) + row as u64;
                     return Err(Error::invalid(format!(
                         "edges handed over in batches: row {row}: node id {} is negative, expected \
                          0 or more",
@@ -243,39 +236,31 @@ impl Intake {
 
     /// Number of pushed edges that an earlier run made durable.
     pub fn pushed_before(&mut self) -> Result<u64> {
-        if self.pushed.is_none() {
+        if self.cursor.pushed.is_none() {
             self.begin(Source::Push)?;
-            self.pushed = Some(0);
+            self.cursor.pushed = Some(0);
         }
-        Ok(self.durable)
+        Ok(self.cursor.durable)
     }
 
     /// Skips edges that are already durable.
     pub fn skip_pushed(&mut self, edges: u64) -> Result<()> {
         let durable = self.pushed_before()?;
-        let pushed = self.pushed.unwrap_or(0) + edges;
+        let pushed = self.cursor.pushed.unwrap_or(0) + edges;
         if pushed > durable {
             return Err(Error::internal(format!(
                 "skipped {pushed} pushed edges, but only {durable} are durable"
             )));
         }
-        self.pushed = Some(pushed);
+        self.cursor.pushed = Some(pushed);
         Ok(())
     }
 
     /// Makes all sources durable and complete. No more sources may follow.
     pub fn close(&mut self) -> Result<()> {
         self.close_pushed()?;
-        if let Some(left) = self.journal.sources.get(self.next) {
-            let error = Error::invalid(format!(
-                "the unfinished import has {} sources of edges, found {}: {} is missing",
-                self.journal.sources.len(),
-                self.next,
-                left.source
-            ));
-            return Err(self.destination.mismatch(error));
-        }
-        Ok(())
+        let given = self.cursor.require_end(&self.journal.sources);
+        given.map_err(|error| self.destination.mismatch(error))
     }
 
     /// The histogram, once all edges are durable.
@@ -288,37 +273,15 @@ impl Intake {
 
     /// Starts the next source, `source`; returns whether an earlier run read all of it.
     fn begin(&mut self, source: Source) -> Result<bool> {
-        let index = self.next;
         let is_reading = self.journal.stage == Stage::Read;
-        let is_last = index + 1 == self.journal.sources.len();
-        match self.journal.sources.get_mut(index) {
-            Some(record) if record.source == source => {}
-            // Replace an incomplete last source: no later source depends on it.
-            Some(record) if is_reading && is_last && !record.complete => {
-                *record = SourceRecord::new(source);
-            }
-            Some(record) => {
-                let error = other_source(index, &record.source, &source);
-                return Err(self.destination.mismatch(error));
-            }
-            None if is_reading => self.journal.sources.push(SourceRecord::new(source)),
-            None => {
-                let error = Error::invalid(format!(
-                    "the unfinished import has {index} sources of edges, found another: {source}"
-                ));
-                return Err(self.destination.mismatch(error));
-            }
-        }
-        self.next += 1;
-        let record = &self.journal.sources[index];
-        self.taken = record.edges;
-        self.durable = record.edges;
-        Ok(record.complete)
+        let fresh = SourceRecord::new(source);
+        let begun = self.cursor.begin(&mut self.journal.sources, fresh, is_reading);
+        Ok(begun.map_err(|error| self.destination.mismatch(error))?.is_complete)
     }
 
     /// Whether a source is complete, so that it is kept if the next source is refused.
     pub fn has_whole_source(&self) -> bool {
-        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
+        self.journal.stage != Stage::Read || any_complete(&self.journal.sources)
     }
 
     /// Counts the durable edges of an earlier run and opens the spill after them; only the first
@@ -327,7 +290,7 @@ impl Intake {
         if self.counted.is_some() {
             return Ok(());
         }
-        let directory = Journal::directory(&self.root);
+        let directory = directory(&self.root);
         self.destination.make()?;
         let options = &self.options;
         let slots = self.tuning.histogram_slots;
@@ -357,7 +320,7 @@ impl Intake {
         let Some(counted) = &mut self.counted else { return Err(not_counted()) };
         counted.histogram.add(edges);
         counted.spill.append(edges)?;
-        self.taken += edges.len() as u64;
+        self.cursor.taken += edges.len() as u64;
         Ok(())
     }
 
@@ -377,8 +340,8 @@ impl Intake {
     /// Records in memory the progress of the current source.
     fn note(&mut self, position: Position) -> Result<()> {
         let Some(counted) = &self.counted else { return Err(not_counted()) };
-        let record = &mut self.journal.sources[self.next - 1];
-        record.edges = self.taken;
+        let record = &mut self.journal.sources[self.cursor.current()];
+        record.edges = self.cursor.taken;
         record.position = position;
         record.segments = counted.spill.segments().to_vec();
         Ok(())
@@ -387,7 +350,7 @@ impl Intake {
     /// Marks the current source as complete.
     fn end(&mut self, position: Position) -> Result<()> {
         self.note(position)?;
-        self.journal.sources[self.next - 1].complete = true;
+        self.journal.sources[self.cursor.current()].complete = true;
         if let Some(counted) = &mut self.counted {
             counted.spill.next_source();
         }
@@ -396,12 +359,8 @@ impl Intake {
 
     /// Ends the pushed source, if the current source is pushed.
     fn close_pushed(&mut self) -> Result<()> {
-        let Some(pushed) = self.pushed.take() else { return Ok(()) };
-        if pushed < self.durable {
-            let error = other_count(self.next - 1, self.durable, pushed);
-            return Err(self.destination.mismatch(error));
-        }
-        if self.journal.sources[self.next - 1].complete {
+        let ended = self.cursor.end_pushed(&self.journal.sources);
+        if !ended.map_err(|error| self.destination.mismatch(error))? {
             return Ok(());
         }
         self.count_durable(&mut |_| Ok(()))?;

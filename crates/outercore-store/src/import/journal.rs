@@ -1,28 +1,26 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::IMPORT_DIRECTORY;
+use outercore_core::{Error, Result};
 use outercore_io::Disk;
 use outercore_text::Position;
 use serde::{Deserialize, Serialize};
 
 use super::artifacts::{EdgeArtifacts, EdgeText};
 use super::input_file::InputFile;
+use super::journal_file::{self, other_import};
 use super::options::{Duplicates, EdgeImportOptions, SelfLoops};
 use super::partition::PartitionState;
 use super::plan::Plan;
 use super::segment::Segment;
 use super::sort::SortState;
-use crate::destination::{DROP, way_on};
-use crate::hold::journal_path;
+use super::sources;
 
-const VERSION: u32 = 2;
+const KIND: &str = "edges";
 
-/// All state that a resumed import needs; `.import/journal.json`.
+/// All state that a resumed import of edges needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
-    version: u32,
     pub identity: Identity,
     pub sources: Vec<SourceRecord>,
     pub stage: Stage,
@@ -65,13 +63,10 @@ pub(crate) struct SourceRecord {
     /// Number of nodes that the source states, or 0.
     pub num_nodes: u64,
     /// Comment lines so far in a text.
-    #[serde(default)]
     pub comments: u64,
     /// Lines so far in a text that repeat its header.
-    #[serde(default)]
     pub repeated_headers: u64,
     /// Ids so far in a text with leading zeros.
-    #[serde(default)]
     pub padded_ids: u64,
     /// Location of the edges.
     pub segments: Vec<Segment>,
@@ -142,44 +137,59 @@ pub(crate) enum Stage {
     Done(EdgeArtifacts),
 }
 
-impl Journal {
-    pub fn new(identity: Identity) -> Self {
-        Self { version: VERSION, identity, sources: Vec::new(), stage: Stage::Read }
+impl sources::SourceRecord for SourceRecord {
+    const ROWS: &'static str = "edges";
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.source == other.source
     }
 
-    /// The directory of an unfinished import.
-    pub fn directory(root: &Path) -> PathBuf {
-        root.join(IMPORT_DIRECTORY)
+    fn rows(&self) -> u64 {
+        self.edges
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn name(&self) -> String {
+        self.source.to_string()
+    }
+
+    fn mismatch(&self, index: usize, found: &Self) -> Error {
+        let (known, found) = (&self.source, &found.source);
+        let same_path = match (known, found) {
+            (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
+            (Source::Npy(a), Source::Npy(b)) => {
+                a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path))
+            }
+            _ => false,
+        };
+        Error::invalid(if same_path {
+            format!("{found} has changed since the import was begun")
+        } else {
+            format!(
+                "edge source {} is {found}, but the unfinished import has {known} there",
+                index + 1
+            )
+        })
+    }
+}
+
+impl Journal {
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, sources: Vec::new(), stage: Stage::Read }
     }
 
     /// The journal of the interrupted import in `root`, if there is one and it matches `identity`.
     ///
     /// # Errors
-    /// `Invalid`: another import was started there. `Version`, `Corrupt`: the journal cannot be
-    /// read.
+    /// As [`journal_file::load`].
     pub fn load(root: &Path, identity: &Identity) -> Result<Option<Self>> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
+        match journal_file::load::<Self>(root, KIND)? {
+            Some(journal) if journal.identity != *identity => Err(other_import(root)),
+            found => Ok(found),
         }
-        let path = journal_path(root);
-        let describe = || format!("import journal `{}`", path.display());
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(describe),
-        };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
-        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if found.version != VERSION {
-            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
-        }
-        let journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
-        if journal.identity != *identity {
-            return Err(other_import(root));
-        }
-        Ok(Some(journal))
     }
 
     /// Whether its input files are unchanged.
@@ -193,43 +203,6 @@ impl Journal {
 
     /// Replaces the journal on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
-        let text = serde_json::to_vec(self)
-            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&journal_path(root), &text)
+        journal_file::save(self, KIND, disk, root)
     }
-}
-
-/// The error if another import was interrupted in `root`.
-pub(crate) fn other_import(root: &Path) -> Error {
-    Error::invalid(format!(
-        "`{}` holds the unfinished import of other input or with other options",
-        root.display()
-    ))
-    .hint(way_on(root))
-}
-
-/// The error for a source that differs from the source of the unfinished import at this place.
-pub(crate) fn other_source(index: usize, expected: &Source, found: &Source) -> Error {
-    let same_path = match (expected, found) {
-        (Source::Text(a), Source::Text(b)) => a.file.path == b.file.path,
-        (Source::Npy(a), Source::Npy(b)) => a.iter().map(|f| &f.path).eq(b.iter().map(|f| &f.path)),
-        _ => false,
-    };
-    let what = if same_path {
-        format!("{found} has changed since the import was begun")
-    } else {
-        format!(
-            "edge source {} is {found}, but the unfinished import has {expected} there",
-            index + 1
-        )
-    };
-    Error::invalid(what)
-}
-
-/// The error if the caller pushes fewer or more edges than the unfinished import recorded.
-pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
-    Error::invalid(format!(
-        "edge source {} has {found} edges, but the unfinished import took {expected} from it",
-        index + 1
-    ))
 }

@@ -221,10 +221,16 @@ fn other_options_inputs_or_counts_do_not_go_on_with_an_unfinished_import() {
     refused(&input, "holds the unfinished import of other input or with other options");
     input.options.undirected = true;
     let last = input.edges.pop().unwrap();
-    refused(&input, "edge source 3 has 99 edges, but the unfinished import took 100 from it");
+    refused(
+        &input,
+        "source 3 of the edges has 99 edges, but the unfinished import took 100 from it",
+    );
     input.edges.push(last);
     input.edges.push(last);
-    refused(&input, "edge source 3 has 101 edges, but the unfinished import took 100 from it");
+    refused(
+        &input,
+        "source 3 of the edges has 101 edges, but the unfinished import took 100 from it",
+    );
     input.edges.pop();
     let text = std::fs::read(input.path("edges.txt")).unwrap();
     std::fs::write(input.path("edges.txt"), [&text[..], b"1 2\n"].concat()).unwrap();
@@ -262,9 +268,10 @@ fn a_damaged_or_newer_journal_is_refused() {
     let root = input.path("graph");
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
-        ("{\"version\":3}", ErrorKind::Version),
-        ("{\"version\":1}", ErrorKind::Version),
-        ("{\"version\":2}", ErrorKind::Corrupt),
+        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Invalid),
+        ("{\"kind\":\"edges\",\"version\":4}", ErrorKind::Version),
+        ("{\"kind\":\"edges\",\"version\":2}", ErrorKind::Version),
+        ("{\"kind\":\"edges\",\"version\":3}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();

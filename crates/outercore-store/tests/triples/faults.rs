@@ -238,10 +238,10 @@ fn the_journal_of_an_import_of_edges_is_not_taken_for_one_of_triples() {
     let root = input.path("graph");
     std::fs::create_dir_all(root.join(".import")).unwrap();
     for (journal, kind) in [
-        ("{\"version\":1}", ErrorKind::Invalid),
-        ("{\"kind\":\"triples\",\"version\":1}", ErrorKind::Version),
-        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Version),
-        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Corrupt),
+        ("{\"kind\":\"edges\",\"version\":3}", ErrorKind::Invalid),
+        ("{\"kind\":\"triples\",\"version\":2}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":4}", ErrorKind::Version),
+        ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
     ] {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();

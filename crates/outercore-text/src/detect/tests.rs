@@ -51,6 +51,8 @@ fn what_can_be_read_in_two_ways_is_refused_with_the_option_that_decides() {
         ("x.csv", "0,5;1\n0,25;2\n", Table, "by commas (2 columns) or by semicolons"),
         ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
         ("e.csv", "user,item\nann,book\n", NamedEdges, "`user,item` may name the columns"),
+        ("e.csv", "a,b\nann,bob\nbob,cid\n", NamedEdges, "`a,b` may name the columns"),
+        ("e.csv", "x1,y1\nann,bob\nx1,y1\nbob,cid\n", NamedEdges, "`x1,y1` comes again"),
         ("e.csv", "drug,interaction,target\na,r,b\n", Purpose::Triples, "--no-header"),
         ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
         ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),

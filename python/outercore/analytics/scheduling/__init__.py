@@ -1,6 +1,6 @@
-"""Several graph algorithms at once: which start when, on which cores, with how much memory.
+"""Scheduling of several graph algorithms on one machine: start times, cores and memory.
 
-`decide` is pure; the other modules measure, look at the machine, and start and end processes.
+`decide` is pure. The other modules measure, inspect the machine, and start and end processes.
 
 **Source**: Fargraph+ 7.
 """

@@ -1,4 +1,4 @@
-"""Commands of ours in processes of their own, bound to cores."""
+"""`outercore` commands in child processes, bound to cores."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from outercore.errors import DeviceError
 from outercore.runs.places import ERRORS, OUTPUT
 
 GRACE_S = 10.0
-"""How long a child may take to end when it is asked to."""
+"""Seconds for a child to end after SIGINT, before it is killed."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Child:
-    """`outercore ARGUMENTS`, running; its output goes to files in `directory`.
+    """A running `outercore ARGUMENTS`, with its output in files in `directory`.
 
-    It does not get the terminal's Ctrl-C, and ends when this process does, however that ends.
+    It does not receive the terminal's Ctrl-C. It ends when this process ends for any reason.
     """
 
     def __init__(self, arguments: Sequence[str], cores: Sequence[int], directory: Path) -> None:
-        """Starts it with nothing but `cores` to run on.
+        """Starts the process, bound to `cores`.
 
-        Errors: `DeviceError` where the system starts no process or `directory` takes no files.
+        Errors: `DeviceError` if the process cannot start or `directory` is not writable.
         """
         self.output, self.errors = directory / OUTPUT, directory / ERRORS
         self.started = time.monotonic()
@@ -61,7 +61,7 @@ class Child:
                 )
         except OSError as error:
             raise DeviceError(f"`outercore {' '.join(arguments)}`: {error}") from error
-        # Becomes readable when the process ends: what a selector can wait for.
+        # A selector can wait for this descriptor: it is readable when the process has ended.
         self._ended = os.pidfd_open(self._process.pid)
 
     def fileno(self) -> int:
@@ -75,7 +75,7 @@ class Child:
 
     @property
     def resident(self) -> int:
-        """Bytes that it has in memory now, 0 where it has ended."""
+        """Resident bytes of the process; 0 if it has ended."""
         try:
             pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         except (OSError, IndexError, ValueError):
@@ -83,9 +83,9 @@ class Child:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait(self, seconds: float) -> int:
-        """Its exit code when it has ended; ends it after `seconds`.
+        """Waits for the process and returns its exit code; stops it after `seconds`.
 
-        Errors: `TimeoutError` where it had to be ended.
+        Errors: `TimeoutError` if it was stopped.
         """
         try:
             return self._process.wait(seconds)
@@ -94,11 +94,11 @@ class Child:
             raise TimeoutError(f"took longer than {seconds:g} s") from None
 
     def ask_to_stop(self) -> None:
-        """Like Ctrl-C: it ends soon, and cleanly."""
+        """Sends SIGINT, as Ctrl-C does: the process ends soon, and cleanly."""
         self._process.send_signal(signal.SIGINT)
 
     def end(self, grace_s: float) -> int:
-        """Kills it where it does not end by itself; returns its exit code."""
+        """Waits up to `grace_s` seconds, then kills the process; returns its exit code."""
         try:
             return self._process.wait(grace_s)
         except subprocess.TimeoutExpired:
@@ -106,7 +106,7 @@ class Child:
             return self._process.wait()
 
     def close(self) -> None:
-        """Gives the descriptor back; ends the process where it still runs."""
+        """Closes the descriptor; ends the process if it still runs."""
         if self.code is None:
             stop_all([self])
         if self._ended >= 0:
@@ -114,7 +114,7 @@ class Child:
             self._ended = -1
 
     def last_error(self) -> str:
-        """What it says went wrong; its exit code where it says nothing."""
+        """The error message of the process, or its exit code if it printed none."""
         lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
         named = [line for line in lines if line.startswith(("error: ", "stopped: "))]
         said = named[-1:] or [line for line in lines if line.strip()][-1:]
@@ -122,20 +122,20 @@ class Child:
 
 
 def stop_all(children: Sequence[Child]) -> None:
-    """Asks all to stop at once, then waits for each."""
+    """Sends SIGINT to all processes, then waits for each, and kills those that do not end."""
     for child in children:
         child.ask_to_stop()
     end = time.monotonic() + GRACE_S
     for child in children:
-        # Asked again, one that is about to end would end by the signal.
+        # Not a second SIGINT: it would kill a process that is about to end cleanly.
         child.end(max(end - time.monotonic(), 0.1))
 
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Within the block Ctrl-C waits, here and in processes that are started, until they let it.
+    """Blocks SIGINT within the block, here and in started processes until they unblock it.
 
-    A process that is interrupted while it imports ends in whatever way the import fails.
+    An interrupt during an import would end a process with an arbitrary error of the import.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -145,23 +145,23 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _main() -> None:
-    """The child's side: its cores before anything starts a thread, then the command."""
+    """Entry point of the child: binds it to its cores before any thread starts, then runs it."""
     parent, cores, *arguments = sys.argv[1:]
-    # A parent that is killed cannot end its children.
+    # The kernel ends the child with its parent: a killed parent cannot do so.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):
         sys.exit("the parent has ended")
-    # A parent in the background may have left it ignored.
+    # If the parent runs in the background, SIGINT may be ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     sys.argv = ["outercore", *arguments]
     try:
-        # The command line is above this room, and this is another process.
+        # A late import, because `cli` is above this package; this is a separate process.
         command_line = import_module("outercore.cli")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         command_line.main()
     except KeyboardInterrupt:
-        # Asked to stop before there was a command.
+        # Interrupted before the command handles SIGINT.
         sys.exit(130)
 
 

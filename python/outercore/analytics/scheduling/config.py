@@ -1,4 +1,4 @@
-"""What `outercore tune` measures."""
+"""Configuration of `outercore tune`: the points to measure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outercore.data.far import FarOptions
 
 @dataclass(frozen=True)
 class TuneConfig(Configuration):
-    """What to measure: every combination of these."""
+    """The points to measure: every combination of algorithms, threads and far ratios."""
 
     algorithms: Annotated[
         tuple[str, ...], Option("What to measure, such as `bfs,pagerank,wcc`.", common=True)
@@ -36,7 +36,7 @@ class TuneConfig(Configuration):
     ] = "auto"
     backend: BackendOption = "auto"
     far: FarOptions | None = None
-    """A memory server that holds what is not kept in memory."""
+    """Memory server that holds the edges that are not in memory."""
 
     def __post_init__(self) -> None:
         names = tuple(name.strip().replace("-", "_") for name in self.algorithms)
@@ -51,7 +51,7 @@ class TuneConfig(Configuration):
         parse_size(self.memory, "memory")
 
     def points(self, graph: GraphShape) -> list[Point]:
-        """Every combination."""
+        """Every combination, for one graph."""
         cores = len(os.sched_getaffinity(0))
         chosen = itertools.product(
             self.algorithms,
@@ -66,7 +66,7 @@ class TuneConfig(Configuration):
 
 
 def medium_of(far: FarOptions | None) -> Medium:
-    """Where edges are read from that do not stay in memory."""
+    """The medium from which a run reads edges that are not in memory."""
     if far is None:
         return "disk"
     scheme = far.address.partition(":")[0]

@@ -1,7 +1,7 @@
 """Deciding how graph algorithms share a machine: threads, cores and far ratio from a table.
 
-Pure: measured runs and what is free go in, launches come out. `outercore tune` measures the
-table, `outercore jobs` looks at the machine and carries the launches out.
+Pure functions: from measured runs and free resources to launches. `outercore tune` measures the
+table; `outercore jobs` inspects the machine and executes the launches.
 
 **Source**: Fargraph+ 3.1 (turning point) and 7 (controller).
 """
@@ -21,18 +21,18 @@ import numpy as np
 from outercore.base.fields import within
 
 Medium = Literal["disk", "tcp", "unix", "fabric"]
-"""Where the edges lie that are not kept in memory."""
+"""Where a run reads the edges that are not in memory."""
 
 SLACK = 0.1
-"""A far ratio is beyond the turning point where it costs this share of time more."""
+"""A far ratio is beyond the turning point if the time rises by more than this share."""
 
 ASSUMED_TURNING_POINT = 0.6
-"""Where nothing was measured: what Fargraph+ 3.1 found for BFS and betweenness."""
+"""Turning point without measurements; Fargraph+ 3.1 found it for BFS and betweenness."""
 
 
 @dataclass(frozen=True)
 class GraphShape:
-    """What the time of an algorithm depends on besides its options."""
+    """Properties of a graph that determine the time of an algorithm, besides its options."""
 
     nodes: int
     arcs: int
@@ -46,10 +46,10 @@ class GraphShape:
 
     @property
     def graph_class(self) -> str:
-        """The graphs that the table takes for alike: of one size, density and skew.
+        """The class of the graph by size, density and skew; graphs of a class share measurements.
 
         The size is the power of ten that bounds the number of nodes. The density is `sparse` below
-        4 arcs a node, `medium` below 32, else `dense`. In-degrees are `even` below a skew of 1,
+        4 arcs per node, `medium` below 32, else `dense`. In-degrees are `even` below a skew of 1,
         `uneven` below 4, else `skewed`.
 
         Example:
@@ -62,7 +62,7 @@ class GraphShape:
         return f"up to 10^{size} nodes, {density}, {skew}"
 
     def distance(self, other: GraphShape) -> float:
-        """How different two graphs are: doublings of nodes, of arcs a node, and of skew."""
+        """How different two graphs are: doublings of nodes, of arcs per node, and of skew."""
         pairs = (
             (self.nodes, other.nodes),
             (self.arcs_per_node, other.arcs_per_node),
@@ -73,14 +73,14 @@ class GraphShape:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination that can be measured."""
+    """A combination of algorithm, graph, medium, threads and far ratio to measure."""
 
     algorithm: str
     graph: GraphShape
     medium: Medium
     threads: int
     far_ratio: float
-    """Share of the bytes of edges that are not kept in local memory."""
+    """Share of the bytes of edges that is not in local memory."""
 
     def __post_init__(self) -> None:
         within("threads", self.threads, 1, None)
@@ -92,15 +92,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Measurement(Point):
-    """What a point took: the median of several runs."""
+    """Time and memory of a point: the median of several runs."""
 
     seconds: float
     bytes_read: int
-    """From the disk or from far memory."""
+    """Bytes read from the disk or from far memory."""
     memory: int
-    """The budget: the least that keeps `1 - far_ratio` of the edges."""
+    """The budget: the least that keeps `1 - far_ratio` of the edges in memory."""
     peak_memory: int
-    """The most bytes that the process had resident."""
+    """Peak of the resident bytes of the process."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,42 +108,42 @@ class Measurement(Point):
 
     @property
     def point(self) -> Point:
-        """What was measured."""
+        """The point that was measured."""
         return Point(**{field.name: getattr(self, field.name) for field in fields(Point)})
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the table knows about an algorithm on one graph."""
+    """The measurements of an algorithm on one graph."""
 
     measured: Sequence[Measurement]
-    """Of one graph and medium, not empty."""
+    """Measurements of one graph and medium, not empty."""
     same_class: bool
-    """Whether that graph is of the class that was asked for."""
+    """Whether the measured graph is of the requested class."""
 
     @cached_property
     def curves(self) -> Mapping[int, Sequence[tuple[float, float]]]:
         """Far ratios and seconds, by number of threads."""
         chosen: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for one in self.measured:
-            chosen[one.threads].append((one.far_ratio, one.seconds))
+        for run in self.measured:
+            chosen[run.threads].append((run.far_ratio, run.seconds))
         return {threads: sorted(curve) for threads, curve in sorted(chosen.items())}
 
     @cached_property
     def turning_point(self) -> float:
-        """The smallest of those of the numbers of threads, so that it holds for each."""
+        """The smallest turning point of all numbers of threads, so that it holds for each."""
         return min(turning_point(curve) for curve in self.curves.values())
 
     @property
     def overhead(self) -> int:
-        """The most bytes that a process took beside its budget."""
-        return max(max(one.peak_memory - one.memory, 0) for one in self.measured)
+        """Most bytes of a process above its budget."""
+        return max(max(run.peak_memory - run.memory, 0) for run in self.measured)
 
     def times(self, far_ratio: float) -> tuple[float, ...]:
-        """Seconds with 1, 2, … threads up to the most that were measured.
+        """Seconds with 1, 2, … threads, up to the largest measured number.
 
-        Between measured numbers of threads along a line; below the least as if work divided
-        evenly.
+        Interpolates linearly between measured numbers of threads. Below the smallest, it assumes
+        that threads share the work evenly.
         """
         known = {
             threads: float(np.interp(far_ratio, *np.transpose(curve)))
@@ -170,35 +170,35 @@ class Table:
 
     measurements: tuple[Measurement, ...] = ()
     machine: dict[str, Any] | None = None
-    """Where they were measured."""
+    """The machine of the measurements."""
 
     def profile(self, algorithm: str, graph: GraphShape, medium: Medium) -> Profile | None:
-        """What is known about an algorithm on a graph like this one; `None` where nothing is.
+        """Measurements of an algorithm on the most similar graph; `None` if there are none.
 
-        Of the same medium and class where there is one, else of the nearest, with its times
-        scaled by the number of arcs.
+        Prefers the same medium, then the same class, then the nearest graph. Times are scaled by
+        the number of arcs.
         """
-        known = [one for one in self.measurements if one.algorithm == algorithm]
+        known = [run for run in self.measurements if run.algorithm == algorithm]
         if not known:
             return None
-        here = [one for one in known if one.medium == medium] or known
-        alike = [one for one in here if one.graph.graph_class == graph.graph_class] or here
-        nearest = min(alike, key=lambda one: (one.graph.distance(graph), one.medium))
+        here = [run for run in known if run.medium == medium] or known
+        alike = [run for run in here if run.graph.graph_class == graph.graph_class] or here
+        nearest = min(alike, key=lambda run: (run.graph.distance(graph), run.medium))
         scale = graph.arcs / nearest.graph.arcs if nearest.graph.arcs else 1.0
         measured = [
-            replace(one, seconds=one.seconds * scale)
-            for one in alike
-            if (one.graph, one.medium) == (nearest.graph, nearest.medium)
+            replace(run, seconds=run.seconds * scale)
+            for run in alike
+            if (run.graph, run.medium) == (nearest.graph, nearest.medium)
         ]
         return Profile(measured, nearest.graph.graph_class == graph.graph_class)
 
 
 def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) -> float:
-    """The largest far ratio that costs little: beyond it, seconds rise above `slack`.
+    """The far ratio beyond which the time rises by more than the share `slack`.
 
     `curve` holds far ratios and seconds, in any order. Times are first smoothed to the nearest
-    ones that never fall with the ratio, so that one slow run is no turning point; between
-    measured ratios they go along a line.
+    times that never fall with the ratio, so a single slow run does not make a turning point.
+    Between measured ratios, times are interpolated linearly.
 
     Errors: `ValueError` for an empty curve.
 
@@ -219,7 +219,7 @@ def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) ->
     beyond = bisect_right(seconds, limit)
     around = slice(beyond - 1, beyond + 1)
     reached = float(np.interp(limit, seconds[around], ratios[around]))
-    # Rounded down: no digit more than the measurements carry, and within the slack.
+    # Rounded down to stay within the slack, to three digits as measurements have no more.
     return max(ratios[beyond - 1], math.floor(reached * 1000 + 1e-6) / 1000)
 
 
@@ -229,7 +229,7 @@ class Job:
 
     name: str
     times: tuple[float, ...]
-    """Seconds with 1, 2, … threads; more threads than that bring nothing."""
+    """Seconds with 1, 2, … threads; more threads do not save time."""
     memory: int
     """Bytes at the turning point, with `least_threads`."""
     memory_per_thread: int = 0
@@ -238,21 +238,21 @@ class Job:
     most_threads: int | None = None
 
     def seconds(self, threads: int) -> float:
-        """With so many threads."""
+        """Expected seconds with this number of threads."""
         return self.times[min(threads, len(self.times)) - 1]
 
     def memory_with(self, threads: int) -> int:
-        """Bytes that it needs with so many threads."""
+        """Bytes that the job needs with this number of threads."""
         return self.memory + self.memory_per_thread * max(threads - self.least_threads, 0)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A job that may start now, and what is its own."""
+    """A job that may start now, with its cores and memory."""
 
     job: Job
     cores: tuple[int, ...]
-    """One a thread, of one NUMA node where one had enough."""
+    """One core per thread, all from one NUMA node if a node had enough free cores."""
     memory: int
 
     @property
@@ -264,13 +264,13 @@ class Launch:
 def allocate(
     jobs: Sequence[Job], free_cores: Sequence[Sequence[int]], free_memory: int
 ) -> list[Launch]:
-    """Which of the waiting jobs start now, with which cores.
+    """The waiting jobs that start now, with their cores.
 
-    In the order of `jobs` each gets its least number of threads as long as a core and its memory
-    at the turning point are free; one that does not fit waits, and later ones may go ahead. The
-    cores left over go, some at a time, to the job whose time they shorten most per core, until
-    none are left or none help. Then cores are dealt by NUMA node, most demanding job first, each
-    from the node with the most free cores.
+    In the order of `jobs`, each job gets its least number of threads if enough cores and its memory
+    at the turning point are free. A job that does not fit waits, and later jobs may start before
+    it. The remaining cores go to the jobs whose time they shorten most per core, until none are
+    left or none help. Then cores are assigned by NUMA node: the job with the most threads first,
+    each job from the node with the most free cores.
 
     Shapes: `free_cores` holds the free cores of each NUMA node.
 
@@ -288,9 +288,9 @@ def allocate(
         growths = (
             (_best_growth(jobs[place], at, cores, memory), place) for place, at in threads.items()
         )
-        # Among equals the job that waited longest.
+        # If several save equally much, the job that has waited longest.
         (saved, more), place = max(
-            growths, key=lambda one: (one[0][0], -one[1]), default=((0.0, 0), 0)
+            growths, key=lambda growth: (growth[0][0], -growth[1]), default=((0.0, 0), 0)
         )
         if saved <= 0:
             break
@@ -308,7 +308,7 @@ def allocate(
 def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float, int]:
     """Seconds saved per core by the best number of further threads, and that number.
 
-    Looks beyond the next thread: where two threads bring nothing, four still may.
+    Looks beyond the next thread: even if two threads save nothing, four may.
     """
     most = min(threads + cores, job.most_threads or len(job.times), len(job.times))
     best = (0.0, 0)
@@ -316,7 +316,7 @@ def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float
         if job.memory_with(threads + more) - job.memory_with(threads) > memory:
             break
         saved = (job.seconds(threads) - job.seconds(threads + more)) / more
-        # Among equals the fewest threads, so that others are asked before more are given.
+        # If several save equally much, the fewest threads, so that other jobs get cores first.
         if saved > best[0]:
             best = (saved, more)
     return best
@@ -328,19 +328,22 @@ def _deal(
     nodes = [list(node) for node in free_cores]
     dealt: dict[int, tuple[int, ...]] = {}
     for place in sorted(threads, key=lambda place: (-threads[place], place)):
-        wanted = threads[place]
-        taken: list[int] = []
-        while len(taken) < wanted:
+        needed = threads[place]
+        cores: list[int] = []
+        while len(cores) < needed:
             fullest = max(range(len(nodes)), key=lambda node: (len(nodes[node]), -node))
-            count = min(wanted - len(taken), len(nodes[fullest]))
-            taken += nodes[fullest][:count]
+            count = min(needed - len(cores), len(nodes[fullest]))
+            cores += nodes[fullest][:count]
             del nodes[fullest][:count]
-        dealt[place] = tuple(taken)
+        dealt[place] = tuple(cores)
     return dealt
 
 
 def _never_falling(values: Sequence[float]) -> list[float]:
-    """The nearest values, by squares, that never fall: pool adjacent violators."""
+    """The nearest values in the least-squares sense that never fall.
+
+    **Source**: pool-adjacent-violators algorithm.
+    """
     blocks: list[tuple[float, int]] = []
     for value in values:
         mean, count = float(value), 1

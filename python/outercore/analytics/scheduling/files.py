@@ -1,4 +1,4 @@
-"""The JSON files of `tune` and `jobs`: read whole or refused, written whole or not at all."""
+"""The JSON files of `tune` and `jobs`: checked when read, replaced atomically when written."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from outercore.base.fields import build
 from outercore.errors import CorruptError, DeviceError, InvalidError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 
-_Kept = TypeVar("_Kept")
+_Content = TypeVar("_Content")
 _VERSION = 1
 
 
 def table_path() -> Path:
-    """Where the table of this user is: `outercore/controller.json` in the XDG data directory."""
+    """Path of the user's table: `outercore/controller.json` in the XDG data directory."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "outercore" / "controller.json"
 
 
 def load_table(path: Path) -> Table:
-    """The table in a file, an empty one where there is none; errors: those of `load`."""
+    """The table in a file; empty if the file does not exist. Errors: as `load`."""
     return load(Table, path, "measure again with `outercore tune`")
 
 
-def load(kind: type[_Kept], path: Path, hint: str) -> _Kept:
-    """The dataclass `kind` that a file holds; an empty one where there is no file.
+def load(kind: type[_Content], path: Path, hint: str) -> _Content:
+    """Reads a dataclass of type `kind` from a file; an empty one if the file does not exist.
 
-    `hint` says what to do about a file that holds anything else.
+    `hint` is advice for the user if the content is invalid.
 
-    Errors: `CorruptError`, `VersionError`, `DeviceError` name the file.
+    Errors: `CorruptError`, `VersionError`, `DeviceError`; they name the file.
     """
     try:
         value = json.loads(path.read_text())
@@ -53,18 +53,18 @@ def load(kind: type[_Kept], path: Path, hint: str) -> _Kept:
     try:
         return build(kind, value, "")
     except InvalidError as error:
-        found = str(error).partition("\nhint: ")[0]
-        raise CorruptError(f"`{path}`: {found}\nhint: {hint}") from None
+        reason = str(error).partition("\nhint: ")[0]
+        raise CorruptError(f"`{path}`: {reason}\nhint: {hint}") from None
 
 
-def store(path: Path, kept: Any) -> None:
-    """Writes a dataclass that `load` reads.
+def store(path: Path, content: Any) -> None:
+    """Writes a dataclass in the form that `load` reads.
 
-    Errors: `NoSpaceError`, `DeviceError` name the file.
+    Errors: `NoSpaceError`, `DeviceError`; they name the file.
     """
     storage = Storage()
     with device_errors(f"`{path}`"):
         storage.make_directory(path.parent)
-        value = {"version": _VERSION, **asdict(kept)}
+        value = {"version": _VERSION, **asdict(content)}
         text = json.dumps(value, indent=1, allow_nan=False) + "\n"
         replace_file(storage, path, text.encode())

@@ -1,4 +1,4 @@
-"""Carrying a list of jobs out: starting what the controller lets start, noting how it ends."""
+"""Executing a list of jobs: start jobs as the controller decides, and record how they end."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from outercore.runs.lock import only_one
 from outercore.runs.stop import terminate_like_interrupt
 
 PATIENCE_S = 600.0
-"""How long a job may wait for others' memory while nothing of ours runs."""
+"""Seconds that a job may wait for memory of other programs while no job of the list runs."""
 
 STATE = "jobs.json"
-"""In the directory of the jobs: what became of each."""
+"""Name of the state file, in the directory of the jobs."""
 
 _LOOK_S = 1.0
 
 
 @dataclass
 class JobState:
-    """What is known of a job; the whole list is the state file."""
+    """State of a job; the state file holds the list of all."""
 
     name: str
     words: tuple[str, ...]
@@ -44,45 +44,45 @@ class JobState:
     """The budget of the run."""
     far_ratio: float | None = None
     estimate: float | None = None
-    """Seconds that the table lets expect; `None` where it knows nothing."""
+    """Expected seconds by the table; `None` without measurements."""
     seconds: float | None = None
-    """From its start to its end."""
+    """Seconds from the start of its process to the end."""
     peak_memory: int | None = None
     code: int | None = None
     error: str | None = None
     record: str | None = None
-    """Directory of the run, where there is something to read or to resume."""
+    """Directory of the run, if it has a record to read or a checkpoint to resume from."""
     notes: tuple[str, ...] = ()
 
     def run_of(self, request: Request) -> AnalysisDirectory | None:
-        """The run of the request as it is; `None` where it has changed, or its run failed."""
+        """The run of a request; `None` if the request has changed, or its run failed."""
         if self.record is None or self.words != request.words:
             return None
         return AnalysisDirectory(Path(self.record))
 
     def has_ended_alone(self, run: AnalysisDirectory | None) -> bool:
-        """Whether its process finished after the call that started it was killed."""
+        """Whether its process finished after the `outercore jobs` that started it was killed."""
         if run is None or self.status != "running":
             return False
-        # The record is written at the end, and then the checkpoint is removed.
+        # A run writes its record at the end, and then removes its checkpoint.
         return (run.path / records.FILE).exists() and not run.begun
 
 
 @dataclass(frozen=True)
 class _States:
-    """What the state file holds."""
+    """Content of the state file."""
 
     jobs: tuple[JobState, ...] = ()
 
 
 Observer = Callable[[Sequence[JobState]], None]
-"""Called whenever something has changed, and every second."""
+"""Called with the states of all jobs after each change, and every second."""
 
 
 def load_states(directory: Path) -> Sequence[JobState]:
-    """What became of the jobs in a directory, nothing where none ran there.
+    """The states of the jobs in a directory; empty if no jobs ran there.
 
-    Errors: `CorruptError`, `VersionError` for a file that is no state.
+    Errors: `CorruptError`, `VersionError` for an invalid state file.
     """
     return load(_States, directory / STATE, "choose another `--out`").jobs
 
@@ -97,14 +97,13 @@ def run_jobs(
     observer: Observer | None = None,
     progress: Progress | None = None,
 ) -> Sequence[JobState]:
-    """Runs all requests, as many at once as there are cores and memory for; returns their ends.
+    """Runs all requests, as many at once as cores and memory allow; returns their states.
 
-    What `directory` says is done is not done again, and what was stopped is resumed from its
-    checkpoint. A job that fails, or that the machine could never hold, does not keep the others
-    from running.
+    Jobs that are done by the state file in `directory` are skipped, and stopped jobs resume from
+    their checkpoint. If a job fails, or needs more than the machine has, the others still run.
 
-    Errors: `InterruptError` after Ctrl-C, SIGTERM or SIGHUP, with every process ended and the state
-    kept.
+    Errors: `InterruptError` after Ctrl-C, SIGTERM or SIGHUP. All processes have then ended, and the
+    state file is written.
     """
     with only_one(directory / STATE, "outercore jobs"), terminate_like_interrupt():
         by_name = {request.name: request for request in requests}
@@ -149,17 +148,17 @@ class _Running:
             if state.has_ended_alone(run):
                 state.status = "done"
             if run is None or state.status != "done" or not (run.path / records.FILE).exists():
-                kept = state.record if run is not None and run.begun else None
-                state = JobState(name, request.words, record=kept)
+                resumable = state.record if run is not None and run.begun else None
+                state = JobState(name, request.words, record=resumable)
             self._states[name] = state
 
     @property
     def states(self) -> Sequence[JobState]:
-        """What became of each."""
+        """The states of all jobs."""
         return tuple(self._states.values())
 
     def prepare(self, progress: Progress | None) -> None:
-        """Estimates all; refuses those that can never run."""
+        """Estimates all waiting jobs, and refuses those that can never run."""
         cores, memory = self.machine.cores, self.machine.memory
         for state in self._waiting():
             try:
@@ -184,7 +183,7 @@ class _Running:
         self._keep()
 
     def run(self) -> None:
-        """Until nothing waits and nothing runs."""
+        """Runs until no job waits or runs."""
         while self._children or self._waiting():
             self._launch()
             self.observer(self.states)
@@ -193,7 +192,7 @@ class _Running:
         self.observer(self.states)
 
     def stop(self) -> None:
-        """Ends what runs; running the list again resumes it."""
+        """Ends all running jobs. Running the list again resumes them."""
         stop_all([child for child, _ in self._children.values()])
         self._reap(stopped=True)
         self._keep()
@@ -203,7 +202,7 @@ class _Running:
         return [state for state in self.states if state.status == "waiting"]
 
     def _launch(self) -> None:
-        """Starts what the controller lets start."""
+        """Starts the jobs that the controller selects."""
         waiting = self._startable()
         if not waiting:
             return
@@ -216,7 +215,7 @@ class _Running:
             self._keep()
 
     def _startable(self) -> list[JobState]:
-        """Those that wait, of those that write to one data set only the first."""
+        """The waiting jobs; of several that write to one data set only the first."""
         writing = {
             self.requests[name].data_set.resolve()
             for name in self._children
@@ -233,7 +232,10 @@ class _Running:
         return startable
 
     def _free_memory(self) -> int:
-        """What is free, less what running jobs may still take, within what we may take at all."""
+        """Bytes for new jobs: free memory without the memory that running jobs may still allocate.
+
+        Never more than the memory limit of this call minus the memory assigned to running jobs.
+        """
         promised = sum(launch.memory for _, launch in self._children.values())
         still = sum(
             max(launch.memory - child.resident, 0) for child, launch in self._children.values()
@@ -253,7 +255,7 @@ class _Running:
         state.estimate = launch.job.seconds(launch.threads) if estimated.measured else None
 
     def _command(self, name: str) -> tuple[Path, list[str]]:
-        """Where the output of a job goes, and the command that begins or resumes its run."""
+        """The directory for a job's output, and the command that begins or resumes its run."""
         state, request = self._states[name], self.requests[name]
         if state.record is not None:
             directory = Path(state.record) if request.record is None else self.directory / name
@@ -273,7 +275,7 @@ class _Running:
         return directory
 
     def _give_up(self) -> None:
-        """Refuses what waits where nothing of ours runs and nothing gets free."""
+        """Refuses the waiting jobs if no job runs and no memory becomes free for `patience_s`."""
         if self._children:
             self._idle_since = time.monotonic()
         elif time.monotonic() - self._idle_since > self.patience_s:
@@ -287,7 +289,7 @@ class _Running:
             self._keep()
 
     def _wait(self) -> None:
-        """Until a process ends, or it is time to look at the machine again."""
+        """Waits until a process ends, or for a second."""
         with selectors.DefaultSelector() as selector:
             for child, _ in self._children.values():
                 selector.register(child, selectors.EVENT_READ)
@@ -295,7 +297,7 @@ class _Running:
         self._reap()
 
     def _reap(self, *, stopped: bool = False) -> None:
-        """Takes note of the processes that have ended."""
+        """Records the processes that have ended."""
         for name, (child, _) in list(self._children.items()):
             if child.code is None:
                 continue
@@ -324,7 +326,7 @@ class _Running:
 
 
 def _far_arguments(request: Request, estimated: Estimate) -> list[str]:
-    """How much a run leaves to its memory server, where the command leaves that open."""
+    """Options for the far ratio of a run with a memory server, if the command does not set it."""
     run = request.run
     if run.far is None or run.far_ratio is not None or request.memory is not None:
         return []

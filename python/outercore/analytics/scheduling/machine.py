@@ -1,4 +1,4 @@
-"""What is free on this machine: cores by NUMA node, and memory."""
+"""Free resources of this machine: cores by NUMA node, and memory."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ _NODES = Path("/sys/devices/system/node")
 _GROUPS = Path("/sys/fs/cgroup")
 _SAMPLE_S = 0.2
 _UNLIMITED = 1 << 60
-"""Above this a limit of a control group is none; version 1 says so by a huge number."""
+"""A larger limit of a control group means no limit: version 1 writes a huge number for it."""
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """What a core did since the machine started."""
+    """Clock ticks of a core since the machine started: busy ticks, and all ticks."""
 
     busy: int
     total: int
 
 
 class Machine:
-    """The machine that we run on: its cores and memory, and what others leave free of them."""
+    """The cores and memory of this machine, and how much of them other programs leave free."""
 
     def __init__(self, memory: int | None = None) -> None:
-        """At most `memory` bytes of it are used; by default all that its control groups allow."""
+        """Use at most `memory` bytes; by default all that the control groups allow."""
         installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         limits = [limit for limit, _ in _group_memory()]
         self.memory = min(memory or installed, installed, *limits)
         self.nodes = numa_nodes(os.sched_getaffinity(0))
         self._before = _ticks()
         self._taken_at = time.monotonic()
-        # What we ran ourselves within the sample says nothing of others.
+        # Cores that ran our own jobs during the sample: other programs do not cause their load.
         self._ours: set[int] = set()
 
     @property
     def cores(self) -> int:
-        """How many this process may use."""
+        """Number of cores that this process may use."""
         return sum(len(node) for node in self.nodes)
 
     def free_memory(self) -> int:
-        """Bytes that can be used now without swapping, within the limits of our control groups."""
+        """Bytes that can be allocated now without swapping, within the limits of control groups."""
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable:"))
         available = int(line.split()[1]) * 1024
         return max(min([available, *(limit - used for limit, used in _group_memory())]), 0)
 
     def free_cores(self, held: Iterable[int]) -> list[list[int]]:
-        """Cores by NUMA node that neither we (`held`) nor others keep busy.
+        """Cores by NUMA node that neither our jobs (`held`) nor other programs use.
 
-        One is always free where we hold none: on a machine that others keep busy we get on, too,
-        at the pace that the system gives us.
+        If `held` is empty, at least one core is returned. So the jobs also make progress on a busy
+        machine, at the speed that the system gives them.
         """
         held = set(held)
         waited = time.monotonic() - self._taken_at
@@ -70,14 +70,14 @@ class Machine:
 
 
 def described() -> dict[str, Any]:
-    """What measured times depend on."""
+    """The properties of a machine that determine measured times."""
     return {"processor": records.machine()["processor"], "cores": os.cpu_count()}
 
 
 def busy_shares(
     before: Mapping[int, Ticks], after: Mapping[int, Ticks], without: set[int]
 ) -> dict[int, float]:
-    """The share of time that each core was busy; nothing of those in `without`."""
+    """The share of time that each core was busy; leaves out the cores in `without`."""
     shares = {}
     for core, now in after.items():
         then = before.get(core)
@@ -90,9 +90,9 @@ def busy_shares(
 def idlest_cores(
     nodes: Sequence[Sequence[int]], held: set[int], shares: Mapping[int, float]
 ) -> list[list[int]]:
-    """As many of the cores that are not `held` as are idle together, the idlest ones.
+    """The idlest of the cores that are not `held`; as many as the sum of their idle time.
 
-    Others' threads move from core to core; what counts is how much of them all is left.
+    Threads of other programs move from core to core, so the sum over all cores counts.
     """
     open_ = sorted((shares.get(core, 0.0), core) for node in nodes for core in node)
     open_ = [(share, core) for share, core in open_ if core not in held]
@@ -104,21 +104,21 @@ def idlest_cores(
 
 
 def numa_nodes(cores: Iterable[int], root: Path = _NODES) -> list[list[int]]:
-    """`cores` by NUMA node; together those of which the system names no node."""
+    """`cores` by NUMA node; cores without a node in the system's files form one group."""
     nodes: dict[str, list[int]] = {}
     for core in sorted(cores):
-        found = next(root.glob(f"node[0-9]*/cpu{core}"), None)
-        nodes.setdefault("" if found is None else found.parent.name, []).append(core)
+        node = next(root.glob(f"node[0-9]*/cpu{core}"), None)
+        nodes.setdefault("" if node is None else node.parent.name, []).append(core)
     return list(nodes.values())
 
 
 def _group_memory() -> list[tuple[int, int]]:
-    """Limit and use, without what the kernel can drop, of each limited control group above us."""
+    """Limit and use, without droppable pages, of each limited control group of this process."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    found = []
+    limits = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -128,14 +128,14 @@ def _group_memory() -> list[tuple[int, int]]:
             files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
-        found += group_limits(root, path, files)
-    return found
+        limits += group_limits(root, path, files)
+    return limits
 
 
 def group_limits(root: Path, path: str, files: tuple[str, str, str]) -> list[tuple[int, int]]:
-    """Limit and use of the control group `path` and of those above it."""
+    """Limit and use, in bytes, of the control group `path` and of its ancestors."""
     limit_file, usage_file, droppable = files
-    found = []
+    limits = []
     group = root / path.strip("/")
     for directory in (group, *(above for above in group.parents if above.is_relative_to(root))):
         try:
@@ -143,12 +143,13 @@ def group_limits(root: Path, path: str, files: tuple[str, str, str]) -> list[tup
             used = int((directory / usage_file).read_text())
             stat = (directory / "memory.stat").read_text().split()
         except (OSError, ValueError):
-            # No such group, as in a container that sees another tree, or no limit: `max`.
+            # The group does not exist, as in a container that sees another tree, or its limit is
+            # `max`.
             continue
         pairs = dict(zip(stat[::2], stat[1::2], strict=False))
         if limit < _UNLIMITED:
-            found.append((limit, max(used - int(pairs.get(droppable, 0)), 0)))
-    return found
+            limits.append((limit, max(used - int(pairs.get(droppable, 0)), 0)))
+    return limits
 
 
 def _ticks() -> dict[int, Ticks]:

@@ -1,4 +1,4 @@
-"""The offline table: what algorithms take by threads and far ratio.
+"""Measuring the offline table: time and memory of algorithms by threads and far ratio.
 
 **Source**: Fargraph+ 7, offline data collection.
 """
@@ -36,38 +36,37 @@ from outercore.runs.lock import only_one
 from outercore.runs.stop import terminate_like_interrupt
 
 LIMIT_S = 3600.0
-"""A single run that takes longer is given up."""
+"""Seconds after which a single run is stopped."""
 
 
 @dataclass
 class Tuned:
-    """What a call of `tune` has found."""
+    """The result of a call of `tune`."""
 
     config: TuneConfig
     graph: GraphShape
     table: Table
-    """All that the file holds now."""
+    """Current content of the file."""
     measured: int = 0
     """Points that this call has measured."""
     known: int = 0
-    """Points that were in the table."""
+    """Points that were already in the table."""
     left_out: list[str] = field(default_factory=list)
-    """Points that need more memory than they may have, and such that failed, with the reason."""
+    """Points that failed or need more memory than allowed, with the reason."""
 
     def profiles(self) -> dict[str, Profile]:
-        """What is known now about this graph, by algorithm."""
+        """Measurements for this graph, by algorithm."""
         medium = medium_of(self.config.far)
         names = self.config.algorithms
-        found = {name: self.table.profile(name, self.graph, medium) for name in names}
-        return {name: profile for name, profile in found.items() if profile is not None}
+        profiles = {name: self.table.profile(name, self.graph, medium) for name in names}
+        return {name: profile for name, profile in profiles.items() if profile is not None}
 
 
 def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuned:
-    """Measures what is missing in the table `out`, point by point, and writes it after each.
+    """Measures the points that are missing in the table `out`, and writes the table after each.
 
-    Every run is a process of its own with the least budget of its far ratio, bound to as many
-    cores as it has threads. What is in the table is not measured again, so that a call that was
-    stopped goes on where it was.
+    Every run is a separate process with the least budget of its far ratio, bound to as many cores
+    as it has threads. Points in the table are skipped, so a stopped call continues.
 
     Errors: `InvalidError` for a table of another machine; `InterruptError` after Ctrl-C, with
     every finished point in the table.
@@ -106,7 +105,7 @@ class _Tuning:
         self._memory = parse_size(self._config.memory)
 
     def run(self, progress: Progress | None) -> None:
-        """All points."""
+        """Measures all points."""
         points = self._config.points(self.tuned.graph)
         of_algorithm = Counter(point.algorithm for point in points)
         done: Counter[str] = Counter()
@@ -124,32 +123,32 @@ class _Tuning:
             tell(point.algorithm)
 
     def _measure(self, point: Point) -> None:
-        """Measures a point, unless it is known."""
+        """Measures a point, unless it is in the table."""
         tuned = self.tuned
         options = self._typical_options(point.algorithm)
         work = Work(point.algorithm, self.data_set, options, self._run(point))
         try:
             budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
             reached = replace(point, far_ratio=ratio)
-            if any(one.point == reached for one in tuned.table.measurements):
+            if any(measurement.point == reached for measurement in tuned.table.measurements):
                 tuned.known += 1
                 return
-            counted = [run_child(work, budget) for _ in range(self._config.repeat)]
+            runs = [run_child(work, budget) for _ in range(self._config.repeat)]
         except (OutercoreError, TimeoutError) as error:
             tuned.left_out.append(f"{point}: {error}")
             return
-        measured = _measurement(reached, budget, counted)
+        measured = _measurement(reached, budget, runs)
         tuned.table = Table((*tuned.table.measurements, measured), described())
         store(self.out, tuned.table)
         tuned.measured += 1
 
     def _run(self, point: Point) -> RunConfig:
-        """How a point is run; of its memory only the budget is left open."""
+        """The configuration of a point's run, without its memory budget."""
         config = RunConfig(threads=point.threads, backend=self._config.backend)
         far = self._config.far
         if far is None:
             return config
-        # A server that is lost would be measured as a disk.
+        # Without a fallback: after a loss of the server, the run would measure the disk.
         far = replace(far, fallback=False)
         return replace(config, far=far, far_ratio=point.far_ratio)
 
@@ -177,9 +176,9 @@ class _Tuning:
 
 
 def run_child(work: Work, budget: int) -> dict[str, Any]:
-    """Runs an algorithm in a process of its own and returns its record.
+    """Runs an algorithm in a separate process and returns its record.
 
-    Errors: `InvalidError` with what it said where it failed; `TimeoutError`.
+    Errors: `InvalidError` with the message of a run that failed; `TimeoutError`.
     """
     cores = sorted(os.sched_getaffinity(0))[: work.run.threads]
     with tempfile.TemporaryDirectory(prefix="outercore-tune-") as name:
@@ -187,7 +186,7 @@ def run_child(work: Work, budget: int) -> dict[str, Any]:
         options.write_text(replace(work.run, memory=str(budget)).to_json())
         arguments = ["run", work.algorithm.replace("_", "-"), str(work.data_set)]
         for option, value in work.options.items():
-            text = ",".join(str(one) for one in np.atleast_1d(value))
+            text = ",".join(str(item) for item in np.atleast_1d(value))
             arguments += [f"--{option}".replace("_", "-"), text]
         arguments += ["--config", str(options), "--record", str(directory), "--top", "0"]
         with closing(Child(arguments, cores, directory)) as child:
@@ -196,13 +195,13 @@ def run_child(work: Work, budget: int) -> dict[str, Any]:
         return AnalysisDirectory(directory).record()
 
 
-def _measurement(point: Point, budget: int, counted: Sequence[dict[str, Any]]) -> Measurement:
-    """The median of several runs."""
-    tiers = [records.bytes_by_tier(one["counters"]) for one in counted]
+def _measurement(point: Point, budget: int, runs: Sequence[dict[str, Any]]) -> Measurement:
+    """The measurement of a point from the records of its runs: medians, and the largest peak."""
+    tiers = [records.bytes_by_tier(record["counters"]) for record in runs]
     return Measurement(
         **vars(point),
-        seconds=statistics.median(one["counters"]["seconds"] for one in counted),
+        seconds=statistics.median(record["counters"]["seconds"] for record in runs),
         bytes_read=statistics.median_high(sum(tier.values()) - tier["memory"] for tier in tiers),
         memory=budget,
-        peak_memory=max(one["peak_memory_bytes"] for one in counted),
+        peak_memory=max(record["peak_memory_bytes"] for record in runs),
     )

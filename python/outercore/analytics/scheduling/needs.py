@@ -1,4 +1,4 @@
-"""What a run needs: the memory of a far ratio, and what the table advises."""
+"""Needs of a run: the memory for a far ratio, and the estimate from the table."""
 
 from __future__ import annotations
 
@@ -33,21 +33,24 @@ NO_LIMIT = 1 << 50
 _STEP = 64 << 10
 _ROWS = 1 << 20
 _ASSUMED_OVERHEAD = 128 << 20
-"""Interpreter, libraries and stacks beside a budget, where nothing was measured."""
+"""Bytes above the budget, for interpreter, libraries and stacks, if there are no measurements."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the memory plan of a run depends on, besides memory and threads."""
+    """Everything that determines the memory plan of a run, besides memory and threads."""
 
     algorithm: str
     data_set: Path
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the algorithm is told, as `outercore.analytics.run` takes it."""
+    """Options of the algorithm, as for `outercore.analytics.run`."""
     run: RunConfig = field(default_factory=RunConfig)
 
     def plan(self, memory: int, threads: int | None = None, **far: Any) -> dict[str, Any]:
-        """How the run would divide `memory`; errors: those of `outercore.analytics.plan`."""
+        """The plan of the run with a budget of `memory` bytes.
+
+        Errors: as `outercore.analytics.plan`.
+        """
         return analytics.plan(
             self.algorithm,
             self.data_set,
@@ -62,43 +65,44 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Work):
-    """One `outercore run` that somebody asked for."""
+    """An `outercore run` command in the list of jobs."""
 
     name: str
     words: tuple[str, ...]
-    """The command, from `run` on."""
+    """The words of the command, starting with `run`."""
     memory: int | None = None
-    """As the command says, or for the controller to choose."""
+    """Budget of the command, in bytes; `None`: the controller chooses."""
     record: Path | None = None
-    """Where its record goes; into the directory of the jobs by default."""
+    """Directory of its record; by default in the directory of the jobs."""
     saves: bool = False
-    """Whether it writes to its data set, which one at a time may do."""
+    """Whether it writes to its data set; only one job at a time may do so."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the controller takes a request for."""
+    """The controller's estimate of a request."""
 
     job: Job
     far_ratio: float
-    """That the run is asked for."""
+    """Requested far ratio of the run."""
     reached: float
-    """That its budget comes to; a result needs memory that edges can have meanwhile."""
+    """Far ratio of its budget. May be smaller, because edges use the memory of the result until the
+    result is written."""
     overhead: int
-    """Bytes of the process beside its budget."""
+    """Bytes of the process above its budget."""
     measured: bool
-    """Whether the table knows the algorithm; all else is an assumption."""
+    """Whether the table has measurements of the algorithm; otherwise all values are assumptions."""
     notes: tuple[str, ...] = ()
 
 
 def estimate(
     request: Request, table: Table, most_memory: int, progress: Progress | None = None
 ) -> Estimate:
-    """What a request needs at its turning point, and how its time depends on threads.
+    """Estimates the memory of a request at its turning point, and its time by number of threads.
 
-    Builds the grid where there is none.
+    Builds the grid if it does not exist.
 
-    Errors: `InvalidError` where not even all the memory is enough; what the memory plan raises.
+    Errors: `InvalidError` if all the memory is not enough; errors of the memory plan.
     """
     shape = graph_shape(Graph(request.data_set))
     try:
@@ -133,7 +137,7 @@ def estimate(
 
 
 def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tuple[str, ...]]:
-    """The far ratio to run at, and what to say about it."""
+    """The far ratio of the run, and notes for the user."""
     if request.memory is not None:
         return planned_ratio(request.plan(request.memory, request.run.threads or 1)), ()
     if request.run.far_ratio is not None:
@@ -154,19 +158,19 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
 
 
 def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
-    """Times of an algorithm without measurements: longer on more arcs, evenly shared."""
+    """Times of an algorithm without measurements: proportional to arcs, divided by threads."""
     return tuple(max(graph.arcs, 1) * 1e-8 / threads for threads in range(1, 65))
 
 
 def local_budget(
     work: Work, far_ratio: float, threads: int, *, most: int = NO_LIMIT
 ) -> tuple[int, float]:
-    """The least memory with which at most `far_ratio` of the edges do not stay in it.
+    """The smallest budget that leaves at most `far_ratio` of the edges out of memory.
 
-    Returns it with the ratio that it then comes to, which may be smaller: a result needs memory
-    that edges can have meanwhile.
+    Returns the budget and its far ratio. The ratio may be smaller than `far_ratio`, because edges
+    use the memory of the result until the result is written.
 
-    Errors: `InvalidError` where `most` is not enough.
+    Errors: `InvalidError` if `most` is not enough.
     """
     far = {} if work.run.far is None else {"far": work.run.far, "far_ratio": far_ratio}
 
@@ -176,9 +180,9 @@ def local_budget(
         except BudgetError:
             return False
         if planned["spill"] is not None:
-            # With state in scratch files it would be another algorithm.
+            # With state in scratch files, the algorithm and its time differ.
             return False
-        # A far ratio that was asked for is rounded up to whole segments.
+        # The plan rounds an explicit far ratio up to whole segments.
         return bool(far) or planned_ratio(planned) <= far_ratio
 
     budget = least_budget(fits, max(most, 1))
@@ -191,9 +195,9 @@ def local_budget(
 
 
 def least_budget(fits: Callable[[int], bool], most: int) -> int | None:
-    """The smallest budget that fits, in steps of 64 KiB; `None` where `most` does not.
+    """The smallest budget that fits, in steps of 64 KiB; `None` if `most` does not fit.
 
-    Where a budget fits, larger ones are taken to fit too.
+    Assumes that all budgets above one that fits also fit.
     """
     if not fits(most):
         return None
@@ -203,13 +207,13 @@ def least_budget(fits: Callable[[int], bool], most: int) -> int | None:
 
 
 def planned_ratio(planned: Mapping[str, Any]) -> float:
-    """Share of the edges that a plan does not keep in memory."""
+    """Share of the edges that is not in memory in a plan."""
     total = planned["bytes_first_pass"]
     return planned["bytes_per_pass"] / total if total else 0.0
 
 
 def graph_shape(graph: Graph) -> GraphShape:
-    """Nodes, arcs and skew of the in-degrees.
+    """The shape of a graph: nodes, arcs and skew of the in-degrees.
 
     **Cost**: reads the offsets once, in pieces.
     """

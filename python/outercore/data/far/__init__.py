@@ -1,8 +1,8 @@
 """Far memory: the memory of another process or machine as one more tier (Fargraph+).
 
-`FarOptions` says where a memory server is and how to use it; algorithms, `NeighborLoader` and
-training take it as ``far=``. `build_connection` is the low-level interface: regions of far memory,
-written and read by chunks, many at a time.
+`FarOptions` holds the address and the options of a memory server; algorithms, `NeighborLoader` and
+training take it as ``far=``. `build_connection` is the low-level interface: it writes and reads
+regions of far memory in chunks, with many transfers in flight.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The low-level interface: regions of far memory, written and read by chunks."""
+"""The low-level interface to far memory: regions, written and read in chunks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Region:
     """A region of far memory."""
 
     key: int
-    """By which it is read and written; drawn by the server, not to be guessed."""
+    """Key for reads and writes: a random number from the server, hard to guess."""
     length: int
-    """Bytes."""
+    """Length in bytes."""
 
 
 class Connection:
     """The low-level interface to far memory (Fargraph+ 8.1); made by `build_connection`.
 
-    Transfers of one thread are started and completed under its number; several Python threads may
-    use one connection, each with a number of its own. Whatever waits ends after the time-out of
-    the options, with a ``DeviceError``.
+    Several Python threads may use a connection, each with a separate thread number. A thread starts
+    and completes its transfers under its number. A wait that exceeds the time-out of the options
+    raises a ``DeviceError``.
 
     Example:
         >>> import tempfile
@@ -54,16 +54,16 @@ class Connection:
 
     @property
     def memory_bytes(self) -> int:
-        """What queues and receive buffers hold at the moment."""
+        """Bytes in queues and receive buffers at the moment."""
         return self._core.memory_bytes()
 
     def allocate(self, length: int, name: str | None = None) -> Region:
-        """A region of ``length`` bytes, to be found under ``name`` once it is sealed.
+        """Allocate a region of ``length`` bytes; when it is sealed, `find` finds it by ``name``.
 
         Raises:
             NoSpaceError: the server is full.
-            InvalidError: a length of zero, a name that is taken.
-            DeviceError: the server is gone.
+            InvalidError: the length is zero, or the name is in use.
+            DeviceError: the server does not answer.
         """
         return Region(self._core.allocate(length, name), length)
 
@@ -72,33 +72,33 @@ class Connection:
 
         Raises:
             InvalidError: not a region of this connection.
-            DeviceError: the server is gone.
+            DeviceError: the server does not answer.
         """
         self._core.seal(region.key, region.length, keep)
 
     def find(self, name: str) -> Region | None:
-        """The sealed region of a name, where there is one.
+        """The sealed region of a name, or None.
 
         Raises:
-            DeviceError: the server is gone.
+            DeviceError: the server does not answer.
         """
-        found = self._core.find(name)
-        return None if found is None else Region(*found)
+        region = self._core.find(name)
+        return None if region is None else Region(*region)
 
     def free(self, region: Region) -> None:
-        """Give a region back.
+        """Free a region.
 
         Raises:
-            NotFoundError: there is no such region.
-            DeviceError: the server is gone.
+            NotFoundError: the region does not exist.
+            DeviceError: the server does not answer.
         """
         self._core.free(region.key, region.length)
 
     def status(self) -> dict[str, Any]:
-        """What the server has and lends, and the regions that may be seen.
+        """Memory of the server, lent memory, and the regions that this client may see.
 
         Raises:
-            DeviceError: the server is gone.
+            DeviceError: the server does not answer.
         """
         return self._core.status()
 
@@ -110,14 +110,15 @@ class Connection:
         The bytes are copied before it returns.
 
         Args:
-            region: one of this connection that is not sealed.
-            data: ``uint8`` of any shape; other types where conversion changes no value.
-            offset: byte of the region.
-            thread: below the number of threads of the connection.
+            region: a region of this connection that is not sealed.
+            data: ``uint8`` of any shape, or another type if conversion changes no value.
+            offset: first byte in the region.
+            thread: thread number, below the number of threads of the connection.
 
         Raises:
-            InvalidError: beyond the end of the region, no bytes, no such thread.
-            DeviceError: the server is gone, or an earlier write has failed.
+            InvalidError: the bytes exceed the region, ``data`` is empty, or the thread does not
+                exist.
+            DeviceError: the server does not answer, or an earlier write has failed.
         """
         self._core.write_start(thread, region.key, region.length, offset, _as_bytes(data))
 
@@ -125,7 +126,7 @@ class Connection:
         """Wait for all writes of a thread.
 
         Raises:
-            DeviceError: one has failed.
+            DeviceError: a write has failed.
         """
         self._core.write_complete(thread)
 
@@ -133,23 +134,23 @@ class Connection:
         """Start reading ``length`` bytes of a region; returns a ticket.
 
         Raises:
-            InvalidError: beyond the end of the region, longer than all receive buffers together,
-                no such thread.
-            BudgetError: all receive buffers stay in use for the time-out.
+            InvalidError: the read exceeds the region, or is longer than all receive buffers
+                together, or the thread does not exist.
+            BudgetError: all receive buffers were in use until the time-out.
         """
         return self._core.read_start(thread, region.key, region.length, offset, length)
 
     def far_read_complete(self, ticket: int, *, thread: int = 0) -> NDArray[np.uint8]:
-        """Wait for a read and take its bytes.
+        """Wait for a read and return its bytes.
 
         Raises:
-            InvalidError: no ticket of this thread, or completed already.
-            DeviceError: the server is gone.
+            InvalidError: not a ticket of this thread, or completed already.
+            DeviceError: the server does not answer.
         """
         return self._core.read_complete(thread, ticket)
 
     def close(self) -> None:
-        """End the connection; regions that were not kept are freed."""
+        """End the connection; the server frees its regions that are not kept."""
         self._core.close()
 
     def __enter__(self) -> Connection:
@@ -160,18 +161,18 @@ class Connection:
 
 
 def build_connection(far: Far, *, threads: int = 1, receive: Receive = "shared") -> Connection:
-    """Connect to a memory server: one control connection, and data queues of their own.
+    """Connect to a memory server by a control connection and separate data queues.
 
     Args:
         far: the server.
-        threads: how many threads will start transfers.
-        receive: one pool of receive buffers ``shared`` by all threads, or one ``per_thread``
+        threads: number of threads that start transfers.
+        receive: one pool of receive buffers ``shared`` by all threads, or one pool ``per_thread``
             (Fargraph+ 6.3).
 
     Raises:
         InvalidError: the server refuses the token.
-        VersionError: the server speaks another version of the protocol.
-        DeviceError: nobody answers.
+        VersionError: the server has another version of the protocol.
+        DeviceError: the server does not answer.
     """
     if receive not in ("shared", "per_thread"):
         raise InvalidError(f"receive `{receive}`, expected `shared` or `per_thread`")
@@ -179,13 +180,13 @@ def build_connection(far: Far, *, threads: int = 1, receive: Receive = "shared")
 
 
 def _as_bytes(data: ArrayLike) -> NDArray[np.uint8]:
-    """Any bytes as one contiguous row of them."""
+    """The data as a contiguous array of bytes, uint8 [n]."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return np.frombuffer(data, np.uint8)
-    given = np.asarray(data)
-    taken = given.astype(np.uint8, copy=False)
-    if taken is not given and not np.array_equal(taken, given):
+    values = np.asarray(data)
+    as_bytes = values.astype(np.uint8, copy=False)
+    if as_bytes is not values and not np.array_equal(as_bytes, values):
         raise InvalidError(
-            f"data of type {given.dtype}, expected bytes (uint8)\nhint: pass `array.view('uint8')`"
+            f"data of type {values.dtype}, expected bytes (uint8)\nhint: pass `array.view('uint8')`"
         )
-    return np.ascontiguousarray(taken).reshape(-1)
+    return np.ascontiguousarray(as_bytes).reshape(-1)

@@ -21,8 +21,8 @@ WHAT: tuple[What, ...] = ("grid", "features", "topology")
 def arrays(root: Path) -> list[dict[str, Any]]:
     """The files of a data set that far memory can hold.
 
-    Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: those of the regions, which
-    say what the content is and are the same on any machine.
+    Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: the content names of the
+    regions, which are the same on any machine.
     """
     return _core.far_arrays(root)
 
@@ -39,36 +39,36 @@ def put(
     Args:
         root: directory of the data set.
         far: the server.
-        what: of `WHAT`; all that the data set has by default.
+        what: parts of `WHAT`; by default all parts of the data set.
         progress: called as ``progress(phase, done, total, unit)``.
 
-    Returns the arrays with ``state``: ``kept`` now, ``there`` already, or ``full`` where the server
-    had no room.
+    Returns the arrays with ``state``: ``kept`` (copied by this call), ``there`` (copied earlier),
+    or ``full`` (the server has no room).
 
     Raises:
-        InvalidError: an unknown part, a token that the server refuses.
-        NotFoundError: the data set lacks a part that was asked for.
-        DeviceError: the server is gone.
+        InvalidError: an unknown part, or the server refuses the token.
+        NotFoundError: the data set does not have a requested part.
+        DeviceError: the server does not answer.
     """
     for part in what or ():
         if part not in WHAT:
             raise InvalidError(f"part `{part}`, expected one of {', '.join(WHAT)}")
-    found = arrays(root)
-    there = {array["what"] for array in found}
+    stored = arrays(root)
+    parts = {array["what"] for array in stored}
     for part in what or ():
-        if part not in there:
+        if part not in parts:
             hint = f"run `outercore grid {quoted(root)}`" if part == "grid" else "leave it out"
             raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
-    chosen = [array for array in found if what is None or array["what"] in what]
+    chosen = [array for array in stored if what is None or array["what"] in what]
     keys = [array["key"] for array in chosen]
     states = _core.far_put(root, options_of(far, root), keys, progress)
     return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
 
 
 def holds(root: Path, far: Far, *, what: Sequence[str] = ("features", "topology")) -> bool:
-    """Whether a memory server holds parts of a data set for good, all of what there is of them.
+    """Whether a memory server keeps all arrays of some parts of a data set.
 
-    ``False`` also where the server does not answer.
+    ``False`` if the server does not answer.
     """
     names = [name for array in arrays(root) if array["what"] in what for name in array["names"]]
     try:

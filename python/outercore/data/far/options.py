@@ -1,4 +1,4 @@
-"""Where a memory server is, and how to use it."""
+"""Address and options of a memory server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outercore.errors import InvalidError
 
 @dataclass(frozen=True)
 class FarOptions:
-    """Where a memory server is, and how to use it.
+    """Address and options of a memory server.
 
     Example:
         >>> from outercore.data.far import FarOptions
@@ -72,13 +72,13 @@ class FarOptions:
 
 @dataclass(frozen=True)
 class FarConfig(Configuration):
-    """The memory server of a command that has no other configuration."""
+    """The memory server of a command without other configuration."""
 
     far: FarOptions | None = None
 
 
 Far = FarOptions | str
-"""A server by its options, or by its address alone."""
+"""A server: its options, or only its address."""
 
 
 @overload
@@ -86,7 +86,10 @@ def options_of(far: Far, root: Path | None = None) -> dict[str, Any]: ...
 @overload
 def options_of(far: None, root: Path | None = None) -> None: ...
 def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | None:
-    """What the core is told about `far`, with the chunk that was probed for the data set `root`."""
+    """The options of `far` in the form of the core, with the probed chunk of the data set `root`.
+
+    Errors: `InvalidError` for anything but an address or options.
+    """
     if far is None:
         return None
     options = FarOptions(far) if isinstance(far, str) else far

@@ -17,20 +17,20 @@ def probe(
     seconds: float = 0.3,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure a memory server: bytes a second by chunk size and queue length.
+    """Measure a memory server: bytes per second by chunk size and queue length.
 
     Args:
         far: the server.
-        size: of the region that is allocated there, written, read and given back; 64 MiB by
-            default, less where the server has less.
+        size: size of the region that is allocated, written, read and freed; 64 MiB by default, less
+            if the server has less.
         seconds: time for each point.
         progress: called as ``progress(phase, done, total, unit)``.
 
     Returns ``best_chunk``, ``latency_s`` and ``points``.
 
     Raises:
-        NoSpaceError: the server has less room.
-        DeviceError: the server is gone.
+        NoSpaceError: the server has less room than ``size``.
+        DeviceError: the server does not answer.
     """
     chosen = {
         "size": None if size is None else parse_size(size),

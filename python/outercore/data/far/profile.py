@@ -1,4 +1,4 @@
-"""What probes of memory servers have found, kept beside a data set."""
+"""Profiles of memory servers: the results of probes, stored in the directory of a data set."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PROFILE_VERSION = 1
 
 
 def probed_chunk(root: Path, address: str) -> int | None:
-    """The best chunk for a data set and a server, ``None`` where nobody probed.
+    """The best chunk for a data set and a server, in bytes; ``None`` without a probe.
 
     Raises:
-        CorruptError: the profile beside the data set is none.
+        CorruptError: the file of profiles is damaged.
     """
-    found = _profiles(root).get(_core.far_address(address))
-    if found is None:
+    profile = _profiles(root).get(_core.far_address(address))
+    if profile is None:
         return None
-    chunk = found.get("best_chunk") if isinstance(found, dict) else None
+    chunk = profile.get("best_chunk") if isinstance(profile, dict) else None
     if not isinstance(chunk, int) or chunk <= 0:
         raise CorruptError(
             f"far memory profile `{root / _PROFILE}`: `best_chunk` is {chunk!r}, expected bytes"
@@ -34,7 +34,7 @@ def probed_chunk(root: Path, address: str) -> int | None:
 
 
 def store_profile(root: Path, address: str, profile: dict[str, Any]) -> Path:
-    """Keep what a probe measured beside the device profile of ``root``; returns the file."""
+    """Store the result of a probe in ``root``, next to the device profile; returns the file."""
     servers = _profiles(root)
     measured = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     servers[_core.far_address(address)] = {"measured": measured, **profile}
@@ -49,16 +49,16 @@ def _profiles(root: Path) -> dict[str, Any]:
     """The profiles in a directory, by address."""
     path = root / _PROFILE
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise _damaged(path, str(error)) from None
-    if not isinstance(found, dict) or not isinstance(found.get("servers"), dict):
+    if not isinstance(content, dict) or not isinstance(content.get("servers"), dict):
         raise _damaged(path, "expected `servers`")
-    if found.get("version") != _PROFILE_VERSION:
-        raise _damaged(path, f"version {found.get('version')}, expected {_PROFILE_VERSION}")
-    return found["servers"]
+    if content.get("version") != _PROFILE_VERSION:
+        raise _damaged(path, f"version {content.get('version')}, expected {_PROFILE_VERSION}")
+    return content["servers"]
 
 
 def _damaged(path: Path, problem: str) -> CorruptError:

@@ -1,4 +1,4 @@
-"""Which segments of what a program holds are to lie in far memory (Fargraph+ 5)."""
+"""The choice of data segments to move to far memory (Fargraph+ 5)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from outercore import _core
 
 @dataclass(frozen=True)
 class FarSegment:
-    """A piece of what a program holds, and how often it is read (Fargraph+ 5.1)."""
+    """A piece of a program's data, and its number of reads (Fargraph+ 5.1)."""
 
     group: int
-    """1 results and state, 2 working data, 3 edges that are read, 4 what is never read."""
+    """1: results and state, 2: working data, 3: edges that are read, 4: data that is never read."""
     bytes: int
-    """Its size."""
+    """Size in bytes."""
     reads: int
-    """How often a run reads it."""
+    """Number of reads in a run."""
     transferable: bool = False
-    """Whether it is to lie in far memory."""
+    """Whether to move it to far memory."""
 
 
 def add_transferable_flag(segments: Sequence[FarSegment], far_ratio: float) -> list[FarSegment]:
-    """Mark what is to lie in far memory: the share ``far_ratio`` of the bytes that may move.
+    """Mark the segments to move to far memory: the share ``far_ratio`` of the movable bytes.
 
-    Group 4 goes before group 3, fewer reads a byte before more; groups 1 and 2 stay.
+    Group 4 is moved first, then group 3, and segments with fewer reads per byte first. Groups 1 and
+    2 stay in memory.
 
     Raises:
         InvalidError: a group other than 1 to 4, a ratio outside 0 to 1.

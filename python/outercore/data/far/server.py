@@ -1,4 +1,4 @@
-"""Lending memory to others."""
+"""Memory server: lends memory to other processes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from outercore import _core
 from outercore.base.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
-"""Where a memory server listens if nobody says otherwise: this machine alone."""
+"""Default address of a memory server; only this machine can connect to it."""
 
 
 def new_token(path: str | os.PathLike[str]) -> Path:
     """Write a new token to a new file that only its owner may read; returns the file.
 
     Raises:
-        InvalidError: there is such a file.
-        DeviceError: it cannot be written.
+        InvalidError: the file exists.
+        DeviceError: the file cannot be written.
     """
     _core.far_new_token(path)
     return Path(path)
@@ -50,21 +50,21 @@ class MemoryServer:
         """Bind the addresses and start to serve.
 
         Args:
-            size: memory to lend at most, such as ``32GiB`` or ``50%``.
-            token_file: file with the token that clients must know, at least 16 bytes, readable by
-                its owner alone.
+            size: most memory to lend, such as ``32GiB`` or ``50%``.
+            token_file: file with the token of the clients, at least 16 bytes; only its owner may
+                have access to it.
             listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``; port 0 picks a free one.
-            max_clients: clients at once.
-            session_timeout_s: seconds of silence after which a client counts as dead, and what it
-                had not kept is freed; 30 by default.
+            max_clients: most clients at a time.
+            session_timeout_s: seconds of silence after which a client counts as dead, and its
+                regions that are not kept are freed; 30 by default.
             fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
-                the one that it holds for the best by default.
+                by default the first choice of libfabric.
 
         Raises:
-            InvalidError: an address, a limit or a token that will not do.
-            DeviceError: an address is taken.
+            InvalidError: an invalid address, limit or token.
+            DeviceError: an address is in use.
         """
-        wanted = {
+        options = {
             "listen": [_core.far_address(address) for address in listen],
             "size": parse_size(size),
             "token_file": os.fspath(token_file),
@@ -72,19 +72,19 @@ class MemoryServer:
             "session_timeout_s": session_timeout_s,
             "fabric_provider": fabric_provider,
         }
-        self._core = _core.MemoryServer(wanted)
+        self._core = _core.MemoryServer(options)
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, with the ports that were chosen."""
+        """The addresses of the server, with the chosen ports."""
         return self._core.addresses()
 
     def status(self) -> dict[str, Any]:
-        """What it has and lends: bytes, clients, regions."""
+        """Counts of the server: bytes, clients, regions."""
         return self._core.status()
 
     def stop(self) -> None:
-        """Close all connections and give all memory back."""
+        """Close all connections and free all memory."""
         self._core.stop()
 
     def __enter__(self) -> MemoryServer:

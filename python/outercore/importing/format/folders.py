@@ -38,7 +38,7 @@ def folder_of(path: Path) -> Folder | None:
     if is_relational(path):
         return Folder(f"a `{DESCRIPTION}`", partial(open_relational, path))
     if is_neo4j(path):
-        return Folder("an export for Neo4j", partial(open_neo4j, path))
+        return Folder("an export for Neo4j", partial(open_neo4j, path), ("header",))
     if is_typed_graphbolt(path):
         return Folder("a directory of GraphBolt", partial(open_graphbolt, path))
     if is_mag240m(path):

@@ -155,7 +155,7 @@ def open_files(
             found.append(ExportFile(one.header, one.table, states(path), names[path]))
         below = [other for other in rest if belongs.get(other) == path]
         for other in below:
-            table, note = _below(one, other)
+            table, note = _below(one, other, options.header)
             notes += note
             name = _stem(path) if path in empty else _part_stem(path)
             names[path] = name
@@ -216,14 +216,22 @@ def _names(
     return names
 
 
-def _below(one: _Headed, path: Path) -> tuple[TextTable, list[str]]:
+def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, list[str]]:
     """A file without a header of its own as rows below that of another one; and a note where its
-    first line names the columns all the same.
+    first line names the columns all the same. `header` is what the user says of such a line.
 
-    Errors: `InvalidError` for another number of columns.
+    Errors: `InvalidError` for another number of columns, and for one key that may be a name.
     """
     columns = one.header.columns
-    is_named = one.repeats(_first_line(path, one.said))
+    line = _first_line(path, one.said)
+    is_named = one.repeats(line) and header is not False
+    if is_named and header is None and len(line) == 1 and line != one.fields:
+        below = TextFile.detect(path, "table", one.said, columns=columns)
+        if below.dialect["kinds"] == ["text"]:
+            raise InvalidError(
+                f"`{path}`: the first line, `{line[0]}`, may name the column, or be a key\n"
+                "hint: say which: `--header` if it names the column, `--no-header` if it is data"
+            )
     said = replace(one.said, header=is_named)
     file = TextFile.detect(path, "table", said, columns=columns)
     file = replace(file, dialect={**file.dialect, "header_line": _line_of(one)})

@@ -43,6 +43,12 @@ def plain(name: str) -> str:
     return short or letters
 
 
+def has_ends(names: list[str]) -> bool:
+    """Whether columns are called like the source and the target of edges."""
+    short = {plain(name) for name in names}
+    return not (SOURCES.isdisjoint(short) or TARGETS.isdisjoint(short))
+
+
 def is_counting(name: str) -> bool:
     """Whether a column is called as programs call the one in which they number the rows."""
     return _COUNTING.fullmatch(_letters(name)) is not None

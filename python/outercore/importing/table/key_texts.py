@@ -41,13 +41,18 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
 
 
 def padded_in(table: Table, name: str | None) -> int:
-    """The whole numbers with zeros in front in a column of a text, such as `007`.
+    """The whole numbers with zeros in front in a column of texts, such as `007`.
 
-    Cost: reads the text, unless it was read for its rows.
+    Cost: reads the column, unless a text was read for its rows.
     """
-    if name is None or not isinstance(table, TextTable):
+    if isinstance(table, TextTable):
+        return 0 if name is None else table.padded(name)
+    if name is None or table.kind(name) != "text":
         return 0
-    return table.padded(name)
+    return sum(
+        int(pc.sum(pc.match_substring_regex(texts, "^0[0-9]+$")).as_py() or 0)
+        for (texts,) in table.texts([name], "")
+    )
 
 
 def _is_float(table: Table, name: str) -> bool:

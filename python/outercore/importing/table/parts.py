@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec, are_named
+from outercore.importing.table.columns import has_ends
 from outercore.importing.table.table import (
     Missing,
     Table,
@@ -23,6 +25,8 @@ from outercore.importing.table.table import (
 )
 from outercore.importing.table.text import Convention, Purpose, TextFile, TextOptions
 
+_NUMBER = re.compile(r"[-+.\d]*")
+
 
 @dataclass
 class Parts:
@@ -30,6 +34,8 @@ class Parts:
 
     _first: Table | None = None
     _ends: tuple[str, ...] = ()
+    _unnamed: TextFile | None = None
+    """The first file without a header."""
 
     def open(self, spec: FileSpec, options: TextOptions, purpose: Purpose) -> Table:
         """The table in a file; as `open_table`."""
@@ -64,7 +70,10 @@ class Parts:
 
         first = self._first.file if isinstance(self._first, TextTable) else None
         if first is None or first.names is None:
-            return detected(options)
+            found = detected(options)
+            if options.header is None and purpose != "edges":
+                self._require_same_kind(found, of_names=purpose in ("named_edges", "triples"))
+            return found
         if (again := _with_names_of(first, detected, options)) is not None:
             return again
         try:
@@ -85,6 +94,24 @@ class Parts:
             found = plain if plain.names is None else found
         return found.below(first)
 
+    def _require_same_kind(self, file: TextFile, *, of_names: bool) -> None:
+        """Errors: `InvalidError` where the first lines of two files are either both names of
+        columns or both data: they are the same, or, `of_names` of nodes, only the second one was
+        taken for a header, and not because of its words."""
+        if (first := self._unnamed) is None:
+            self._unnamed = file if file.names is None else None
+            return
+        line = file.names or _first_line(file)
+        if not line or any(_NUMBER.fullmatch(field) for field in line):
+            return
+        is_same = line == _first_line(first)
+        if is_same or (file.names is not None and of_names and not has_ends(line)):
+            why = "is that of" if is_same else "may name the columns, unlike that of"
+            raise InvalidError(
+                f"`{file.path}`: the first line, `{','.join(line)}`, {why} `{first.path}`\nhint: "
+                "say which: `--header` if it names the columns, `--no-header` if it is data"
+            )
+
     def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
         """The file with the columns of the first one, where it has these in another order; and a
         note on that."""
@@ -104,6 +131,11 @@ class Parts:
         """`table` is the first file, if it has names for its columns; `ends` are those taken."""
         if self._first is None and table.is_named:
             self._first, self._ends = table, ends
+
+
+def _first_line(file: TextFile) -> list[str]:
+    batch = next(file.texts(list(range(file.width))), [])
+    return [column[0].as_py() for column in batch if len(column)]
 
 
 def _with_names_of(

@@ -105,6 +105,13 @@ def _numbers(table: Table, name: str) -> _Numbers | None:
     return _Numbers(first, unique, is_dense)
 
 
+def ways_to_join(spec: FileSpec, name: str) -> list[str]:
+    """What a hint says about joining the rows by a column, each with its option."""
+    # An import takes the one, `outercore add` the other.
+    options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
+    return [f"to join the rows by it: `{option}`" for option in options]
+
+
 def _other_order(
     spec: FileSpec,
     table: Table,
@@ -117,9 +124,7 @@ def _other_order(
     ways = []
     if columns.key is None:
         if rows_of == "nodes" and name:
-            # An import takes the one, `outercore add` the other.
-            options = (f"--nodes {quoted(f'{spec.path}:{name}')}", f"--key {quoted(name)}")
-            ways = [f"to join the rows by it: `{option}`" for option in options]
+            ways = ways_to_join(spec, name)
         ways += ["call it `id`"] if rows_of == "nodes" and not name else []
         ways.append("write the file without it to take the rows as they are")
     elif others:

@@ -24,7 +24,7 @@ from outercore.importing.table.lists import Batches, is_list, list_rows
 from outercore.importing.table.not_numbers import no_numbers
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.row_order import without_counting
+from outercore.importing.table.row_order import ways_to_join, without_counting
 from outercore.importing.table.rows_by_key import KeyedRows, NodeIds, numbered
 from outercore.importing.table.table import Missing, Table, TextTable, is_parquet
 from outercore.importing.table.text import TextOptions, suffix_of
@@ -203,6 +203,24 @@ def open_node_table(
     if not (may_be_empty and table.is_named):
         require_rows(table)
     return table
+
+
+def require_row_of_each_node(text: str, rows: RowSource, reading: Reading) -> None:
+    """Errors: `InvalidError` for rows in the order of the file, of another number than the nodes,
+    where a column of the table may say which nodes they are for.
+    """
+    spec = FileSpec.parse(text, may_leave_out=True)
+    if rows.key is not None or rows.count in (None, reading.nodes) or is_array(spec):
+        return
+    table = open_node_table(spec, reading)
+    others = [name for name in table.names if name not in spec.columns]
+    if reading.nodes is None or not table.is_named or len(table.names) < 2 or not others:
+        return
+    raise InvalidError(
+        f"`{spec}`: {rows.count:,} rows, but the graph has {reading.nodes:,} nodes; column "
+        f"`{others[0]}` may say which\nhint: {'; '.join(ways_to_join(spec, others[0]))}; else "
+        "write a row for each node, in their order"
+    )
 
 
 def table_rows(

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
@@ -37,25 +39,38 @@ def numbered(first_id: int = 0, why: str = "") -> NodeIds:
     start = f": ids start at 1, {why}" if first_id else ""
 
     def ids(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
-        if table.dtype(key) is None:
-            raise InvalidError(
-                f"`{table.path}`: column `{key}` holds names, expected node ids\n"
-                "hint: nodes with names: `--ids dictionary`"
-            )
         row = 0
-        for batch in table.numbers([key], np.dtype(np.int64), "nan"):
-            column = batch[:, 0] - first_id
+        for batch in _numbers_in(table, key):
+            column = batch - first_id
             wrong = np.flatnonzero(column < 0)
             if len(wrong):
                 place = int(wrong[0])
                 raise InvalidError(
-                    f"`{table.path}`: row {row + place}: node id {batch[place, 0]} in column "
+                    f"`{table.path}`: row {row + place}: node id {batch[place]} in column "
                     f"`{key}`, expected {first_id} or more{start}"
                 )
             row += len(column)
             yield column
 
     return NodeIds(ids, lambda nodes: (nodes + first_id).tolist())
+
+
+def _numbers_in(table: Table, key: str) -> Iterator[NDArray[np.int64]]:
+    """A column of whole numbers, which Parquet may hold as texts.
+
+    Errors: `InvalidError` for any other text.
+    """
+    if table.dtype(key) is not None:
+        for batch in table.numbers([key], np.dtype(np.int64), "nan"):
+            yield batch[:, 0]
+        return
+    for (texts,) in table.texts([key]):
+        if not pc.all(pc.match_substring_regex(texts, "^[0-9]{1,18}$")).as_py():
+            raise InvalidError(
+                f"`{table.path}`: column `{key}` holds names, expected node ids\n"
+                "hint: nodes with names: `--ids dictionary`"
+            )
+        yield texts.cast(pa.int64()).to_numpy()
 
 
 @dataclass(frozen=True)

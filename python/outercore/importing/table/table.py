@@ -215,16 +215,30 @@ class ParquetTable:
 
     @cached_property
     def schema(self) -> Any:
-        """The Arrow schema, the same in all files."""
+        """The Arrow schema: the columns of the first file, with types that hold what all have.
+
+        Errors: `InvalidError` for a file with other columns, or with a type that no such type
+        includes.
+        """
         with parquet_file(self.files[0]) as file:
             schema = file.schema_arrow
         for path in self.files[1:]:
             with parquet_file(path) as file:
-                if not file.schema_arrow.equals(schema):
+                part = file.schema_arrow
+            if sorted(part.names) != sorted(schema.names):
+                raise InvalidError(
+                    f"`{path}`: other columns or types than `{self.files[0]}`: "
+                    f"{', '.join(part.names)}\nhint: give all files of a directory the same columns"
+                )
+            for place, field in enumerate(schema):
+                kind = part.field(field.name).type
+                if (both := _common_type(field.type, kind)) is None:
                     raise InvalidError(
-                        f"`{path}`: other columns or types than `{self.files[0]}`\n"
-                        "hint: import directories whose files have one schema"
+                        f"`{path}`: other columns or types than `{self.files[0]}`: column "
+                        f"`{field.name}` is {kind}, and {field.type} there\n"
+                        "hint: write the column with one type in all files"
                     )
+                schema = schema.set(place, field.with_type(both))
         doubles = {name for name in schema.names if schema.names.count(name) > 1}
         if doubles:
             raise InvalidError(f"`{self.path}`: two columns are called `{min(doubles)}`")
@@ -291,9 +305,17 @@ class ParquetTable:
             with parquet_file(path) as file:
                 try:
                     for batch in file.iter_batches(batch_size=rows, columns=columns):
-                        yield [batch.column(name) for name in columns]
+                        yield [self._as_in_schema(batch.column(name), name) for name in columns]
                 except (pa.ArrowException, OSError) as error:
                     raise InvalidError(f"Parquet file `{path}`: {error}") from None
+
+    def _as_in_schema(self, column: Any, name: str) -> Any:
+        """A column of one of the files in the type that all have in common."""
+        kind = self.schema.field(name).type
+        if column.type == kind:
+            return column
+        with _arrow_errors(f"`{self.path}`: column `{name}`"):
+            return column.cast(kind)
 
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
@@ -354,6 +376,31 @@ def _is_text(kind: Any) -> bool:
     return (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def _common_type(one: Any, other: Any) -> Any:
+    """The type that holds the values of both; `None` where there is none. A number that it cannot
+    hold is refused when it is read."""
+    one, other = (
+        kind.value_type if pa.types.is_dictionary(kind) and one != other else kind
+        for kind in (one, other)
+    )
+    both = (one, other)
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if all(map(_is_text, both)):
+        return pa.large_string()
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in both):
+        return pa.from_numpy_dtype(np.result_type(*(kind.to_pandas_dtype() for kind in both)))
+    if all(pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in both):
+        zones = {getattr(kind, "tz", None) for kind in both}
+        return pa.timestamp("us", zones.pop()) if len(zones) == 1 else None
+    if all(pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in both):
+        value = _common_type(one.value_type, other.value_type)
+        return None if value is None else pa.large_list(value)
+    return None
 
 
 @contextmanager

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.native import Importer
+from outercore.base.shell import quoted
 from outercore.data.edge_types import REVERSE, EdgeType, edge_type_key
 from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.importing.graph import NodeArray
+from outercore.importing.table.key_texts import key_texts
 from outercore.importing.table.rows import RowSource, common_type, without_gaps
 from outercore.importing.table.table import Table
 from outercore.importing.table.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
@@ -21,6 +25,8 @@ from outercore.importing.typed.keys import EMPTY, NO_NODE, Column, Keys, column_
 from outercore.importing.typed.tables import EdgeTable, NodeTable
 
 _ROWS = 1 << 17
+_LOOKED_AT = 1000
+"""Rows that tell which columns hold keys."""
 Dangling = Literal["refuse", "drop"]
 """What to do about edges whose end is no node."""
 
@@ -269,6 +275,24 @@ def _count_missing(rows: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(rows == NO_NODE))
 
 
+def _other_ends(table: EdgeTable, keys: Keys) -> str | None:
+    """A hint with the first two columns that hold keys of the nodes, if these are other ones."""
+    first: dict[str, Any] = {}
+    for name in table.table.names:
+        # Columns such as fractions cannot be keys.
+        with contextlib.suppress(InvalidError):
+            (texts,) = next(key_texts(table.table, [name], ""))
+            first[name] = texts.slice(0, _LOOKED_AT)
+    ends: list[str] = []
+    for node_type in (table.edge_type[0], table.edge_type[2]):
+        of_type = (name for name, texts in first.items() if keys.are_known(node_type, texts))
+        ends.append(next((name for name in of_type if name not in ends), ""))
+    if "" in ends or (*ends,) == (*table.source, *table.target):
+        return None
+    chosen = quoted(str(FileSpec(table.spec.path, tuple(ends))))
+    return f"columns `{ends[0]}` and `{ends[1]}` hold keys of nodes, so choose them: `{chosen}`"
+
+
 def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
     """What is wrong with a row whose key no node has."""
     table = ends.table
@@ -296,6 +320,7 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
                     # Rather other keys than some that are missing.
                     like = keys.example(node_type)
                     hint = f"keys of `{node_type}` look like {like}" if like else "is it the file?"
+                    hint = _other_ends(table, keys) or hint
                 what = f"no node of type `{node_type}` has the key `{key}`{more}"
                 return InvalidError(f"{where}: {what}\nhint: {hint}")
             first += len(texts)

@@ -206,6 +206,17 @@ class Keys:
                         return f"`{readable(str(texts[0]))}` in {column.name}"
         return None
 
+    def are_known(self, node_type: str, keys: Any) -> bool:
+        """Whether nodes of a type have most of these keys.
+
+        Cost: reads the keys of the type.
+        """
+        known = pa.array([False] * len(keys))
+        for column in self._columns[: self._nodes]:
+            for texts in column.texts() if column.node_type == node_type else ():
+                known = pc.or_(known, pc.is_in(keys, value_set=texts))
+        return 2 * int(pc.sum(known).as_py() or 0) > len(keys)
+
     def part(self, use: int, part: slice) -> NDArray[np.int64]:
         """A copy of a part of `rows`; what was read of the file is let go."""
         found = np.array(self._rows[use][part])

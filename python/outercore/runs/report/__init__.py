@@ -12,10 +12,10 @@ from outercore.files.atomic import device_errors
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
-    """Writes the page of `runs` to `out`; it needs no network and no other file.
+    """Writes the page of `runs` to `out`. The page loads no other file and nothing from a network.
 
-    Errors: `NotFoundError` where a run has no record; `UnsupportedError` without Plotly;
-    `NoSpaceError`, with the page that was there before.
+    Errors: `NotFoundError` for a run without a record; `UnsupportedError` without Plotly;
+    `NoSpaceError`, which leaves an earlier page in place.
     """
     from outercore.runs.report.runs import load_runs
 

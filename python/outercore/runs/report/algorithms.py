@@ -1,34 +1,55 @@
-"""The sections of a report about graph algorithms."""
+"""Sections and charts of graph algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+import plotly.graph_objects as go
+
+from outercore.base.display import flat
 from outercore.base.durations import format_duration
 from outercore.base.sizes import format_size
-from outercore.runs.report import algorithm_charts as charts
-from outercore.runs.report.elements import comparison, grid, summary, text_of
+from outercore.runs.report.charts import (
+    Unit,
+    budget_bar,
+    byte_unit,
+    counted,
+    empty,
+    line,
+    time_unit,
+)
+from outercore.runs.report.elements import comparison, grid, summary
 from outercore.runs.report.runs import AlgorithmRun
+
+_TIERS = (
+    ("memory", "found in memory", "#3ca951"),
+    ("far", "far memory", "#a463f2"),
+    ("disk", "disk", "#ff725c"),
+)
+_MOST_POINTS = 400
+"""Most points of a line: a search on a road network makes thousands of passes."""
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
-    """What was found, what it cost, pass by pass, and how memory was divided."""
+    """A summary of each run, then costs, passes, memory and results."""
     counters = [
-        {_spaced(name): _shown(name, value) for name, value in _flat(run.counters)} for run in runs
+        # `by_pass` is a list with an entry for each pass, which charts show.
+        dict(flat({name: value for name, value in run.counters.items() if name != "by_pass"}))
+        for run in runs
     ]
-    figures = [charts.seconds(runs), charts.read(runs), charts.busy(runs)]
+    figures = [seconds(runs), read(runs), busy(runs)]
     if any(run.passes for run in runs):
-        figures += [charts.seconds_by_pass(runs), charts.bytes_by_pass(runs)]
+        figures += [seconds_by_pass(runs), bytes_by_pass(runs)]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Cost</h2>",
         grid(*figures),
         "<h2>Memory</h2>",
-        grid(*(charts.memory(run) for run in runs)),
+        grid(*(memory(run) for run in runs)),
         "<h2>Results</h2>",
-        comparison(runs, [_results(run) for run in runs]),
+        comparison(runs, [dict(flat(run.record["result"])) for run in runs]),
         f"<details><summary>All counters</summary>{comparison(runs, counters)}</details>",
     ]
 
@@ -57,39 +78,118 @@ def _summary(run: AlgorithmRun, place: int) -> str:
     return summary(run, place, tiles)
 
 
-def _results(run: AlgorithmRun) -> dict[str, str]:
-    return {_spaced(name): _shown(name, value) for name, value in run.record["result"].items()}
-
-
-def _spaced(name: str) -> str:
-    """The name of a counter as people read it.
-
-    Example:
-        >>> _spaced("reads.useful_bytes"), _spaced("io.busy_s")
-        ('reads useful bytes', 'io busy, seconds')
-    """
-    words = name.replace(".", " ").replace("_", " ")
-    return f"{words.removesuffix(' s')}, seconds" if words.endswith(" s") else words
-
-
-def _flat(values: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested values by their path; long lists are drawn, not told."""
-    flat: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat += _flat(value, f"{prefix}{key}.")
-        elif not isinstance(value, list):
-            flat.append((f"{prefix}{key}", value))
-    return flat
-
-
-def _shown(name: str, value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, int) and name.endswith(("bytes", "state")):
-        return format_size(value)
-    return text_of(value)
-
-
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
+
+
+def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
+    """Seconds of each run: preparation, passes, and the rest."""
+    unit = time_unit(run.prepare_seconds + run.seconds for run in runs)
+    figure = _by_run("Time", unit.name)
+    parts: Sequence[tuple[str, Callable[[AlgorithmRun], float], str]] = (
+        ("preparing", lambda run: run.prepare_seconds, "#efb118"),
+        ("passes", _pass_seconds, "#4269d0"),
+        ("the rest", lambda run: max(run.seconds - _pass_seconds(run), 0.0), "#8b93a1"),
+    )
+    for name, value, chosen in parts:
+        _stack(figure, runs, name, unit.of(value(run) for run in runs), chosen)
+    return figure
+
+
+def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
+    """Bytes that passes took from each tier."""
+    unit = byte_unit(sum(run.bytes_by_tier.values()) for run in runs)
+    figure = _by_run("Sources of the edges", unit.name)
+    for key, name, chosen in _TIERS:
+        sizes = unit.of(run.bytes_by_tier.get(key, 0) for run in runs)
+        if any(sizes):
+            _stack(figure, runs, name, sizes, chosen)
+    return figure
+
+
+def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
+    """Share of the time that the device and the cores were busy."""
+    figure = _by_run("Busy during passes", "share of the seconds")
+    for name, chosen in (("device", "#ff725c"), ("cores", "#4269d0")):
+        _stack(figure, runs, name, [run.counters.get(f"{name}_busy", 0.0) for run in runs], chosen)
+    figure.update_layout(barmode="group")
+    figure.update_yaxes(tickformat=".0%", range=[0, 1])
+    return figure
+
+
+def seconds_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
+    """Seconds of each pass."""
+    return _lines("Time by pass", time_unit, runs, lambda counters: counters.get("seconds", 0.0))
+
+
+def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
+    """Bytes that arrived during each pass, far memory included."""
+    return _lines("Read by pass", byte_unit, runs, lambda counters: counters.get("bytes", 0))
+
+
+def memory(run: AlgorithmRun) -> go.Figure:
+    """How the budget was divided."""
+    plan = run.record["plan"]
+    parts = {
+        "state": plan.get("state", 0),
+        "index": plan.get("index", 0),
+        "reads in flight": plan.get("staging", 0),
+        "read ahead": plan.get("window", 0),
+        "decoded": plan.get("scratch", 0),
+        "saves passes": plan.get("working", 0),
+        "edges kept": plan.get("pinned", 0),
+    }
+    title = f"Memory plan of {run.name}"
+    if plan.get("far_bytes"):
+        title += f", {format_size(plan['far_bytes'])} in far memory"
+    return budget_bar(title, parts, plan.get("budget", 0))
+
+
+def _pass_seconds(run: AlgorithmRun) -> float:
+    """Seconds within passes; of the whole run if passes were not measured."""
+    return run.counters.get("pass_seconds", run.seconds)
+
+
+def _lines(
+    title: str,
+    unit_of: Callable[[Iterable[float]], Unit],
+    runs: Sequence[AlgorithmRun],
+    value: Callable[[Mapping[str, Any]], float],
+) -> go.Figure:
+    thinned = [_thinned([value(counters) for counters in run.passes]) for run in runs]
+    unit = unit_of(value for _, values in thinned for value in values)
+    figure = empty(title, "pass", unit.name)
+    for place, (run, (numbers, values)) in enumerate(zip(runs, thinned, strict=True)):
+        line(figure, run.name, numbers, unit.of(values), place)
+    counted(figure, max(len(run.passes) for run in runs))
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _thinned(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Numbers of passes from 1, and their values; means of neighbours for many passes."""
+    width = -(-len(values) // _MOST_POINTS) or 1
+    numbers, means = [], []
+    for first in range(0, len(values), width):
+        part = values[first : first + width]
+        numbers.append(first + (len(part) + 1) / 2)
+        means.append(sum(part) / len(part))
+    return numbers, means
+
+
+def _by_run(title: str, unit: str) -> go.Figure:
+    figure = empty(title, "", unit)
+    figure.update_layout(barmode="stack", hovermode="closest")
+    return figure
+
+
+def _stack(
+    figure: go.Figure, runs: Sequence[AlgorithmRun], name: str, values: list[float], chosen: str
+) -> None:
+    figure.add_bar(
+        x=[run.name for run in runs],
+        y=values,
+        name=name,
+        marker={"color": chosen},
+        hovertemplate="%{x} " + name + ": %{y:.3g}<extra></extra>",
+    )

@@ -1,32 +1,19 @@
-"""The figures of training runs, some of them those of embedding runs, too."""
+"""Style of the charts of a report, and the charts of every run with epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.runs import record as records
-from outercore.runs.report.drawing import (
-    GREY,
-    budget_bar,
-    byte_unit,
-    colour,
-    counted,
-    empty,
-    line,
-    shares,
-    time_unit,
-)
+from outercore.base.sizes import format_size
 from outercore.runs.report.runs import EmbeddingRun, EpochRun, Run
 
-_STAGE_COLOURS = {
-    "sample": "#6cc5b0",
-    "fetch": "#4269d0",
-    "assemble": "#a463f2",
-    "train": "#ff725c",
-}
+RUN_COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e")
+GREY = "#8b93a1"
+FREE = "#d7dbe0"
 _SPAN_COLOURS = {
     "train": "#ff725c",
     "validate": "#3ca951",
@@ -37,19 +24,131 @@ _SPAN_COLOURS = {
     "final figures": "#97bbf5",
     "write tables": "#efb118",
 }
-_SHOWN_S = 15.0
-"""So much of an epoch is drawn span by span."""
-_STATES = (
-    ("busy_s", "busy", "#3ca951"),
-    ("starved_s", "starved", "#efb118"),
-    ("blocked_s", "blocked", "#ff725c"),
-)
-_CACHE = (
-    ("constant_hits", "constant part", "#3ca951"),
-    ("dynamic_hits", "dynamic part", "#6cc5b0"),
-    ("shared", "shared within a group", "#97bbf5"),
-    ("misses", "read from the device", "#ff725c"),
-)
+
+
+def colour(place: int) -> str:
+    """The colour of a run, by its position in the report."""
+    return RUN_COLOURS[place % len(RUN_COLOURS)]
+
+
+def line(figure: go.Figure, name: str, x: list[Any], y: list[Any], place: int) -> None:
+    """Adds a line; a line of few points has markers."""
+    mode = "lines+markers" if len(x) < 40 else "lines"
+    figure.add_scatter(x=x, y=y, name=name, mode=mode, line={"color": colour(place), "width": 2.5})
+
+
+def empty(title: str, x: str, y: str) -> go.Figure:
+    """An empty chart in the style of the page."""
+    figure = go.Figure()
+    figure.update_layout(
+        title={"text": title, "font": {"size": 15}, "x": 0, "xref": "paper"},
+        height=340,
+        margin={"l": 60, "r": 16, "t": 48, "b": 60},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "inherit", "size": 12, "color": GREY},
+        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0, "xanchor": "left"},
+        hovermode="x unified",
+        bargap=0.3,
+    )
+    grid = "rgba(139,147,161,0.25)"
+    # Plotly would write 20k, 1.5M and 300μ.
+    plain = {"exponentformat": "none", "separatethousands": True}
+    figure.update_xaxes(title=x, gridcolor=grid, zeroline=False, **plain)
+    figure.update_yaxes(title=y, gridcolor=grid, zeroline=False, automargin=True, **plain)
+    return figure
+
+
+def counted(figure: go.Figure, most: int) -> None:
+    """Sets about ten ticks at whole numbers on an x axis from 1 to `most`."""
+    step = next(
+        times * power
+        for power in (10**digits for digits in range(18))
+        for times in (1, 2, 5)
+        if most <= 10 * times * power
+    )
+    figure.update_xaxes(tick0=0, dtick=step, tickformat=",d")
+    if most == 1:
+        # For a single point Plotly chooses 0 to 2, and the two zeros of the axes touch.
+        figure.update_xaxes(range=[0.5, 1.5])
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of an axis."""
+
+    name: str
+    size: float
+
+    def of(self, values: Iterable[float]) -> list[float]:
+        """The values in this unit."""
+        return [value / self.size for value in values]
+
+
+def byte_unit(values: Iterable[float]) -> Unit:
+    """The largest unit in which the largest value is above one.
+
+    Example:
+        >>> byte_unit([100, 3 << 20]).name
+        'MiB'
+    """
+    names = ("B", "KiB", "MiB", "GiB", "TiB")
+    return _unit([Unit(name, 1 << 10 * place) for place, name in enumerate(names)], values)
+
+
+def time_unit(values: Iterable[float]) -> Unit:
+    """The same for seconds; hours only above three hours."""
+    units = [Unit("microseconds", 1e-6), Unit("milliseconds", 1e-3), Unit("seconds", 1.0)]
+    most = max(values, default=0.0)
+    return Unit("hours", 3600.0) if most > 3 * 3600 else _unit(units, [most])
+
+
+def _unit(units: Sequence[Unit], values: Iterable[float]) -> Unit:
+    most = max(values, default=0.0)
+    return next((unit for unit in reversed(units) if most >= unit.size), units[0])
+
+
+def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
+    """Parts of a memory budget in bytes, side by side; the rest is free."""
+    unit = byte_unit([budget])
+    figure = empty(title, unit.name, "")
+    whole = {**parts, "free": max(budget - sum(parts.values()), 0)}
+    colours = [*(colour(place) for place in range(len(parts))), FREE]
+    for (name, size), chosen in zip(whole.items(), colours, strict=True):
+        if size:
+            figure.add_bar(
+                y=["budget"],
+                x=unit.of([size]),
+                orientation="h",
+                name=name,
+                marker={"color": chosen},
+                hovertemplate=f"{name}: {format_size(size)}<extra></extra>",
+            )
+    # The chart is low: at the usual distance the legend would cover the axis.
+    legend = {"y": -0.5, "traceorder": "normal"}
+    figure.update_layout(barmode="stack", height=240, hovermode="closest", legend=legend)
+    figure.update_yaxes(showticklabels=False)
+    return figure
+
+
+def shares(
+    figure: go.Figure,
+    names: Sequence[str],
+    title: str,
+    seconds: Sequence[float],
+    whole: Sequence[float],
+    chosen: str,
+) -> None:
+    """Adds a state as horizontal bars: its share of the time of each name."""
+    figure.add_bar(
+        y=list(names),
+        x=[part / total if total else 0.0 for part, total in zip(seconds, whole, strict=True)],
+        orientation="h",
+        name=title,
+        marker={"color": chosen},
+        customdata=list(seconds),
+        hovertemplate="%{y} " + title + ": %{x:.0%} (%{customdata:.1f} s)<extra></extra>",
+    )
 
 
 def loss(runs: Sequence[EpochRun]) -> go.Figure:
@@ -57,11 +156,11 @@ def loss(runs: Sequence[EpochRun]) -> go.Figure:
     figure = empty("Training loss", "epoch", "loss")
     for place, run in enumerate(runs):
         line(figure, run.name, run.numbers, [epoch["loss"] for epoch in run.epochs], place)
-    return _by_epoch(figure, runs)
+    return by_epoch(figure, runs)
 
 
 def scores(runs: Sequence[Run | EmbeddingRun]) -> list[go.Figure]:
-    """Validation score by epoch, a figure for each metric."""
+    """Validation score by epoch, a chart for each metric."""
     return [score(runs, metric) for metric in sorted({run.metric for run in runs})]
 
 
@@ -72,9 +171,10 @@ def score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
         if run.metric != metric:
             continue
         scored = [epoch for epoch in run.epochs if epoch["score"] is not None]
-        numbers, scores = [one["epoch"] + 1 for one in scored], [one["score"] for one in scored]
+        numbers = [epoch["epoch"] + 1 for epoch in scored]
+        scores = [epoch["score"] for epoch in scored]
         line(figure, run.name, numbers, scores, place)
-        # The last epoch that was the best so far.
+        # The last epoch marked as best so far is the best of all.
         best = max((at for at, epoch in enumerate(scored) if epoch["best"]), default=None)
         if best is not None:
             figure.add_scatter(
@@ -85,7 +185,7 @@ def score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
                 name=f"{run.name}: best",
                 showlegend=False,
             )
-    return _by_epoch(figure, runs)
+    return by_epoch(figure, runs)
 
 
 def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
@@ -95,105 +195,14 @@ def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
         rates = [epoch[run.seen] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
         line(figure, run.name, run.numbers, rates, place)
     figure.update_yaxes(rangemode="tozero")
-    return _by_epoch(figure, runs)
-
-
-def read(runs: Sequence[Run]) -> go.Figure:
-    """Bytes read by epoch, features and topology."""
-    parts = (("feature_reads", ""), ("topology_reads", "/"))
-    unit = byte_unit(size for run in runs for part, _ in parts for size in _read(run, part))
-    figure = empty("Read from the device", "epoch", unit.name)
-    for place, run in enumerate(runs):
-        for part, pattern in parts:
-            sizes = unit.of(_read(run, part))
-            if not any(sizes):
-                continue
-            figure.add_bar(
-                x=run.numbers,
-                y=sizes,
-                name=f"{run.name}: {part.removesuffix('_reads')}",
-                marker={"color": colour(place), "pattern": {"shape": pattern}},
-                offsetgroup=str(place),
-            )
-    figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
-    return _by_epoch(figure, runs)
-
-
-def _read(run: Run, part: str) -> list[float]:
-    """Bytes of each epoch."""
-    return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
-
-
-def utilisation(run: Run) -> go.Figure:
-    """Share of time each stage was busy, starved and blocked."""
-    figure = empty("Stages: busy, starved, blocked", "share of its time", "")
-    stages = records.stages(run.counters)
-    names = list(stages)[::-1]
-    whole = [sum(stages[name].get(state, 0.0) for state, _, _ in _STATES) for name in names]
-    for key, title, chosen in _STATES:
-        shares(figure, names, title, [stages[name].get(key, 0.0) for name in names], whole, chosen)
-    figure.update_layout(barmode="stack", hovermode="closest")
-    figure.update_xaxes(tickformat=".0%", range=[0, 1])
-    return figure
-
-
-def cache(run: Run) -> go.Figure:
-    """Where the rows of the batches came from, by epoch."""
-    figure = empty("Where the rows came from", "epoch", "share of row accesses")
-    for key, title, chosen in _CACHE:
-        parts = []
-        for epoch in run.epochs:
-            counted = _part(epoch, "cache")
-            accesses = counted.get("accesses", 0)
-            if key == "shared":
-                value = accesses - counted.get("distinct", accesses)
-            else:
-                value = counted.get(key, 0)
-            parts.append(value / accesses if accesses else 0.0)
-        figure.add_bar(x=run.numbers, y=parts, name=title, marker={"color": chosen})
-    figure.update_layout(barmode="stack")
-    figure.update_yaxes(tickformat=".0%", range=[0, 1])
-    return _by_epoch(figure, [run])
+    return by_epoch(figure, runs)
 
 
 def timeline(run: EpochRun) -> go.Figure:
-    """What the run did when."""
+    """Phases of a run over time."""
     figure = empty(f"Timeline of {run.name}", "", "")
     gantt(figure, run.record["timeline"], "name", _SPAN_COLOURS)
     return figure
-
-
-def pipeline(run: Run) -> go.Figure:
-    """How the stages overlapped at the start of the last epoch."""
-    figure = empty("Stages overlapping (start of the last epoch)", "", "")
-    spans = run.record.get("pipeline") or []
-    first = min((span["start_s"] for span in spans), default=0.0)
-    shifted = [
-        {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
-        for span in spans
-    ]
-    shown = [span for span in shifted if span["start_s"] < _SHOWN_S]
-    gantt(figure, shown, "stage", _STAGE_COLOURS)
-    return figure
-
-
-def memory(run: Run) -> go.Figure:
-    """How the budget was divided for the training loader."""
-    plan = run.record.get("plan") or {}
-    split, topology = plan.get("split") or {}, plan.get("topology") or {}
-    slots = plan.get("slots", 0)
-    constant, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
-    share = constant / (constant + dynamic) if constant + dynamic else 0.0
-    parts = {
-        "topology": topology.get("memory", 0),
-        "constant rows": slots * share,
-        "dynamic rows": slots * (1 - share),
-        "staging": plan.get("staging", 0),
-        "sampled": plan.get("sampled", 0),
-        "delivered": plan.get("delivered", 0),
-        "labels, seeds": plan.get("reserved", 0),
-    }
-    return budget_bar("Memory plan of the training loader", parts, plan.get("budget", 0))
 
 
 def gantt(
@@ -202,7 +211,7 @@ def gantt(
     key: str,
     colours: Mapping[str, str],
 ) -> None:
-    """Adds spans as lying bars, one line for each name that stands under `key`."""
+    """Adds spans as horizontal bars, one line for each name under `key`."""
     unit = time_unit(span["end_s"] for span in spans)
     figure.update_xaxes(title=unit.name)
     names = dict.fromkeys(span[key] for span in spans)
@@ -227,10 +236,7 @@ def gantt(
     figure.update_yaxes(categoryorder="array", categoryarray=list(names)[::-1])
 
 
-def _by_epoch(figure: go.Figure, runs: Sequence[EpochRun]) -> go.Figure:
+def by_epoch(figure: go.Figure, runs: Sequence[EpochRun]) -> go.Figure:
+    """Sets ticks for the epochs of the runs on the x axis."""
     counted(figure, max((number for run in runs for number in run.numbers), default=1))
     return figure
-
-
-def _part(epoch: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return epoch["counters"].get(name) or {}

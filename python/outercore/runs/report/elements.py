@@ -1,4 +1,4 @@
-"""The pieces that a report's page is made of: cards, tiles, tables, style."""
+"""Elements of the page: cards, tiles, tables, style."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from outercore.base.sizes import format_size, parse_size
-from outercore.runs.report.drawing import colour
+from outercore.runs.report.charts import colour
 from outercore.runs.report.findings import bottleneck, warnings
 from outercore.runs.report.runs import Recorded
 
@@ -25,7 +25,7 @@ main { max-width: 1240px; margin: 0 auto; padding: 36px 24px 64px; }
 h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -0.01em; }
 h2 { font-size: 18px; margin: 40px 0 14px; }
 p.lead { color: var(--soft); margin: 0 0 24px; }
-/* auto-fill: a chart is drawn when its card is read, before the cards beside it are there. */
+/* auto-fill: a chart is drawn as soon as the browser reads its card, before later cards. */
 .grid { display: grid; gap: 16px; grid-template-columns: repeat(auto-fill, minmax(480px, 1fr)); }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 14px 16px; min-width: 0; overflow: hidden; }
@@ -54,27 +54,24 @@ footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
 
 
 def summary(run: Recorded, place: int, tiles: Sequence[tuple[str, str]]) -> str:
-    """A run's name and command above what is worth knowing first: titles and HTML values.
-
-    Below them what limited the run, and what is wrong with it.
-    """
+    """The name and command of a run, its tiles of titles and HTML values, and its findings."""
     record = run.record
     said = [("limit", bottleneck(run)), *(("warning", text) for text in warnings(run))]
     sentences = "".join(f"<p class='{kind}'>{_prose(text)}</p>" for kind, text in said if text)
     status = "" if record["status"] == "finished" else f" ({escape(record['status'])})"
-    shown = "".join(
+    cards = "".join(
         f"<div class='card tile'><span>{escape(title)}</span><b>{value}</b></div>"
         for title, value in tiles
     )
     return (
         f"<div class='run' style='--colour: {colour(place)}'><h3>{escape(run.name)}{status}</h3>"
-        f"<code>{escape(record.get('command') or '')}</code></div><div class='tiles'>{shown}</div>"
+        f"<code>{escape(record.get('command') or '')}</code></div><div class='tiles'>{cards}</div>"
         f"{sentences}"
     )
 
 
 def _prose(text: str) -> str:
-    """A sentence as HTML; what is between backticks is code."""
+    """A sentence as HTML, with text in backticks as code."""
     parts = escape(text).split("`")
     return "".join(
         f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
@@ -82,7 +79,7 @@ def _prose(text: str) -> str:
 
 
 def grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
-    """Figures as cards; those whose places are in `wide` take a row, those without data none."""
+    """Charts as cards, without empty charts. A position in `wide` takes a whole row."""
     cards = []
     for place, figure in enumerate(figures):
         if not any(_has_data(trace) for trace in figure.data):
@@ -103,7 +100,7 @@ def _has_data(trace: Any) -> bool:
 
 
 def configuration(run: Recorded) -> Mapping[str, str]:
-    """What the run was told, by group."""
+    """Options of the run, by group."""
     config = run.record["config"]
     return {
         f"{group}.{key}": text_of(value)
@@ -113,13 +110,13 @@ def configuration(run: Recorded) -> Mapping[str, str]:
 
 
 def data_set(run: Recorded) -> Mapping[str, str]:
-    """What the run read."""
+    """Sizes and path of the data set of the run."""
     data = run.record["data_set"]
     return {f"data set {key.replace('_', ' ')}": text_of(value) for key, value in data.items()}
 
 
 def machine(run: Recorded) -> Mapping[str, str]:
-    """Where it ran."""
+    """Machine of the run."""
     described = {}
     for key, value in run.record["machine"].items():
         size = key.endswith("_bytes")
@@ -130,9 +127,9 @@ def machine(run: Recorded) -> Mapping[str, str]:
 def comparison(
     runs: Sequence[Recorded], columns: Sequence[Mapping[str, str]], *, what: str = ""
 ) -> str:
-    """One row a key, one column a run. What all runs share stands once.
+    """A table with a row for each key and a column for each run; equal values share a cell.
 
-    With `what` the rows that differ are shown, and the others on request, as the `what`.
+    With a title `what`, equal rows are folded under this title.
     """
     keys = list(dict.fromkeys(key for column in columns for key in column))
     differing, shared = [], []
@@ -148,10 +145,10 @@ def comparison(
     head = f"<tr><th></th>{heads}</tr>" if len(runs) > 1 else ""
     if not what:
         return _table(head, [*shared, *differing])
-    shown = _table(head, differing) if differing else ""
+    table = _table(head, differing) if differing else ""
     opened = "" if differing else " open"
     more = f"<details{opened}><summary>{escape(what)}</summary>{_table('', shared)}</details>"
-    return shown + (more if shared else "")
+    return table + (more if shared else "")
 
 
 def _table(head: str, rows: Sequence[str]) -> str:
@@ -159,13 +156,13 @@ def _table(head: str, rows: Sequence[str]) -> str:
 
 
 def memory_of(config: Mapping[str, Any]) -> str:
-    """The memory budget as it was given, sizes in the units of all others."""
-    given = str(config["memory"])
-    return given if given.endswith(("%", "auto")) else format_size(parse_size(given))
+    """The memory budget, with a size in the usual units."""
+    memory = str(config["memory"])
+    return memory if memory.endswith(("%", "auto")) else format_size(parse_size(memory))
 
 
 def text_of(value: Any) -> str:
-    """A value as people read it."""
+    """A value for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -173,3 +170,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value) or "-"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def score_text(value: float | None) -> str:
+    """A score with four digits."""
+    return "-" if value is None else f"{value:.4f}"

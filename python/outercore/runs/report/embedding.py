@@ -1,4 +1,4 @@
-"""The sections of a report about embeddings."""
+"""Sections and charts of embedding runs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,45 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import plotly.graph_objects as go
+
 from outercore.base.sizes import format_size
-from outercore.runs.report import charts as common
-from outercore.runs.report import embedding_charts as charts
-from outercore.runs.report.elements import grid, summary
+from outercore.runs.report.charts import (
+    budget_bar,
+    by_epoch,
+    byte_unit,
+    empty,
+    loss,
+    scores,
+    throughput,
+    time_unit,
+    timeline,
+)
+from outercore.runs.report.elements import grid, score_text, summary
 from outercore.runs.report.runs import EmbeddingRun
+
+_MOST_STATES = 1500
 
 
 def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
-    """Figures with their protocols first, then curves, then what moved and where memory went."""
-    parts = dict.fromkeys(one["part"] for run in runs for one in run.metrics)
+    """Metrics with their protocols, then curves, partitions, time and memory."""
+    parts = dict.fromkeys(metric["part"] for run in runs for metric in run.metrics)
     moving = [run for run in runs if run.order]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
-        *(["<h2>Figures</h2>", grid(*(charts.figures(runs, one) for one in parts))] * bool(parts)),
+        *(["<h2>Metrics</h2>", grid(*(metrics(runs, part) for part in parts))] * bool(parts)),
         *(_figures(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
-        grid(common.loss(runs), *common.scores(runs), common.throughput(runs)),
+        grid(loss(runs), *scores(runs), throughput(runs)),
         *(["<h2>Partitions</h2>"] if moving else []),
         *(_partitions(run) for run in moving),
         "<h2>Time and memory</h2>",
-        *(grid(common.timeline(run), charts.memory(run)) for run in runs),
+        *(grid(timeline(run), memory(run)) for run in runs),
     ]
 
 
 def _partitions(run: EmbeddingRun) -> str:
-    return grid(charts.moved(run), charts.waits(run), charts.order(run), wide=(2,))
+    return grid(moved(run), waits(run), order(run), wide=(2,))
 
 
 def _summary(run: EmbeddingRun, place: int) -> str:
@@ -41,8 +54,8 @@ def _summary(run: EmbeddingRun, place: int) -> str:
         swap = record["config"]["budget"]["swap"]
         where = f"{described['slots']} of {described['partitions']}, {swap}"
     tiles = [
-        ("test MRR", _score(run.mrr("test"))),
-        ("validation MRR", _score(run.mrr("valid"))),
+        ("test MRR", score_text(run.mrr("test"))),
+        ("validation MRR", score_text(run.mrr("valid"))),
         ("epochs", f"{len(run.epochs)}"),
         ("triples a second", f"{run.per_second:,.0f}"),
         ("partitions", where),
@@ -54,12 +67,12 @@ def _summary(run: EmbeddingRun, place: int) -> str:
 
 
 def _figures(run: EmbeddingRun) -> str:
-    """Every figure in a row with its protocol; without it a figure means nothing."""
+    """A table of all metrics; each row names its protocol."""
     rows = []
-    for one in run.metrics:
+    for metric in run.metrics:
         for name in ("filtered", "raw"):
-            if one.get(name) is not None:
-                rows.append(_row(one["part"], name, one[name], one["protocol"]))
+            if metric.get(name) is not None:
+                rows.append(_row(metric["part"], name, metric[name], metric["protocol"]))
     titles = (
         "part",
         "",
@@ -85,7 +98,7 @@ def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
         name,
         *(f"{figures[key]:.4f}" for key in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")),
         f"{figures['mean_rank']:,.1f}",
-        _score(figures.get("adjusted_mean_rank_index")),
+        score_text(figures.get("adjusted_mean_rank_index")),
         f"{figures['auc']:.4f}",
         protocol,
     ]
@@ -94,5 +107,109 @@ def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
     return f"<tr>{columns}<td>{long}</td></tr>"
 
 
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def moved(run: EmbeddingRun) -> go.Figure:
+    """Bytes that each epoch read and wrote, and the planned bytes."""
+    keys = (("bytes_read", "read", "#4269d0"), ("bytes_written", "written", "#ff725c"))
+    planned = run.order["bytes_between"]
+    by_key = {key: [epoch["counters"].get(key, 0) for epoch in run.epochs] for key, _, _ in keys}
+    unit = byte_unit([planned, *(size for sizes in by_key.values() for size in sizes)])
+    figure = empty(f"Partitions moved: {run.name}", "epoch", unit.name)
+    for key, name, chosen in keys:
+        sizes = unit.of(by_key[key])
+        figure.add_bar(x=run.numbers, y=sizes, name=name, marker={"color": chosen})
+    figure.add_scatter(
+        x=run.numbers,
+        y=unit.of([planned] * len(run.numbers)),
+        name="plan, each way",
+        mode="lines",
+        line={"color": "#8b93a1", "dash": "dash"},
+    )
+    figure.update_layout(barmode="group")
+    return by_epoch(figure, [run])
+
+
+def waits(run: EmbeddingRun) -> go.Figure:
+    """Seconds of each epoch in hidden swaps, in other swaps, and in waits for triples."""
+    epochs = [epoch["counters"] for epoch in run.epochs]
+    waited = [epoch.get("waited_s", 0.0) for epoch in epochs]
+    hidden = [
+        max(epoch.get("swap_s", 0.0) - wait, 0.0)
+        for epoch, wait in zip(epochs, waited, strict=True)
+    ]
+    for_triples = [epoch.get("triples_waited_s", 0.0) for epoch in epochs]
+    unit = time_unit(map(sum, zip(hidden, waited, for_triples, strict=True)))
+    figure = empty(f"Swaps and waits: {run.name}", "epoch", unit.name)
+    for name, seconds, chosen in (
+        ("swaps behind training", hidden, "#3ca951"),
+        ("waited for swaps", waited, "#ff725c"),
+        ("waited for triples", for_triples, "#efb118"),
+    ):
+        values = unit.of(seconds)
+        figure.add_bar(x=run.numbers, y=values, name=name, marker={"color": chosen})
+    figure.update_layout(barmode="stack")
+    return by_epoch(figure, [run])
+
+
+def order(run: EmbeddingRun) -> go.Figure:
+    """The order as a grid: the partitions in memory in each buffer state."""
+    states: list[list[int]] = run.order["states"]
+    first = states[:_MOST_STATES]
+    count = run.record["plan"]["partitions"]
+    title = f"Order `{run.order['kind']}` of {run.name}: {len(states):,} buffer states"
+    if len(first) < len(states):
+        title += f", the first {len(first):,} shown"
+    figure = empty(title, "buffer state", "partition")
+    previous: set[int] = set()
+    # 1: in memory; 2: read for this state.
+    columns = []
+    for state in first:
+        columns.append(
+            [(2 if part not in previous else 1) if part in state else 0 for part in range(count)]
+        )
+        previous = set(state)
+    figure.add_heatmap(
+        z=[list(row) for row in zip(*columns, strict=True)],
+        zmin=0,
+        zmax=2,
+        colorscale=[
+            [0.0, "rgba(0,0,0,0)"],
+            [0.33, "rgba(0,0,0,0)"],
+            [0.33, "#97bbf5"],
+            [0.67, "#97bbf5"],
+            [0.67, "#4269d0"],
+            [1.0, "#4269d0"],
+        ],
+        showscale=False,
+        xgap=0.5 if len(first) < 200 else 0,
+        ygap=0.5 if count < 100 else 0,
+        hovertemplate="state %{x}, partition %{y}<extra></extra>",
+    )
+    figure.update_layout(hovermode="closest", height=max(260, min(620, 90 + 14 * count)))
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def memory(run: EmbeddingRun) -> go.Figure:
+    """How the budget was divided."""
+    plan = run.record["plan"]
+    figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
+    # Leaves room for the names of all parts.
+    figure.update_layout(height=320, legend={"y": -0.3})
+    return figure
+
+
+def metrics(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:
+    """MRR by protocol."""
+    figure = empty(f"MRR of the {part} triples by protocol", "", "MRR")
+    for name in ("filtered", "raw"):
+        labels, values = [], []
+        for run in runs:
+            for metric in run.metrics:
+                if metric["part"] == part and metric.get(name) is not None:
+                    prefix = f"{run.name}: " if len(runs) > 1 else ""
+                    labels.append(f"{prefix}{metric['candidates']}")
+                    values.append(metric[name]["mrr"])
+        figure.add_bar(x=labels, y=values, name=name)
+    figure.update_layout(barmode="group", hovermode="closest")
+    figure.update_yaxes(range=[0, 1])
+    return figure

@@ -1,4 +1,4 @@
-"""What a report says of a run in words: what limited it, and what is wrong with it."""
+"""Findings of a report in words: the bottleneck of a run, and warnings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _STAGES = {
     "train": ("The model", "Its batches were ready in time."),
 }
 _MUCH = 0.5
-"""A stage that is busy for less of its time does not limit alone."""
+"""Least busy share of a stage that counts as the bottleneck."""
 _SOME = 0.2
-"""Of waits: less is not worth a change."""
+"""Least share of waits that is worth a change."""
 
 
 def bottleneck(run: Recorded) -> str:
-    """One or two sentences on what the run waited for; empty where nothing was counted."""
+    """One or two sentences on the bottleneck of a run; empty without counters."""
     match run:
         case Run():
             return _of_training(run)
@@ -37,14 +37,16 @@ def bottleneck(run: Recorded) -> str:
 
 
 def warnings(run: Recorded) -> list[str]:
-    """What makes the numbers of a run worthless, or unfit to compare."""
+    """Reasons not to trust or compare the results of a run."""
     if not isinstance(run, EpochRun):
         return []
-    found = [_loss(run)] if run.epochs else ["No epoch has ended: there is nothing to compare."]
+    texts = (
+        [_loss(run)] if run.epochs else ["No epoch has ended, so there is no result to compare."]
+    )
     path = run.record["data_set"]["path"]
     data_set = quoted(path)
     if run.epochs and all(epoch["score"] is None for epoch in run.epochs):
-        found.append(
+        texts.append(
             "Validation did not happen: nothing says which epoch was best, or when to stop. "
             + (
                 f"`outercore embed {data_set} --held-out 0.05` holds out triples for it."
@@ -54,8 +56,8 @@ def warnings(run: Recorded) -> list[str]:
         )
     error = (run.record.get("result") or {}).get("error")
     if error is not None:
-        found.append(f"The run failed: {error}")
-    return [one for one in found if one]
+        texts.append(f"The run failed: {error}")
+    return [text for text in texts if text]
 
 
 def _split_for_it(data_set: str) -> str:
@@ -64,11 +66,11 @@ def _split_for_it(data_set: str) -> str:
 
 
 def _of_training(run: Run) -> str:
-    # A stage whose work is done is neither starved nor blocked: epochs are the whole.
+    # Shares are of the epochs: a stage that has finished counts as neither starved nor blocked.
     whole = sum(epoch["seconds"] for epoch in run.epochs)
     shares = {
-        name: min(one["busy_s"] / whole, 1.0)
-        for name, one in records.stages(run.counters).items()
+        name: min(stage["busy_s"] / whole, 1.0)
+        for name, stage in records.stages(run.counters).items()
         if whole and name in _STAGES
     }
     return " ".join([*_slowest_stage(shares), *_validation(run)])
@@ -81,7 +83,7 @@ def _slowest_stage(shares: dict[str, float]) -> Iterator[str]:
     what, advice = _STAGES[slowest]
     if shares[slowest] < _MUCH:
         yield (
-            "No stage limits alone: they waited for each other, and "
+            "No single stage limits: they waited for each other, and "
             f"{what[0].lower()}{what[1:]} was busy most, {shares[slowest]:.0%} of the training."
         )
     else:
@@ -114,7 +116,7 @@ def _of_algorithm(run: AlgorithmRun) -> str:
         return ""
     if max(device, cores) < _MUCH:
         return (
-            f"Nothing limits alone: the device was busy for {device:.0%} of the passes, the cores "
+            f"No single part limits: the device was busy for {device:.0%} of the passes, the cores "
             f"for {cores:.0%}."
         )
     if device >= cores:
@@ -129,7 +131,7 @@ def _of_algorithm(run: AlgorithmRun) -> str:
 
 
 def _validation(run: EpochRun) -> Iterator[str]:
-    """Where validation costs more than what it looks at."""
+    """A sentence if validation took longer than training."""
     training = sum(epoch["seconds"] for epoch in run.epochs)
     validation = sum(epoch["validation_seconds"] for epoch in run.epochs)
     if validation > training:
@@ -140,13 +142,13 @@ def _validation(run: EpochRun) -> Iterator[str]:
 
 
 def _loss(run: EpochRun) -> str:
-    """What is wrong with the losses."""
+    """A warning about the losses, or an empty text."""
     losses = [epoch["loss"] for epoch in run.epochs]
     for number, loss in zip(run.numbers, losses, strict=True):
         if loss is None or not math.isfinite(loss) or loss < 0:
-            shown = "no number" if loss is None or math.isnan(loss) else f"{loss:.4g}"
+            value = "no number" if loss is None or math.isnan(loss) else f"{loss:.4g}"
             return (
-                f"Impossible loss: {shown} in epoch {number}, and a loss is 0 or more. Check the "
+                f"Impossible loss: {value} in epoch {number}, and a loss is 0 or more. Check the "
                 "features and labels, and try a lower `--learning-rate`."
             )
     task = run.record["description"].get("task", "")

@@ -1,4 +1,4 @@
-"""The page around the sections: title, tables, scripts."""
+"""The page of a report: title, sections, tables, scripts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def headline(
     embedded: Sequence[EmbeddingRun],
     computed: Sequence[AlgorithmRun],
 ) -> tuple[str, str]:
-    """One title for all runs, and a line below it: what ran, and on what."""
+    """A title for all runs, and a line below: models or algorithms, and data sets."""
     parts = []
     if trained:
         models = _distinct(run.record["description"]["model"] for run in trained)
@@ -72,7 +72,7 @@ def headline(
 
 
 def _sizes(runs: Sequence[Recorded]) -> str:
-    """How large the data set of all runs is, as the first of them counts it."""
+    """Sizes of the data set of all runs, from the record of the first."""
     data = runs[0].record["data_set"]
     known = ("graphs", "nodes", "edges", "features", "classes", "entities", "relations")
     counts = {name: data[name] for name in (*known, "train triples") if data.get(name)}
@@ -88,15 +88,15 @@ def _distinct(names: Iterable[str]) -> str:
 
 
 def _part(
-    kind: str, some: Sequence[Recorded], sections: Sequence[str], runs: Sequence[Recorded]
+    kind: str, of_kind: Sequence[Recorded], sections: Sequence[str], runs: Sequence[Recorded]
 ) -> list[str]:
-    """The runs of one kind: their sections, then their data sets and options."""
-    alone = len(some) == len(runs)
-    what = "What all have in common" if len(some) > 1 else "All"
-    told = [{**data_set(run), **configuration(run)} for run in some]
+    """Sections of the runs of a kind, with their data sets and options."""
+    is_only = len(of_kind) == len(runs)
+    what = "What all have in common" if len(of_kind) > 1 else "All"
+    options = [{**data_set(run), **configuration(run)} for run in of_kind]
     return [
-        *([] if alone else [f"<h2>{kind.capitalize()}</h2>"]),
+        *([] if is_only else [f"<h2>{kind.capitalize()}</h2>"]),
         *sections,
-        f"<h2>Data and options{'' if alone else f' of {kind}'}</h2>",
-        comparison(some, told, what=what),
+        f"<h2>Data and options{'' if is_only else f' of {kind}'}</h2>",
+        comparison(of_kind, options, what=what),
     ]

@@ -1,4 +1,4 @@
-"""Run records as a report reads them."""
+"""Run records for a report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EpochRun(Recorded):
     """A run in epochs."""
 
     seen: ClassVar[str]
-    """What an epoch counts."""
+    """Name of the counter of an epoch: `seeds` or `triples`."""
 
     @property
     def epochs(self) -> Sequence[Mapping[str, Any]]:
@@ -72,26 +72,23 @@ class Run(EpochRun):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """What was expected of epochs before the first one, beside what they were."""
-        expected = self.record.get("forecast") or {}
-        if not expected or not self.epochs:
+        """The forecast of epochs, compared with the measured epochs."""
+        forecast = self.record.get("forecast")
+        if not forecast:
             return []
-        found = []
-        parts = (("first", self.epochs[:1]), ("later", self.epochs[1:]))
-        for name, epochs in parts:
-            if epochs:
-                one = expected["first_epoch" if name == "first" else "later_epochs"]
-                found += _compared(f"{name} epoch", one, epochs)
-        return found
+        return [
+            *_compared("first epoch", forecast["first_epoch"], self.epochs[:1]),
+            *_compared("later epoch", forecast["later_epochs"], self.epochs[1:]),
+        ]
 
     def score(self, split: str) -> float | None:
-        """The final score on a split, `None` where there is none."""
+        """The final score on a split, or `None`."""
         return (self.record.get("result") or {}).get("scores", {}).get(split)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A value that was expected, and its median over the epochs that it was expected of."""
+    """A predicted value, and the measured median of its epochs."""
 
     name: str
     predicted: float
@@ -101,7 +98,7 @@ class Prediction:
 
     @property
     def deviation(self) -> float:
-        """Of ratios the difference; of others the difference as a share of what was measured."""
+        """Prediction minus measurement; relative to the measurement unless the unit is a ratio."""
         difference = self.predicted - self.measured
         if self.unit == "ratio":
             return difference
@@ -111,31 +108,33 @@ class Prediction:
 def _compared(
     name: str, expected: Mapping[str, Any], epochs: Sequence[Mapping[str, Any]]
 ) -> list[Prediction]:
+    if not epochs:
+        return []
     seconds = median(epoch["seconds"] for epoch in epochs)
     bytes_read = median(records.bytes_read(epoch["counters"]) for epoch in epochs)
-    found = [
+    predictions = [
         Prediction(f"{name}, time", expected["seconds"], seconds, "s"),
         Prediction(f"{name}, bytes read", expected["bytes"], bytes_read, "bytes"),
     ]
     ratios = [records.hit_ratio(epoch["counters"]) for epoch in epochs]
     if None not in ratios:
         ratio = median(ratio for ratio in ratios if ratio is not None)
-        found.append(Prediction(f"{name}, hit ratio", expected["hit_ratio"], ratio, "ratio"))
-    return found
+        predictions.append(Prediction(f"{name}, hit ratio", expected["hit_ratio"], ratio, "ratio"))
+    return predictions
 
 
 @dataclass(frozen=True)
 class AlgorithmRun(Recorded):
-    """A run of a graph algorithm. What its counters lack counts as nothing."""
+    """A run of a graph algorithm. Missing counters count as zero."""
 
     @property
     def algorithm(self) -> str:
-        """What ran."""
+        """Name of the algorithm."""
         return self.record["description"]["algorithm"]
 
     @property
     def counters(self) -> Mapping[str, Any]:
-        """Of all passes together."""
+        """Counters of all passes together."""
         return self.record["counters"]
 
     @property
@@ -150,12 +149,12 @@ class AlgorithmRun(Recorded):
 
     @property
     def passes(self) -> Sequence[Mapping[str, Any]]:
-        """What each pass has cost, as far as it was counted."""
+        """Counters of each pass; empty for records without them."""
         return self.counters.get("by_pass") or []
 
     @property
     def bytes_by_tier(self) -> Mapping[str, int]:
-        """Where the bytes came from."""
+        """Bytes from memory, far memory and disk."""
         return records.bytes_by_tier(self.counters)
 
 
@@ -168,12 +167,12 @@ class EmbeddingRun(EpochRun):
 
     @property
     def metrics(self) -> Sequence[Mapping[str, Any]]:
-        """The figures at the end, each with its protocol; none before."""
+        """The final metrics, each with its protocol; empty for an unfinished run."""
         return (self.record.get("result") or {}).get("metrics", [])
 
     @property
     def order(self) -> Mapping[str, Any]:
-        """The order of partitions; empty where all was in memory."""
+        """The order of partitions; empty if all rows were in memory."""
         return self.record["plan"].get("order") or {}
 
     @property
@@ -187,8 +186,8 @@ class EmbeddingRun(EpochRun):
         return moved / max(len(self.epochs), 1)
 
     def mrr(self, part: str) -> float | None:
-        """The MRR of a part by the first protocol, `None` where there is none."""
-        return next((one["mrr"] for one in self.metrics if one["part"] == part), None)
+        """The MRR of a part by the first protocol, or `None`."""
+        return next((metric["mrr"] for metric in self.metrics if metric["part"] == part), None)
 
 
 _KINDS: Mapping[Any, type[Recorded]] = {
@@ -198,7 +197,7 @@ _KINDS: Mapping[Any, type[Recorded]] = {
 
 
 def load_runs(paths: Sequence[Path]) -> list[Recorded]:
-    """The records in run directories; of a directory of several runs all of theirs.
+    """The records in run directories, and in directories of several runs.
 
     Errors: `NotFoundError` and `CorruptError` name the file.
     """
@@ -212,7 +211,7 @@ def _run(name: str, record: Mapping[str, Any]) -> Recorded:
 
 
 def _runs_in(path: Path) -> list[Path]:
-    """The run itself, or those one level below it, as `outercore jobs` leaves them."""
+    """The run itself, or the runs one level below, as `outercore jobs` writes them."""
     if (path / records.FILE).exists():
         return [path]
     return sorted(file.parent for file in path.glob(f"*/{records.FILE}")) or [path]
@@ -232,7 +231,7 @@ def _record(path: Path) -> Mapping[str, Any]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of the paths, as many as it takes to tell them apart."""
+    """The last parts of the paths: the least number that makes them unique."""
     resolved = [path.resolve() for path in paths]
     for count in range(1, 32):
         names = ["/".join(path.parts[-count:]) for path in resolved]

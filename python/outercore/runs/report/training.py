@@ -1,24 +1,59 @@
-"""The sections of a report about training."""
+"""Sections and charts of training runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
 
 from outercore.base.durations import format_duration
 from outercore.base.sizes import format_size
 from outercore.runs import record as records
-from outercore.runs.report import charts
-from outercore.runs.report.elements import grid, memory_of, summary
+from outercore.runs.report.charts import (
+    budget_bar,
+    by_epoch,
+    byte_unit,
+    colour,
+    empty,
+    gantt,
+    loss,
+    scores,
+    shares,
+    throughput,
+    timeline,
+)
+from outercore.runs.report.elements import grid, memory_of, score_text, summary
 from outercore.runs.report.runs import Run
+
+_STAGE_COLOURS = {
+    "sample": "#6cc5b0",
+    "fetch": "#4269d0",
+    "assemble": "#a463f2",
+    "train": "#ff725c",
+}
+_SHOWN_S = 15.0
+"""Seconds of an epoch that the chart shows span by span."""
+_STATES = (
+    ("busy_s", "busy", "#3ca951"),
+    ("starved_s", "starved", "#efb118"),
+    ("blocked_s", "blocked", "#ff725c"),
+)
+_CACHE = (
+    ("constant_hits", "static cache", "#3ca951"),
+    ("dynamic_hits", "dynamic cache", "#6cc5b0"),
+    ("shared", "shared within a group", "#97bbf5"),
+    ("misses", "read from the device", "#ff725c"),
+)
 
 
 def sections(runs: Sequence[Run]) -> list[str]:
-    """Scores first, then curves, then the engine of each run."""
+    """A summary of each run, then curves, then the engine of each run."""
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
         "<h2>Learning</h2>",
-        grid(charts.loss(runs), *charts.scores(runs), charts.throughput(runs), charts.read(runs)),
+        grid(loss(runs), *scores(runs), throughput(runs), read(runs)),
         *(_engine(run, len(runs) > 1) for run in runs),
     ]
 
@@ -27,8 +62,8 @@ def _summary(run: Run, place: int) -> str:
     record = run.record
     hits = records.hit_ratio(run.counters)
     tiles = [
-        (f"test {run.metric}", _score(run.score("test"))),
-        (f"validation {run.metric}", _score(run.score("valid"))),
+        (f"test {run.metric}", score_text(run.score("test"))),
+        (f"validation {run.metric}", score_text(run.score("valid"))),
         ("epochs", f"{len(run.epochs)}"),
         ("seeds a second", f"{run.per_second:,.0f}"),
         ("read an epoch", format_size(run.bytes_per_epoch)),
@@ -42,27 +77,32 @@ def _summary(run: Run, place: int) -> str:
 def _engine(run: Run, several: bool) -> str:
     title = f"Engine: {escape(run.name)}" if several else "Engine"
     figures = [
-        charts.utilisation(run),
-        charts.cache(run),
-        charts.pipeline(run),
-        charts.timeline(run),
-        charts.memory(run),
+        utilisation(run),
+        cache(run),
+        pipeline(run),
+        timeline(run),
+        memory(run),
     ]
     return f"<h2>{title}</h2>" + grid(*figures, wide=(4,)) + _predictions(run)
 
 
 def _predictions(run: Run) -> str:
-    """What the run expected of its epochs before the first one, and what they were."""
+    """A table of the forecast and the measured epochs."""
     if not run.predictions:
         return ""
     rows = []
-    for one in run.predictions:
-        values = (_shown(one.predicted, one.unit), _shown(one.measured, one.unit))
+    for prediction in run.predictions:
+        values = (
+            _shown(prediction.predicted, prediction.unit),
+            _shown(prediction.measured, prediction.unit),
+        )
         deviation = (
-            f"{100 * one.deviation:+.1f} points" if one.unit == "ratio" else f"{one.deviation:+.0%}"
+            f"{100 * prediction.deviation:+.1f} points"
+            if prediction.unit == "ratio"
+            else f"{prediction.deviation:+.0%}"
         )
         cells = "".join(f"<td>{escape(value)}</td>" for value in (*values, deviation))
-        rows.append(f"<tr><th>{escape(one.name)}</th>{cells}</tr>")
+        rows.append(f"<tr><th>{escape(prediction.name)}</th>{cells}</tr>")
     first = run.record["forecast"]["first_epoch"]
     later = run.record["forecast"]["later_epochs"]
     slowest = escape(f"{first['bottleneck']}, later {later['bottleneck']}")
@@ -83,5 +123,96 @@ def _shown(value: float, unit: str) -> str:
     return format_duration(value)
 
 
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def read(runs: Sequence[Run]) -> go.Figure:
+    """Bytes read by epoch, features and topology."""
+    parts = (("feature_reads", ""), ("topology_reads", "/"))
+    unit = byte_unit(size for run in runs for part, _ in parts for size in _read(run, part))
+    figure = empty("Read from the device", "epoch", unit.name)
+    for place, run in enumerate(runs):
+        for part, pattern in parts:
+            sizes = unit.of(_read(run, part))
+            if not any(sizes):
+                continue
+            figure.add_bar(
+                x=run.numbers,
+                y=sizes,
+                name=f"{run.name}: {part.removesuffix('_reads')}",
+                marker={"color": colour(place), "pattern": {"shape": pattern}},
+                offsetgroup=str(place),
+            )
+    figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
+    return by_epoch(figure, runs)
+
+
+def _read(run: Run, part: str) -> list[float]:
+    """Bytes of each epoch."""
+    return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
+
+
+def utilisation(run: Run) -> go.Figure:
+    """Share of time that each stage was busy, starved and blocked."""
+    figure = empty("Stages: busy, starved, blocked", "share of its time", "")
+    stages = records.stages(run.counters)
+    names = list(stages)[::-1]
+    whole = [sum(stages[name].get(state, 0.0) for state, _, _ in _STATES) for name in names]
+    for key, title, chosen in _STATES:
+        shares(figure, names, title, [stages[name].get(key, 0.0) for name in names], whole, chosen)
+    figure.update_layout(barmode="stack", hovermode="closest")
+    figure.update_xaxes(tickformat=".0%", range=[0, 1])
+    return figure
+
+
+def cache(run: Run) -> go.Figure:
+    """Sources of the rows of batches by epoch: caches, sharing, device."""
+    figure = empty("Sources of the rows", "epoch", "share of row accesses")
+    for key, title, chosen in _CACHE:
+        parts = []
+        for epoch in run.epochs:
+            counted = _part(epoch, "cache")
+            accesses = counted.get("accesses", 0)
+            if key == "shared":
+                value = accesses - counted.get("distinct", accesses)
+            else:
+                value = counted.get(key, 0)
+            parts.append(value / accesses if accesses else 0.0)
+        figure.add_bar(x=run.numbers, y=parts, name=title, marker={"color": chosen})
+    figure.update_layout(barmode="stack")
+    figure.update_yaxes(tickformat=".0%", range=[0, 1])
+    return by_epoch(figure, [run])
+
+
+def pipeline(run: Run) -> go.Figure:
+    """Stages over time at the start of the last epoch."""
+    figure = empty("Stages overlapping (start of the last epoch)", "", "")
+    spans = run.record.get("pipeline") or []
+    first = min((span["start_s"] for span in spans), default=0.0)
+    shifted = [
+        {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
+        for span in spans
+    ]
+    early = [span for span in shifted if span["start_s"] < _SHOWN_S]
+    gantt(figure, early, "stage", _STAGE_COLOURS)
+    return figure
+
+
+def memory(run: Run) -> go.Figure:
+    """How the budget was divided for the training loader."""
+    plan = run.record.get("plan") or {}
+    split, topology = plan.get("split") or {}, plan.get("topology") or {}
+    slots = plan.get("slots", 0)
+    constant, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
+    share = constant / (constant + dynamic) if constant + dynamic else 0.0
+    parts = {
+        "topology": topology.get("memory", 0),
+        "constant rows": slots * share,
+        "dynamic rows": slots * (1 - share),
+        "staging": plan.get("staging", 0),
+        "sampled": plan.get("sampled", 0),
+        "delivered": plan.get("delivered", 0),
+        "labels, seeds": plan.get("reserved", 0),
+    }
+    return budget_bar("Memory plan of the training loader", parts, plan.get("budget", 0))
+
+
+def _part(epoch: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return epoch["counters"].get(name) or {}

@@ -1,13 +1,14 @@
-"""What a run learns edges from: its own graph of training edges, and pairs to score.
+"""The edges of a run: a graph of training edges, and pairs to score.
 
-Message passing reads `graph` alone, a data set without the held-out edges in either direction. So
-no network can see them, whatever samples its neighbourhoods.
+Message passing reads only `graph`, a data set without the held-out edges in either direction. So no
+way of sampling can show them to a network.
 """
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.native import Importer, verify_arrays
+from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
+from outercore.data.csc import Edges, among, pair_keys
+from outercore.data.edge_types import PLAIN_EDGE
 from outercore.data.graph import Graph
-from outercore.data.triples import Part
-from outercore.errors import CorruptError, InvalidError, VersionError
+from outercore.data.triples import PARTS, HeldOut, Part, Triples
+from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checksum_of_file, seal, unseal
 from outercore.files.large_arrays import blocks, mapped
 from outercore.files.npy_rows import NpyRows
+from outercore.importing.table.torch_file import read_torch
+from outercore.loading.link_seeds import Purpose, generator
 from outercore.training.config import LinkConfig, TrainConfig
-from outercore.training.links.adjacency import Adjacency
-from outercore.training.links.held_out import HELD_OUT, GivenEdges, loops_of, trained, without
-from outercore.training.links.negatives import Purpose, generator, held_out_negatives
 from outercore.training.tasks import array_key
 
+HELD_OUT: tuple[Part, ...] = ("valid", "test")
+_OWN = "_target_neg"
+_KINDS = ("_neg", _OWN)
+"""Endings of the names of negatives: for all edges of a part, and for each edge."""
 _DESCRIBED = "links.json"
-"""Written last: what is there without it is not complete."""
+"""Written last: without it, the directory is not complete."""
 _VERSION = 2
-"""The first one had sizes of files, and no checksums."""
 _WIDENED = "x.npy"
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
+_HELD_OUT_ROUNDS = 200
+"""How often pairs are drawn until there are enough without an edge."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +55,9 @@ class Pairs:
 
     edges: NDArray[np.int64]
     negatives: NDArray[np.int64]
-    """For all edges together; none where each has its own."""
+    """For all edges together; empty if each edge has its own."""
     targets: NDArray[np.int64] | None = None
-    """For each edge other targets of its source, where these are given."""
+    """For each edge other targets of its source, if they are given."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +65,14 @@ class LinkData:
     """The prepared edges of a run, in its directory `links`."""
 
     root: Path
-    original: Graph
-    """The data set that the run was started with."""
     graph: Graph
     """Its training edges, for message passing, with all self-loops; no features."""
     features: str | None
-    """The `.npy` with the features of the nodes; `None` where they have none."""
+    """The `.npy` with the features of the nodes; `None` for nodes without features."""
 
     @property
     def parts(self) -> list[str]:
-        """Held-out parts that are there."""
+        """The held-out parts of the run."""
         return [part for part in HELD_OUT if (self.root / f"{part}.npy").exists()]
 
     def train(self) -> NDArray[Any]:
@@ -89,19 +95,19 @@ class LinkData:
 
 def open_links(
     root: Path,
-    original: Graph,
+    graph: Graph,
     config: TrainConfig,
     check: Callable[[], None] = lambda: None,
     storage: Storage | None = None,
 ) -> LinkData:
     """The edges of a run, prepared in the directory `root` where they are not yet.
 
-    `check` is called again and again, and raises to stop.
+    `check` is called between steps and raises an error to stop.
 
     Cost: five passes over the edges; an import of those to train on, within the run's budget. The
-    disk holds them twice. What is prepared is read once to compare its checksums.
-    Errors: `InvalidError` where no edge is left to train on; `CorruptError` for damage in the data
-    set or in what was prepared; those of `GivenEdges` and `Importer`.
+    disk holds them twice. Prepared files are read once to compare their checksums.
+    Errors: `InvalidError` if no edge is left to train on; `CorruptError` for damage in the data set
+    or in prepared files; as `GivenEdges` and `Importer`.
     """
     storage = storage or Storage()
     with device_errors(f"edges `{root}`"):
@@ -111,8 +117,8 @@ def open_links(
             # Half of it may be there.
             storage.remove_tree(root)
             storage.make_directory(root)
-            _prepare(root, original, config, check, storage)
-    return LinkData(root, original, Graph(root / "graph"), _features_file(root, original, config))
+            _prepare(root, graph, config, check, storage)
+    return LinkData(root, Graph(root / "graph"), _features_file(root, graph, config))
 
 
 def _prepare(
@@ -126,7 +132,7 @@ def _prepare(
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
             count += len(pairs)
-        # They are no links, but a server passes messages along them, and so does every other task.
+        # Self-loops are not predicted, but messages pass along them, as in a server.
         for pairs in loops_of(graph):
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
@@ -148,7 +154,7 @@ def _prepare(
 
 
 def _verify(graph: Graph, config: TrainConfig) -> None:
-    """Copies get checksums of their own, so damage must be found here.
+    """Copies get new checksums, so damage must be found before they are made.
 
     Errors: `CorruptError`.
     """
@@ -171,7 +177,7 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
         described = unseal((root / _DESCRIBED).read_bytes(), what)
     except CorruptError as error:
         raise CorruptError(f"{error}\n{hint}") from None
-    if described.get("version") not in (1, _VERSION):
+    if described.get("version") != _VERSION:
         raise VersionError(
             f"{what}: expected version {_VERSION}, found {described.get('version')}\n{hint}"
         )
@@ -179,7 +185,7 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
     for name, size in described["bytes"].items():
         if (now := found.get(name, "no file")) != size:
             raise CorruptError(f"`{root / name}`: expected {size} bytes, found {now}\n{hint}")
-    for name, expected in described.get("checksums", {}).items():
+    for name, expected in described["checksums"].items():
         check()
         checksum = checksum_of_file(root / name)
         if checksum != expected:
@@ -190,18 +196,18 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class Divided:
-    """The edges of a data set by what they are for."""
+    """The edges of a data set by their use."""
 
     kept: Callable[[], Iterator[NDArray[np.int64]]]
-    """Those that are not held out, some at a time."""
+    """The other edges, some at a time."""
     held_out: dict[Part, NDArray[np.int64]]
     given: GivenEdges | None
 
 
 def divide(graph: Graph, config: TrainConfig) -> Divided:
-    """The edges to learn from, and those that are held out.
+    """The edges to learn from, and the held-out edges.
 
-    Cost: one pass over the edges; those that are held out are in memory.
+    Cost: one pass over the edges; held-out edges are in memory.
     """
     nodes = graph.num_nodes
     if config.link.edges is not None:
@@ -242,11 +248,11 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
 
 
 def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
-    """The edges to learn: all that message passing has, or those that the user gave."""
+    """The edges to learn: all edges of message passing, or the edges `train` of the given file."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     given = None if divided.given is None else divided.given.arrays.get("train")
     if divided.given is not None and given is not None:
-        joined = Adjacency(Graph(root / "graph")).joined(given)
+        joined = Edges(Graph(root / "graph"), PLAIN_EDGE).connect(given)
         if not joined.all():
             row = int(np.flatnonzero(~joined)[0])
             raise InvalidError(
@@ -274,7 +280,7 @@ def _write_held_out(
         keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
         given = held_out_negatives(
-            len(edges), generator(seed, purpose), nodes, Adjacency(graph), keys
+            len(edges), generator(seed, purpose), nodes, Edges(graph, PLAIN_EDGE), keys
         )
     files: dict[str, NDArray[np.int64]] = {part: edges}
     if own is not None:
@@ -287,7 +293,7 @@ def _write_held_out(
 
 
 def _features_file(root: Path, graph: Graph, config: TrainConfig) -> str | None:
-    """The file that loaders read features from; `None` where nodes have none."""
+    """The file with the features of the nodes; `None` for nodes without features."""
     name = config.sampling.features
     if name == "x" and not graph.manifest["roles"].get("features"):
         return None
@@ -314,3 +320,194 @@ def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
 def _mapped(path: Path) -> NDArray[Any]:
     array: NDArray[Any] = np.load(path, mmap_mode="r")
     return array
+
+
+def held_out_negatives(
+    count: int,
+    random: np.random.Generator,
+    nodes: int,
+    edges: Edges,
+    held_out: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Pairs int64 [count, 2], uniform among the pairs of different nodes without an edge.
+
+    `edges` are the edges of the whole data set; `held_out` are keys of edges from another file.
+
+    Errors: `InvalidError` if there are hardly any such pairs.
+    """
+    found: list[NDArray[np.int64]] = []
+    missing = count
+    for _ in range(_HELD_OUT_ROUNDS):
+        pairs = random.integers(nodes, size=(missing, 2))
+        known = edges.connect(pairs) | among(pair_keys(pairs, nodes), held_out)
+        found.append(pairs[~known & (pairs[:, 0] != pairs[:, 1])])
+        missing -= len(found[-1])
+        if not missing:
+            return np.concatenate(found)
+    raise InvalidError(
+        f"negatives: found {count - missing} pairs of nodes without an edge, expected {count}\n"
+        "hint: the graph has an edge between nearly every two nodes; there is nothing to predict"
+    )
+
+
+@dataclass(frozen=True)
+class GivenEdges:
+    """Edges and negatives of a file by the names of the arrays, int64 [n, 2] each.
+
+    `valid_target_neg` and `test_target_neg` are [n, k]: for each edge other targets of its source.
+    """
+
+    path: Path
+    arrays: dict[str, NDArray[np.int64]] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path, nodes: int) -> GivenEdges:
+        """Reads and checks an `.npz`, or a folder of OGB's, for a graph of so many nodes.
+
+        Errors: `NotFoundError`; `CorruptError` for a file that cannot be read; `InvalidError` for
+        an array of another name, type or shape, a node out of range, an edge in two parts.
+        """
+        read = _of_folder(path) if path.is_dir() else _members(path)
+        arrays = {name: _checked(path, name, array, nodes) for name, array in read}
+        known = (*PARTS, *(f"{part}{kind}" for part in HELD_OUT for kind in _KINDS))
+        if not any(part in arrays for part in HELD_OUT):
+            raise InvalidError(
+                f"edges `{path}`: expected an array `valid` or `test`, found "
+                f"{', '.join(f'`{name}`' for name in arrays) or 'none'}"
+            )
+        for name in arrays:
+            if name not in known:
+                raise InvalidError(
+                    f"edges `{path}`: unknown array `{name}`\nhint: known: {', '.join(known)}"
+                )
+            part = name.partition("_")[0]
+            if part not in arrays:
+                raise InvalidError(f"edges `{path}`: `{name}` without `{part}`")
+            if name.endswith(_OWN) and len(arrays[name]) != len(arrays[part]):
+                raise InvalidError(
+                    f"edges `{path}`: array `{name}`: expected a row for each of the "
+                    f"{len(arrays[part]):,} edges in `{part}`, found {len(arrays[name]):,}"
+                )
+        given = cls(path, arrays)
+        given._require_disjoint(nodes)
+        return given
+
+    def held_out_keys(self, nodes: int) -> NDArray[np.int64]:
+        """Keys of all held-out edges, ascending, each once."""
+        held = [self.arrays[part] for part in HELD_OUT if part in self.arrays]
+        return np.unique(pair_keys(np.concatenate(held), nodes))
+
+    def _require_disjoint(self, nodes: int) -> None:
+        parts = [part for part in PARTS if part in self.arrays]
+        keys = {part: np.unique(pair_keys(self.arrays[part], nodes)) for part in parts}
+        for place, part in enumerate(parts):
+            for other in parts[place + 1 :]:
+                both = keys[part][among(keys[part], keys[other])]
+                if len(both):
+                    raise InvalidError(
+                        f"edges `{self.path}`: nodes {both[0] // nodes} and {both[0] % nodes} are "
+                        f"joined in `{part}` and in `{other}`, in one direction or the other\n"
+                        "hint: an edge belongs to one part, with all its copies"
+                    )
+
+
+def require_topology(graph: Graph) -> None:
+    """Errors: `InvalidError` for a knowledge graph, whose triples have many relations."""
+    if "edges/edge/offsets" not in graph.manifest["arrays"]:
+        raise InvalidError(
+            f"data set `{graph.root}`: expected a graph with edges, found triples\n"
+            f"hint: `outercore embed {quoted(graph.root)}` learns to predict these"
+        )
+
+
+def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
+    """The links of a graph to train on, and the links that a share holds out, by part.
+
+    Cost: one pass over the graph, to count them.
+    """
+    share = config.held_out / 2
+    links = Triples(Path(graph.root), generation=graph.generation)
+    parts = links.divided(HeldOut(share, share, seed))
+    left = parts.pop("train", replace(links, counted=0))
+    return left, parts
+
+
+def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
+    """Pairs int64 [n, 2] of a graph's links without those in `keys`, which ascend.
+
+    Self-loops are left out, too.
+    """
+    for chunk in links.chunks():
+        pairs = chunk[:, [0, 2]]
+        wanted = (pairs[:, 0] != pairs[:, 1]) & ~among(pair_keys(pairs, nodes), keys)
+        yield pairs[wanted]
+
+
+def loops_of(graph: Graph) -> Iterator[NDArray[np.int64]]:
+    """The self-loops of a graph, pairs int64 [n, 2].
+
+    Cost: one pass over the graph.
+    """
+    for chunk in Triples(Path(graph.root)).chunks():
+        pairs = chunk[:, [0, 2]]
+        yield pairs[pairs[:, 0] == pairs[:, 1]]
+
+
+def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    if not path.exists():
+        raise NotFoundError(
+            f"edges `{path}`: no such file\n"
+            "hint: `link.edges` is an `.npz` file with held-out edges"
+        )
+    if not zipfile.is_zipfile(path):
+        raise InvalidError(f"edges `{path}`: expected an `.npz`, found another kind of file")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return [(name, archive[name]) for name in archive.files]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CorruptError(f"edges `{path}`: expected an `.npz` of arrays: {error}") from error
+
+
+def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    """The arrays of `train.pt`, `valid.pt` and `test.pt`, as OGB has them in `split/NAME`."""
+    found: list[tuple[str, NDArray[Any]]] = []
+    for part in PARTS:
+        if not (file := path / f"{part}.pt").exists():
+            continue
+        read = read_torch(file)
+        if not isinstance(read, dict):
+            raise InvalidError(f"edges `{file}`: expected arrays by name")
+        if "edge" in read:
+            found.append((part, np.asarray(read["edge"])))
+        elif {"source_node", "target_node"} <= read.keys():
+            found.append((part, np.stack([read["source_node"], read["target_node"]], axis=1)))
+        else:
+            raise InvalidError(
+                f"edges `{file}`: expected `edge`, or `source_node` and `target_node`, found "
+                f"{', '.join(f'`{name}`' for name in read) or 'none'}"
+            )
+        negatives = (("edge_neg", "_neg"), ("target_node_neg", _OWN))
+        found += [(f"{part}{kind}", read[name]) for name, kind in negatives if name in read]
+    return found
+
+
+def _checked(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
+    what = f"edges `{path}`: array `{name}`"
+    is_pairs = not name.endswith(_OWN)
+    expected = "pairs of node ids, integers [n, 2]"
+    if not is_pairs:
+        expected = "targets for each edge, integers [n, k]"
+    is_wrong = array.ndim != 2 or array.dtype.kind not in "iu"
+    if is_wrong or (array.shape[1] != 2 if is_pairs else not array.size):
+        raise InvalidError(f"{what}: expected {expected}, found {array.dtype} {list(array.shape)}")
+    if not len(array):
+        raise InvalidError(f"{what}: expected at least one pair, found none")
+    if ((array < 0) | (array >= nodes)).any():
+        row, column = np.argwhere((array < 0) | (array >= nodes))[0]
+        found = f"nodes {array[row].tolist()}" if is_pairs else f"node {array[row, column]}"
+        raise InvalidError(f"{what}: row {row}: found {found}, expected 0 to {nodes - 1}")
+    if is_pairs and len(loops := np.flatnonzero(array[:, 0] == array[:, 1])):
+        raise InvalidError(
+            f"{what}: row {loops[0]}: expected two nodes, found {array[loops[0], 0]} twice"
+        )
+    return array.astype(np.int64, copy=False)

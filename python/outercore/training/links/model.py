@@ -16,7 +16,7 @@ from outercore.training.models import Network, build_model
 class LinkModel(nn.Module):
     """Embeddings of nodes by a graph network, scores of pairs by a head.
 
-    Nodes without features have a row each in a learned table of the width `hidden`.
+    Nodes without features have rows in a learned table of width `hidden`.
     """
 
     def __init__(self, config: TrainConfig, features: int, table_rows: int = 0) -> None:
@@ -67,8 +67,8 @@ class LinkModel(nn.Module):
 class PairHead(nn.Module):
     """One score of two embeddings.
 
-    It is the same in either order, but of an `mlp` that `is_directed`: that sees both embeddings
-    beside their product.
+    It is the same in either order, except for a directed `mlp`, which takes both embeddings and
+    their product.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,22 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.data.many_graphs import Labelled
 from outercore.files.atomic import Storage
-from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
-from outercore.training.config import LinkMetric, SamplingConfig, TrainConfig
+from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.degrees import degrees_for
-from outercore.training.inference import Inference
+from outercore.training.inference import Context, Inference
+from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
-from outercore.training.links.loaders import LinkLoaders, require_fits
 from outercore.training.links.model import LinkModel, link_loss
-from outercore.training.links.scoring import TABLE, LinkScoring
-from outercore.training.loaders import LoaderFactory
+from outercore.training.links.scoring import LinkScoring
+from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
+from outercore.training.work import Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkPlace:
-    """What a run that learns edges needs of its run: where its edges lie, and where it stands."""
+    """The directory of a run's prepared edges, and the progress of its training."""
 
     directory: Path
     position: Callable[[], Position]
@@ -42,15 +41,16 @@ class LinkPlace:
     storage: Storage | None = None
 
 
-class LinkWork:
-    """Edges, against pairs without one; messages pass along the training edges.
+class LinkWork(Work):
+    """Edges, against pairs of nodes without an edge; messages pass along the training edges.
 
-    Prepares the edges of the run where they are not there yet; `saved` is a model to score.
+    Prepares the edges of the run if needed; `saved` is a model to score.
 
-    Errors: `BudgetError` where a learned table does not fit; those of `open_links`.
+    Errors: `BudgetError` if a learned table does not fit; as `open_links`.
     """
 
     rows = "edges"
+    loaders: Loaders
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class LinkWork:
         self._config = config
         stop, storage = place.stop.check, place.storage
         self.links = open_links(place.directory, graph, config, stop, storage)
+        self.labelled = graph
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
             self.model = build_link_model(self.links, config)
@@ -83,20 +84,15 @@ class LinkWork:
             note=note,
         )
 
-    @property
-    def labelled(self) -> Labelled:
-        """The data set that the run was started with."""
-        return self.links.original
-
     def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees where the network weighs by them."""
+        """Reads the in-degrees if the network weighs by them."""
         self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """How far the edges of a batch are from scoring above its negatives."""
+        """The loss of a batch's edges against its negatives."""
         degrees = None
         if self._degrees is not None:
-            # Of a node that lost arcs to the batch's own edges, the degree without them.
+            # Arcs that are edges of the batch were left out: degrees are without them.
             degrees = self._degrees[batch.n_id].to(device) * batch.kept.to(device)
         batch = batch.to(device)
         embeddings = self.model(batch, degrees)
@@ -107,23 +103,18 @@ class LinkWork:
         count = len(positive)
         return link_loss(self._config.link.loss, positive, negative.view(count, -1)), count
 
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> LinkScoring:
+    def scoring(self, context: Context) -> LinkScoring:
         """Scores on the held-out edges of the run."""
         inference = Inference(
             self.links.graph,
-            self.model.encoder,
-            inference_sampling(self.links, self._config, scratch),
+            self.model,
+            self._config.sampling,
             self.loaders,
+            context,
             degrees=self._degrees,
-            scratch=scratch,
-            device=device,
-            observer=observer,
-            stop=stop,
         )
         metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(self.links, self._config, self.model, metric, inference, scratch, device)
+        return LinkScoring(self.links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
         """How many edges are trained on, pass messages, and are held out."""
@@ -143,8 +134,3 @@ def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
         return LinkModel(config, config.model.hidden, links.graph.num_nodes)
     shape = np.load(links.features, mmap_mode="r").shape
     return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
-
-
-def inference_sampling(links: LinkData, config: TrainConfig, scratch: Path) -> SamplingConfig:
-    """Which features inference reads: those of the nodes, or the file of the learned table."""
-    return replace(config.sampling, features=links.features or str((scratch / TABLE).resolve()))

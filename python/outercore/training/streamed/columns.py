@@ -1,4 +1,4 @@
-"""Nodes whose new states are computed, the arcs into them, and the parts that they are taken in."""
+"""Nodes whose new states are computed, the arcs into them, and their division into parts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Columns:
         self.id_bytes = self._sources.dtype.itemsize
 
     def beyond(self, count: int) -> CorruptError:
-        """The error of a source that is none of `count` nodes."""
+        """The error of a source with an id of `count` or more."""
         return CorruptError(
             f"edges `{','.join(self._edge_type)}`: a source is beyond the last of {count:,} nodes\n"
             "hint: run `outercore check` on the data set"
@@ -151,7 +151,7 @@ class Weight:
     columns: Sequence[Columns]
     """Of all edge types into them."""
     target_bytes: int
-    """Of a target; an arc takes an id besides."""
+    """For a target; each arc takes an id more."""
 
     def of(self, first: int, last: int, step: int) -> NDArray[np.int64]:
         """The bytes of the targets at the places `first` to `last`, `step` at a time."""
@@ -187,7 +187,7 @@ def needed(
     """Which of `nodes` sources the arcs of each part come from.
 
     Shapes: uint8 [parts, nodes / 8], a bit for each node, the first one highest.
-    Cost: reads the arcs once; a byte a node of memory besides.
+    Cost: reads the arcs once; also a byte of memory for each node.
     """
     found = np.empty((len(parts), -(-nodes // 8)), np.uint8)
     for place, (first, last) in enumerate(parts):

@@ -35,7 +35,7 @@ _STEP_SHARE = 512
 """In a step there is at most one of so many nodes, so that a step takes a small share of memory."""
 _LEAST_STEP = 64
 _STEPS_AT_ONCE = 6
-"""What a step's input, states and temporary values take together, in steps."""
+"""Memory for the input, states and temporary values of a step, in steps."""
 
 Chunks: TypeAlias = Generator[tuple[str, NDArray[np.int64], Tensor], None, None]
 """Node type, ids int64 [rows], ascending from chunk to chunk of a type, and their rows float32
@@ -47,8 +47,8 @@ Outputs: TypeAlias = Generator[tuple[NDArray[np.int64], Tensor], None, None]
 class Exact:
     """The outputs of a network for some nodes.
 
-    How many nodes are computed together depends on the network and the graph alone, and messages
-    are added in the order of their sources: the outputs have the same bits within every budget.
+    The number of nodes that are computed together depends only on the network and the graph.
+    Messages are added in the order of their sources. So every budget gives the same bits.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Exact:
         self._plans: list[LayerPlan] = []
 
     def plan(self, memory: int) -> None:
-        """Divides so many bytes; comes before `outputs`.
+        """Divides `memory` bytes; has to be called before `outputs`.
 
         Errors: `BudgetError` with the least that would do.
         """
         try:
             self._plans = self._planned(memory)
         except BudgetError:
-            # Below this nothing can do.
+            # Less memory is never enough.
             least = max(memory, _STEPS_AT_ONCE * 4 * self._widest * self._step + self._nodes_bytes)
             while True:
                 least += least // 8

@@ -41,7 +41,7 @@ class Rows:
     """An array with a row for each node, read a range at a time."""
 
     def __init__(self, path: Path, entry: dict[str, Any]) -> None:
-        """`entry` as a manifest describes the array that lies in `path`."""
+        """`entry` is the description of the array at `path` in a manifest."""
         self._path = path
         self._halves = entry["dtype"] == "bfloat16"
         self._dtype = np.dtype(np.uint16 if self._halves else entry["dtype"])
@@ -101,14 +101,14 @@ class RowsInMemory:
 
 
 class Int8Rows:
-    """`Rows` whose values are those of the nearest `int8` steps, as loaders deliver them.
+    """`Rows` with values rounded to the nearest `int8` steps, as loaders deliver them.
 
     Both products and sums are rounded to float32, as in the core: the values have the same bits.
     """
 
     def __init__(self, rows: Rows | RowsInMemory, graph: Graph, key: str) -> None:
-        """Errors: `NotFoundError` where the array has no `int8` layout; `InvalidError` where it is
-        stale."""
+        """Errors: `NotFoundError` for an array without an `int8` layout; `InvalidError` for a stale
+        layout."""
         require_int8(graph, key)
         self._rows = rows
         self.row_bytes = rows.row_bytes

@@ -89,8 +89,8 @@ class LayerPlan:
 def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     """Divides memory for a layer.
 
-    The layer before or after it holds its own beside it: a layer holds at most 3/8 of `memory`
-    where it can, and works with at most a half.
+    Two consecutive layers are in memory together. So a layer holds at most 3/8 of `memory` if
+    possible, and works with at most a half.
     """
     steps, counts = arcs.steps, arcs.counts
     scores = sum(4 * one.heads * counts[one.source] for one in steps.relations)
@@ -124,7 +124,7 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
 
 
 class Layer:
-    """A layer in progress; a context manager. First it is fed, then it is asked for states."""
+    """A layer in progress; a context manager. `feed` takes all inputs, `states` gives results."""
 
     def __init__(
         self,

@@ -40,10 +40,10 @@ class Messages(Protocol):
     """The messages of all nodes, which come in order; a context manager."""
 
     def append(self, first: int, rows: NDArray[np.float32]) -> None:
-        """Takes those of the nodes from `first` on."""
+        """Adds the messages of the nodes from `first` on."""
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """Those that the targets of a part get, in order; a block lasts until the next one."""
+        """Messages to the targets of a part, in order; a block is valid until the next one."""
 
     def __enter__(self) -> Self: ...
 
@@ -56,7 +56,7 @@ class Messages(Protocol):
 
 
 class MessagesInMemory:
-    """All of them are in memory, and serve every part."""
+    """Messages in memory, for all parts."""
 
     def __init__(self, nodes: int, width: int) -> None:
         self._rows = np.empty((nodes, width), np.float32)
@@ -72,11 +72,47 @@ class MessagesInMemory:
         self._rows[first : first + len(rows)] = rows
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """All of them, as one block."""
+        """All messages, as one block."""
         yield Block(0, len(self._rows), self._rows, None)
 
 
-class MessagesOnDisk:
+class _RowsOnDisk:
+    """Rows float32 [rows, width] in a file that is there as long as the context."""
+
+    def __init__(self, path: Path, width: int, moved: Moved) -> None:
+        self._path, self._width, self._moved = path, width, moved
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        with device_errors(f"layer states `{self._path}`"):
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+        self._path.unlink()
+
+    def _write(self, rows: NDArray[np.float32], offset: int) -> int:
+        """Writes rows from the byte `offset` on; returns where they end."""
+        view = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        self._moved.scratch_written += len(view)
+        with device_errors(f"layer states `{self._path}`"):
+            while len(view):
+                count = os.pwrite(self._file, view, offset)
+                offset, view = offset + count, view[count:]
+        return offset
+
+    def _read(self, count: int, offset: int) -> NDArray[np.float32]:
+        """Reads `count` rows from the byte `offset` on."""
+        rows = np.empty((count, self._width), np.float32)
+        if rows.size:
+            with device_errors(f"layer states `{self._path}`"):
+                read_into(self._file, self._path, rows, offset)
+        self._moved.scratch_read += rows.nbytes
+        return rows
+
+
+class MessagesOnDisk(_RowsOnDisk):
     """A message is written once for each part that needs it, and read back once.
 
     Cost: of disk, the rows that the parts need together; of memory, a block.
@@ -97,8 +133,9 @@ class MessagesOnDisk:
 
         A block has at most `block_bytes`, or one step.
         """
-        self._path, self._needed, self._nodes, self._width = path, needed, nodes, width
-        self._step, self._block_bytes, self._moved = step, block_bytes, moved
+        super().__init__(path, width, moved)
+        self._needed, self._nodes = needed, nodes
+        self._step, self._block_bytes = step, block_bytes
         self._counts = np.add.reduceat(
             _BITS[needed],
             np.arange(0, needed.shape[1], step // 8),
@@ -109,42 +146,20 @@ class MessagesOnDisk:
         ends = np.cumsum(self._counts.sum(axis=1)) * width * 4
         self._starts = np.append(0, ends[:-1])
         self._written = self._starts.copy()
-        self._file = -1
-
-    def __enter__(self) -> Self:
-        with device_errors(f"messages `{self._path}`"):
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-        self._path.unlink()
 
     def append(self, first: int, rows: NDArray[np.float32]) -> None:
         """As `Messages.append`."""
-        with device_errors(f"messages `{self._path}`"):
-            for part in range(len(self._needed)):
-                chosen = rows[self._mask(part, first, first + len(rows))]
-                if chosen.nbytes:
-                    self._write(part, chosen)
-
-    def _write(self, part: int, rows: NDArray[np.float32]) -> None:
-        view = rows.reshape(-1).view(np.uint8).data
-        while len(view):
-            count = os.pwrite(self._file, view, int(self._written[part]))
-            self._written[part] += count
-            self._moved.scratch_written += count
-            view = view[count:]
+        for part in range(len(self._needed)):
+            chosen = rows[self._mask(part, first, first + len(rows))]
+            if chosen.nbytes:
+                self._written[part] = self._write(chosen, int(self._written[part]))
 
     def blocks(self, part: int) -> Iterator[Block]:
         """As `Messages.blocks`."""
         offset = int(self._starts[part])
         for first, last, count in self._ranges(part):
-            rows = np.empty((count, self._width), np.float32)
-            with device_errors(f"messages `{self._path}`"):
-                read_into(self._file, self._path, rows, offset)
+            rows = self._read(count, offset)
             offset += rows.nbytes
-            self._moved.scratch_read += rows.nbytes
             places = np.cumsum(self._mask(part, first, last), dtype=np.uint32)
             # A node without a row comes in no arc of the part.
             yield Block(first, last, rows, places - np.uint32(1))
@@ -171,7 +186,7 @@ class MessagesOnDisk:
 
 
 class OwnInMemory:
-    """What targets keep of themselves, in memory."""
+    """Own rows of the targets of a layer, in memory."""
 
     def __init__(self, targets: int, width: int) -> None:
         self._rows = np.empty((targets, width), np.float32)
@@ -184,47 +199,26 @@ class OwnInMemory:
         self._rows = np.empty((0, 0), np.float32)
 
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Takes the next ones."""
+        """Adds the next rows."""
         self._rows[self._done : self._done + len(rows)] = rows
         self._done += len(rows)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """Those of the targets at some places."""
+        """The rows of the targets at the places `first` to `last`."""
         return self._rows[first:last]
 
 
-class OwnOnDisk:
-    """The same on disk: written once, read once."""
+class OwnOnDisk(_RowsOnDisk):
+    """Own rows on disk: written once, read once."""
 
     def __init__(self, path: Path, width: int, moved: Moved) -> None:
-        self._path, self._width, self._moved = path, width, moved
-        self._file = -1
+        super().__init__(path, width, moved)
         self._end = 0
 
-    def __enter__(self) -> Self:
-        with device_errors(f"states `{self._path}`"):
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-        self._path.unlink()
-
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Takes the next ones."""
-        view = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
-        with device_errors(f"states `{self._path}`"):
-            while len(view):
-                count = os.pwrite(self._file, view, self._end)
-                self._end += count
-                self._moved.scratch_written += count
-                view = view[count:]
+        """Adds the next rows."""
+        self._end = self._write(rows, self._end)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """Those of the targets at some places."""
-        rows = np.empty((last - first, self._width), np.float32)
-        if rows.size:
-            with device_errors(f"states `{self._path}`"):
-                read_into(self._file, self._path, rows, first * self._width * 4)
-            self._moved.scratch_read += rows.nbytes
-        return rows
+        """The rows of the targets at the places `first` to `last`."""
+        return self._read(last - first, first * self._width * 4)

@@ -11,24 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outercore.base.common import Precision
 from outercore.training.models import Network
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 
 _NODE = "node"
 
 
-def of_network(
-    model: Network, key: str, degrees: Tensor | None, precision: Precision = "exact"
-) -> Computation:
-    """What a network computes from the features `key`.
+def of_network(model: Network, rows: Input, degrees: Tensor | None) -> Computation:
+    """The computation of a network from `rows` of its nodes.
 
     Shapes: `degrees` float32 [nodes] where it needs them.
     """
     kinds: dict[str, type[_Layer]] = {"sage": _Sage, "gcn": _Gcn, "gin": _Gin, "gat": _Gat}
     kind = kinds[model.config.kind]
     return Computation(
-        inputs={_NODE: Input(lambda x, _: x, key, precision)},
+        inputs={_NODE: rows},
         layers=[kind(model, index, degrees) for index in range(model.layers)],
         head=model.head,
         needs_all=model.jumping,
@@ -166,7 +163,7 @@ def by_head(rows: Tensor, attention: Tensor) -> Tensor:
 
 
 def folded(weight: Tensor, attention: Tensor) -> Tensor:
-    """The map from rows to what `by_head` makes of them after a linear map.
+    """The map from rows to the result of a linear map and `by_head`.
 
     Shapes: `weight` [heads * channels, before], `attention` [1, heads, channels]; result
     [before, heads].

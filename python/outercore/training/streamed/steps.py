@@ -1,7 +1,7 @@
 """A layer of a network in steps, so that no step needs all rows of its input.
 
-A node sends a `message` along each arc and keeps something of its `own`; `combine` makes its new
-state from this and the sums of the messages that it gets, for each edge type.
+A node sends a `message` along each arc and stores a row of its `own`. For each edge type the
+messages into a node are summed. `combine` makes the new state from the sums and the stored row.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Relation(ABC):
-    """What goes along the arcs of an edge type in a layer.
+    """The messages along the arcs of an edge type in a layer.
 
     Shapes: `x` float32 [rows, width before]; `nodes` int64 [rows] ids.
     """
 
     loops = False
-    """Whether each node has exactly one arc from itself, in place of those of the data."""
+    """Whether each node has exactly one arc from itself, instead of self-loops of the data."""
     heads = 0
     """Of an attention by a score of the source and one of the target; 0 for plain sums."""
     slope = 0.0
@@ -74,7 +74,7 @@ class LayerSteps(ABC):
     """Of the states."""
     query_heads = 0
     """Of one softmax over the arcs of all relations, by the product of a key, the first half of a
-    message, with the target's query. The other half is what is summed. 0 for none."""
+    message, with the target's query. The other half is summed. 0 for none."""
 
     @abstractmethod
     def own_width(self, target: str) -> int:
@@ -123,7 +123,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Computation:
-    """What a network does for all nodes, a layer at a time."""
+    """The computation of a network for all nodes, a layer at a time."""
 
     inputs: Mapping[str, Input]
     """By node type; all that a layer reads."""

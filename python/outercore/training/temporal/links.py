@@ -1,4 +1,4 @@
-"""The edges of one type by time: what a run learns from, and what comes after it."""
+"""The edges of one type by time: training edges, then the later edges that are held out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TimedLinks:
 
     @property
     def span(self) -> int:
-        """From the first to the last time of what is trained on; at least 1."""
+        """From the first to the last time of the training edges; at least 1."""
         times = self.times[self.part("train")]
         return max(int(times[-1]) - int(times[0]), 1)
 
@@ -79,8 +79,8 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
     Cost: 16 bytes for each edge in memory, 24 in a graph of more than 2^31 nodes; 24 more while
     they are sorted by time. Reads the edges once.
-    Errors: `NotFoundError` without the edge type or its times; `InvalidError` where the edge type
-    is to be chosen, has no edges, or too few times differ; `BudgetError` before anything is read.
+    Errors: `NotFoundError` without the edge type or its times; `InvalidError` if several edge types
+    have times, the edge type is empty, or too few times differ; `BudgetError` before any read.
     """
     edge_type = predicted_type(graph, config)
     key = time_key(graph, edge_type, config)
@@ -167,7 +167,7 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
 def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
     """The manifest key of the times of a type's edges.
 
-    Errors: `NotFoundError` where they have none, `InvalidError` for other than whole numbers.
+    Errors: `NotFoundError` for edges without times, `InvalidError` for other than whole numbers.
     """
     attribute, key = config.sampling.time, times_by_type(graph, config).get(edge_type)
     if key is None:
@@ -186,11 +186,18 @@ def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
 
 
 def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
-    """The array with the times of each edge type that has one."""
+    """The key of the times of each edge type that has some."""
     assert config.sampling.time is not None
-    name = edge_name(graph, config.sampling.time) or config.sampling.time
-    keys = {one: edge_array_key(graph, one, name) for one in graph.edge_types}
-    return {one: key for one, key in keys.items() if key in graph.arrays}
+    times = edge_times(graph, config.sampling.time)
+    return {one: edge_array_key(graph, one, name) for one, name in times.items()}
+
+
+def edge_times(graph: Graph, attribute: str) -> dict[EdgeType, str]:
+    """The name of the array of times of each edge type that has one."""
+    name = edge_name(graph, attribute) or attribute
+    return {
+        one: name for one in graph.edge_types if edge_array_key(graph, one, name) in graph.arrays
+    }
 
 
 def _time_at(times: NDArray[np.int64], share: float) -> int:

@@ -1,6 +1,6 @@
 """A network that embeds both ends of a link at its time, and scores the link.
 
-It sees the sampled neighbourhood of each end alone, and how long ago each edge there came.
+Its inputs are the sampled neighbourhoods of the ends, with the age of each edge.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from torch.nn import functional
 
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
-from outercore.training.typed.convolutions import by_type
-from outercore.training.typed.models import Encoder, as_features, norm_of_type
-from outercore.training.typed.schema import Schema
+from outercore.training.typed.inputs import Schema
+from outercore.training.typed.models import Encoder, TypedParts, as_features, by_type, norm_of_type
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -31,7 +30,7 @@ _FINEST = 1e6
 
 @dataclass(frozen=True)
 class TimedSchema:
-    """What a temporal network knows of a graph: its types, which edges have times, their span."""
+    """The graph of a temporal network: its types, the edges with times, and their span."""
 
     types: Schema
     """Its seeds are the types of source and target of the links."""
@@ -87,7 +86,7 @@ class TimeEncoding(nn.Module):
 
 
 class TimedRelation(nn.Module):
-    """What comes to some targets along the edges of one type.
+    """The messages to some targets along the edges of one type.
 
     A message is a perceptron's layer over the source's state and the age of the edge. `sage` takes
     their mean and number; `gat` a weighted mean, with attention as in GATv2, and the number.
@@ -136,7 +135,7 @@ class TimedRelation(nn.Module):
 
 
 class TimedLayer(nn.Module):
-    """New states of the targets: a map of their own, and what comes along each edge type."""
+    """New states of the targets: a map of their states, plus the messages of each edge type."""
 
     def __init__(self, config: TrainConfig, schema: TimedSchema, layer: int) -> None:
         super().__init__()
@@ -201,7 +200,7 @@ class TemporalLinkModel(nn.Module):
 
     @property
     def features(self) -> int:
-        """Features of a source of a link; 0 where it has none."""
+        """Features of the source of a link; 0 without features."""
         return self.schema.types.inputs[self.schema.types.seeds[0]].features
 
     @property
@@ -244,29 +243,9 @@ class TemporalLinkModel(nn.Module):
         self, parts: TypedParts, edge_type: EdgeType, hops: int, seed_time: Tensor
     ) -> _Edges:
         store = parts.edges(edge_type)
-        index = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        index = parts.index(edge_type, hops)
         if edge_type not in self.schema.timed:
             return _Edges(index, None)
         links = parts.nodes(edge_type[2]).batch[index[1]]
         ages = seed_time[links] - store[f"edge_{self.schema.array}"][: index.shape[1]]
         return _Edges(index, self.time(ages))
-
-
-class TypedParts:
-    """A batch of a graph with several types, or of one as if it had several."""
-
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
-        self._is_typed = hasattr(batch, "node_types")
-
-    def nodes(self, node_type: str) -> Any:
-        """What belongs to the nodes of a type."""
-        return self._batch[node_type] if self._is_typed else self._batch
-
-    def edges(self, edge_type: EdgeType) -> Any:
-        """What belongs to the edges of a type."""
-        return self._batch[edge_type] if self._is_typed else self._batch
-
-    def until(self, node_type: str, hops: int) -> int:
-        """The nodes of a type that were sampled in fewer hops: those of the seeds are hop 0."""
-        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))

@@ -4,47 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.data.many_graphs import Labelled
 from outercore.errors import UnsupportedError
-from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
-from outercore.runs.stop import StopRequest
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Passes
+from outercore.training.inference import Context, evaluating, evaluation_batches
 from outercore.training.links.model import link_loss
+from outercore.training.links.scoring import EdgeScoring, LinkScores
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
 from outercore.training.tasks import link_task
-from outercore.training.temporal.links import (
-    TimedLinks,
-    timed_links,
-    times_by_type,
-)
+from outercore.training.temporal.links import NEGATIVES, timed_links, times_by_type
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
-from outercore.training.temporal.scoring import TemporalScoring
 from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
+from outercore.training.work import Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
-class TemporalLinkWork:
+OF_EDGES_BY_TIME = ("sage", "gat")
+"""Models that learn edges by time."""
+
+
+class TemporalLinkWork(Work):
     """The edges of one type, against other targets at the same time.
 
-    All edges of the data set pass messages, each to what comes after it: no edge that is held out
-    needs to be taken out. `saved` is a model to score.
+    All edges of the data set pass messages, but only to later links. So held-out edges need not be
+    left out. `saved` is a model to score.
 
-    Errors: those of `timed_links`; `BudgetError` where the edges or embeddings take all memory.
+    Errors: as `timed_links`; `BudgetError` if the edges or embeddings take all memory.
     """
 
     rows = "edges"
+    loaders: Loaders
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class TemporalLinkWork:
         saved: SavedModel | None = None,
     ) -> None:
         _require_fits(graph, config)
-        self._graph, self._config = graph, config
+        self._graph, self._config, self.labelled = graph, config, graph
         self.links = timed_links(graph, config)
         self._is_saved = saved is not None
         self._keys = keys = feature_keys(graph, config.sampling.features)
@@ -75,21 +74,16 @@ class TemporalLinkWork:
             self.task, self.model = saved.task, saved.model
             require_same_types(graph, keys, self.model.schema.types, seeds)
             copies = 1
-        types = self.model.schema.types
-        self.loaders = TemporalLoaders(
+        rows = self.model.schema.types.table_rows
+        embeddings = 4 * config.model.hidden * copies * rows
+        self.loaders = Loaders(
             graph,
             config,
-            self.links,
-            features={name: keys[name] for name, of in types.inputs.items() if of.features},
-            embeddings=4 * config.model.hidden * copies * types.table_rows,
+            seeds={**self.links_of("train", config.link.negatives), "hotness": "none"},
+            reserved={"edges": self.links.memory, "embeddings": embeddings},
             open_loader=open_loader,
             note=note,
         )
-
-    @property
-    def labelled(self) -> Labelled:
-        """The data set."""
-        return self._graph
 
     def prepare(self, timeline: Timeline | None = None) -> None:
         """Measures the scales of features, which a saved model has."""
@@ -99,21 +93,52 @@ class TemporalLinkWork:
             self.model.encoder.standardise(self._graph, self._keys)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """How far the edges of a batch are from scoring above their negatives."""
+        """The loss of a batch's edges against their negatives."""
         positive, negative = self.model(batch.to(device))
         return link_loss(self._config.link.loss, positive, negative), len(positive)
 
-    def scoring(
-        self, *, scratch: Path, device: torch.device, observer: Observer, stop: StopRequest
-    ) -> TemporalScoring:
+    def scoring(self, context: Context) -> TemporalScoring:
         """Scores on the edges that come after the training."""
-        del scratch
         metric = cast("LinkMetric", self.task.metric_name)
-        passes = Passes(self.loaders, self._config.sampling, device, observer, stop)
-        return TemporalScoring(self.links, self.model, metric, self.loaders, passes)
+        return TemporalScoring(self, metric, context)
+
+    def links_of(self, part: str, negatives: int) -> dict[str, Any]:
+        """The arguments of a loader of the links of a part, with negatives for each."""
+        links, chosen, graph = self.links, self._config.link, self._graph
+        places = links.part(part)
+        index = links.index[:, places]
+        negative: dict[str, Any] = {"mode": "triplet", "amount": negatives}
+        if chosen.negative_ends == "degree":
+            trained = links.index[1, links.part("train")]
+            count = graph.node_types[links.edge_type[2]]
+            # Those of the training: how often a target comes later is not known yet.
+            negative["dst_weight"] = np.bincount(trained, minlength=count).astype(np.float64)
+        sampling = self._config.sampling
+        return {
+            "of_links": True,
+            "num_neighbors": list(sampling.fanout),
+            "edge_label_index": (links.edge_type, index) if graph.is_typed else index,
+            "edge_label_time": links.times[places],
+            # An edge does not see itself, nor what comes at the same time.
+            "equal_times": "hidden",
+            "neg_sampling": negative,
+            "batch_size": sampling.batch_size,
+            "replace": sampling.replace,
+            "features": self._features(),
+            "labels": None,
+            "arrays": sorted(times_by_type(graph, self._config).values()),
+        }
+
+    def _features(self) -> Any:
+        """The array of each node type that has features; of one type its name."""
+        inputs = self.model.schema.types.inputs
+        features = {name: self._keys[name] for name, of in inputs.items() if of.features}
+        if self._graph.is_typed:
+            return features or None
+        return next(iter(features.values()), None)
 
     def facts(self) -> dict[str, Any]:
-        """Which edges are predicted, how many of each part, and from which times on."""
+        """The predicted edge type, the edges of each part, and the times at which these begin."""
         links = self.links
         return {
             "links": {
@@ -128,74 +153,38 @@ class TemporalLinkWork:
         }
 
 
-class TemporalLoaders(Loaders):
-    """`Loaders` of links with their times; all edges of the type are in memory, too."""
+class TemporalScoring(EdgeScoring):
+    """Scores of the edges that come after the training, from sampled neighbours.
 
-    advice = "give more memory by `--memory`"
+    Each end is embedded from the neighbourhood that it has at the time of its edge.
+    """
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: TrainConfig,
-        links: TimedLinks,
-        *,
-        features: dict[str, str],
-        embeddings: int,
-        **options: Any,
-    ) -> None:
-        """`features` by node type; `embeddings` in bytes; `options` as those of `Loaders`."""
-        reserved = {"edges": links.memory, "embeddings": embeddings}
-        super().__init__(graph, config, reserved=reserved, **options)
-        self._links, self._features = links, features
+    validates_fully = False
 
-    def features(self) -> Any:
-        """The array of each node type that has features; of one type its name."""
-        if self._graph.is_typed:
-            return self._features or None
-        return next(iter(self._features.values()), None)
+    def __init__(self, work: TemporalLinkWork, metric: LinkMetric, context: Context) -> None:
+        super().__init__(work.links, metric)
+        self._work, self._context = work, context
 
-    def of_links(self, part: str, negatives: int) -> dict[str, Any]:
-        """What a loader of the links of a part is asked for."""
-        links, chosen = self._links, self._config.link
-        places = links.part(part)
-        index = links.index[:, places]
-        sampling: dict[str, Any] = {"mode": "triplet", "amount": negatives}
-        if chosen.negative_ends == "degree":
-            trained = links.index[1, links.part("train")]
-            count = self._graph.node_types[links.edge_type[2]]
-            # Those of the training: how often a target comes later is not known yet.
-            sampling["dst_weight"] = np.bincount(trained, minlength=count).astype(np.float64)
-        return {
-            "of_links": True,
-            "num_neighbors": self.fanout(),
-            "edge_label_index": (links.edge_type, index) if self._graph.is_typed else index,
-            "edge_label_time": links.times[places],
-            # An edge does not see itself, nor what comes at the same time.
-            "equal_times": "hidden",
-            "neg_sampling": sampling,
-            "batch_size": self._config.sampling.batch_size,
-            "replace": self._config.sampling.replace,
-            "features": self.features(),
-            "labels": None,
-            "arrays": self._time_keys(),
-        }
-
-    def _open_training(self) -> Any:
-        return self._open(
-            memory=self.training_memory,
-            shuffle=True,
-            hotness="none",
-            far=self._far,
-            **self.of_links("train", self._config.link.negatives),
+    def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
+        """The scores of a held-out part, the same at every call."""
+        del sampled  # Each link sees its own past, so there are no states for all.
+        model = self._work.model
+        positive: list[NDArray[np.float32]] = []
+        negative: list[NDArray[np.float32]] = []
+        batches = evaluation_batches(
+            self._work.loaders, self._context, part, **self._work.links_of(part, NEGATIVES)
         )
-
-    def _time_keys(self) -> list[str]:
-        return sorted(times_by_type(self._graph, self._config).values())
+        with evaluating(model), torch.no_grad():
+            for batch in batches:
+                of_links, of_negatives = model(batch)
+                positive.append(of_links.cpu().numpy())
+                negative.append(of_negatives.flatten().cpu().numpy())
+        return LinkScores(self._metric, np.concatenate(positive), np.concatenate(negative))
 
 
 def _require_fits(graph: Graph, config: TrainConfig) -> None:
-    """Errors: `UnsupportedError` for what is not there with times."""
-    if config.model.kind not in ("sage", "gat"):
+    """Errors: `UnsupportedError` for options that edges with times do not have."""
+    if config.model.kind not in OF_EDGES_BY_TIME:
         raise UnsupportedError(
             f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"
             "hint: choose one of these by `--model`"

@@ -1,72 +1,107 @@
-"""What is known of the nodes of each type of a data set, and what may be learnt besides."""
+"""The types that a network sees, and the inputs of their nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from outercore.base.sizes import format_size, parse_size
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import InvalidError, NotFoundError
 from outercore.training.config import TrainConfig
 from outercore.training.loaders import TABLE_COPIES
-from outercore.training.temporal.nodes import require_past
-from outercore.training.typed.labelled_type import LabelledNodes
-from outercore.training.typed.schema import NodeInput, Schema, reach
 
 if TYPE_CHECKING:
+    from outercore.data.edge_types import EdgeType
     from outercore.data.graph import Graph
-
-ONLY_TYPED = ("rgcn", "hgt")
-"""Models that need several types."""
-_KINDS = ("rgcn", "sage", "gat", "hgt")
-"""Models of typed graphs."""
 
 _SHARE = 4
 """Tables take one part in so many of the budget."""
 
 
-def require_model_fits(graph: Graph, config: TrainConfig) -> None:
-    """Whether the model and the task are for a graph with these types.
+@dataclass(frozen=True)
+class NodeInput:
+    """The input of the nodes of a type.
 
-    Errors: `UnsupportedError` where they are not; `NotFoundError` for a typed graph without labels,
-    or labelled nodes without the times that were named.
+    With `features`, a row of so many values. With `rows`, an embedding for each node in a table of
+    so many rows. With neither, one learnt vector for the whole type.
     """
-    kind, of_nodes = config.model.kind, not (config.of_links or config.of_graphs)
-    if config.sampling.precision != "exact" and not of_nodes:
-        raise UnsupportedError(
-            "sampling.precision: rows of int8 are for labels of nodes\nhint: leave it out"
+
+    features: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The types that a network sees, in the order of the data set."""
+
+    seeds: tuple[str, ...]
+    """The node types that batches begin with: the labelled one, or those at the ends of links."""
+    edge_types: tuple[EdgeType, ...]
+    inputs: Mapping[str, NodeInput]
+    """By node type; only of types that reach the seeds within the layers."""
+    layers: int
+
+    @property
+    def labelled(self) -> str:
+        """The node type whose labels are learnt."""
+        return self.seeds[0]
+
+    def into(self, node_type: str) -> list[EdgeType]:
+        """The edge types whose target is `node_type`."""
+        return [edge_type for edge_type in self.edge_types if edge_type[2] == node_type]
+
+    def targets(self, layer: int) -> list[str]:
+        """The node types that `layer` computes; the last layer computes only types of seeds."""
+        return self._after(layer + 1)
+
+    def sources(self, layer: int) -> list[str]:
+        """The node types whose states `layer` reads; its targets are among them."""
+        return self._after(layer)
+
+    def _after(self, layer: int) -> list[str]:
+        found = reach(self.seeds, self.edge_types, self.layers - layer)
+        return [name for name in self.inputs if name in found]
+
+    @property
+    def table_rows(self) -> int:
+        """Embeddings of nodes, of all types."""
+        return sum(given.rows for given in self.inputs.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "seeds": list(self.seeds),
+            "edge_types": [list(edge_type) for edge_type in self.edge_types],
+            "inputs": {
+                name: {"features": given.features, "rows": given.rows}
+                for name, given in self.inputs.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], layers: int) -> Schema:
+        """Inverse of `to_dict`."""
+        return cls(
+            tuple(values["seeds"]),
+            tuple((source, relation, target) for source, relation, target in values["edge_types"]),
+            {name: NodeInput(**given) for name, given in values["inputs"].items()},
+            layers,
         )
-    if config.of_links and config.budget.far is not None:
-        raise UnsupportedError("--far: edges are learnt from the disk alone\nhint: leave it out")
-    if config.model.is_own and (graph.is_typed or not of_nodes):
-        raise UnsupportedError(
-            f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
-            "hint: take batches from `oc.NeighborLoader` in a loop of your own"
-        )
-    if not graph.is_typed:
-        if kind in ONLY_TYPED:
-            raise UnsupportedError(
-                f"model `{kind}`: needs several node types or edge types, and data set "
-                f"`{graph.root}` has one of each\n"
-                "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
-            )
-        if of_nodes:
-            require_past(graph, "node", config)
-        return
-    if config.of_graphs or (config.of_links and config.sampling.time is None):
-        raise UnsupportedError(
-            f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
-            "edges, where labels of nodes can be learnt, and edges with times\n"
-            "hint: leave `--task` out, or name the times of the edges by `--time`"
-        )
-    if kind not in _KINDS:
-        known = ", ".join(f"`{name}`" for name in _KINDS[:-1])
-        raise UnsupportedError(
-            f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
-            f"hint: use `--model` {known} or `{_KINDS[-1]}`"
-        )
-    if of_nodes:
-        require_past(graph, LabelledNodes(graph).node_type, config)
+
+
+def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> set[str]:
+    """The node types with a path of at most `hops` edges to one of `seeds`.
+
+    Example:
+        >>> types = (("author", "writes", "paper"), ("city", "houses", "author"))
+        >>> sorted(reach(["paper"], types, 1))
+        ['author', 'paper']
+    """
+    found = set(seeds)
+    for _ in range(hops):
+        found |= {source for source, _, target in edge_types if target in found}
+    return found
 
 
 def feature_keys(graph: Graph, name: str) -> dict[str, str]:
@@ -99,14 +134,14 @@ def schema_of(
     """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
 
     Types without features get a table of embeddings where the budget has room for it, those with
-    fewest nodes first; `note` is told which ones get only one vector for the type.
+    fewest nodes first; `note` is called with types that get only one vector.
     """
     edge_types = tuple(graph.edge_types)
     reached = reach(seeds, edge_types, config.layers)
     counts = {one: count for one, count in graph.node_types.items() if one in reached}
     inputs = {one: NodeInput() for one in counts}
     with_rows = [one for one, count in counts.items() if one in keys and count]
-    inputs |= {one: NodeInput(features=_width(graph, keys[one])) for one in with_rows}
+    inputs |= {one: NodeInput(features=graph.schema.width(keys[one])) for one in with_rows}
     row = 4 * config.model.hidden * TABLE_COPIES
     allowed = room = parse_size(config.budget.memory) // _SHARE
     for one in sorted(counts, key=lambda name: (counts[name], name)):
@@ -128,7 +163,7 @@ def schema_of(
 def require_same_types(
     graph: Graph, keys: dict[str, str], schema: Schema, seeds: tuple[str, ...]
 ) -> None:
-    """Whether a data set is like the one that a network was trained on.
+    """Checks that a data set has the types and inputs that a network was trained with.
 
     Errors: `InvalidError` names the first difference.
     """
@@ -142,7 +177,7 @@ def require_same_types(
         raise _other(graph, f"labels or links of node type {expected}", f"those of {found}")
     for one, known in schema.inputs.items():
         count = graph.node_types[one]
-        width = _width(graph, keys[one]) if one in keys and count else 0
+        width = graph.schema.width(keys[one]) if one in keys and count else 0
         if width != known.features:
             raise _other(graph, f"{known.features} features for each node of type `{one}`", width)
         if known.rows and count != known.rows:
@@ -154,8 +189,3 @@ def _other(graph: Graph, expected: str, found: object) -> InvalidError:
         f"data set `{graph.root}`: expected {expected}, as the model was trained with, "
         f"found {found}"
     )
-
-
-def _width(graph: Graph, key: str) -> int:
-    shape = graph.arrays[key]["shape"]
-    return int(shape[1]) if len(shape) == 2 else 1

@@ -5,7 +5,10 @@ Training on sampled batches and exact inference call the same `TypedNetwork.laye
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +19,240 @@ from torch.nn import functional
 
 from outercore.training.config import ModelConfig
 from outercore.training.models import norm_of
-from outercore.training.typed.convolutions import (
-    RelationSum,
-    TransformerLayer,
-    TypedHop,
-    by_type,
-)
-from outercore.training.typed.scales import column_scales
-from outercore.training.typed.schema import Schema
+from outercore.training.neighbours import Arcs
+from outercore.training.typed.inputs import Schema
 
 if TYPE_CHECKING:
+    from outercore.data.edge_types import EdgeType
     from outercore.data.graph import Graph
+
+_ROWS, _BLOCKS = 1 << 16, 64
+"""At most so many rows are read, in so many blocks."""
+_PIECE = 1 << 17
+"""Values that are looked at together."""
+_CONSTANT = 1e-6
+"""A column that deviates by less than this part of its mean has one value."""
+
+
+def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The centre and the scale of each column of features: x becomes (x - centre) / scale.
+
+    These are its mean and deviation. A column of which more than half is 0, as in a bag of words,
+    keeps its zeros: its centre is 0, and its scale the root mean square of its other values,
+    but at least 1.
+
+    Shapes: float32 [columns] each.
+    Cost: reads at most 65,536 rows in 64 blocks.
+    """
+    rows, *columns = graph.arrays[key]["shape"]
+    width = int(columns[0]) if columns else 1
+    seen, mean, squares = 0, np.zeros(width), np.zeros(width)
+    others, of_others = np.zeros(width), np.zeros(width)
+    for ids in _pieces(int(rows), width):
+        values = graph.rows(key, ids).reshape(len(ids), width).astype(np.float64)
+        own = values.mean(axis=0)
+        total, step = seen + len(ids), own - mean
+        # Chan et al., 1979: exact even if the mean is much larger than the deviation.
+        squares += np.square(values - own).sum(axis=0) + np.square(step) * (seen * len(ids) / total)
+        mean += step * (len(ids) / total)
+        seen = total
+        others += np.count_nonzero(values, axis=0)
+        of_others += np.square(values).sum(axis=0)
+    deviation = np.sqrt(squares / max(1, seen))
+    deviation[~(deviation > _CONSTANT * np.abs(mean))] = 1
+    sparse = others < seen / 2
+    centre = np.where(sparse, 0, mean)
+    scale = np.where(sparse, np.sqrt(of_others / np.maximum(1, others)).clip(min=1), deviation)
+    usable = np.isfinite(centre) & np.isfinite(scale)
+    return (
+        np.where(usable, centre, 0).astype(np.float32),
+        np.where(usable, scale, 1).astype(np.float32),
+    )
+
+
+def _pieces(rows: int, width: int) -> Iterator[NDArray[np.int64]]:
+    """Ids of successive rows: of all, or of blocks that are evenly spaced."""
+    starts, length = [0], rows
+    if rows > _ROWS:
+        length = _ROWS // _BLOCKS
+        starts = [block * (rows - length) // (_BLOCKS - 1) for block in range(_BLOCKS)]
+    step = max(1, _PIECE // max(1, width))
+    for start in starts:
+        for first in range(start, start + length, step):
+            yield np.arange(first, min(first + step, start + length))
+
+
+@dataclass(frozen=True)
+class TypedHop:
+    """The arcs into some target nodes of some types, among the nodes of a batch.
+
+    Shapes: `edges` int64 [2, arcs] of local source and target, by edge type; `targets` how many
+    nodes of each type, the first ones in the batch.
+    """
+
+    edges: Mapping[EdgeType, Tensor]
+    targets: Mapping[str, int]
+
+
+class RelationSum(nn.Module):
+    """The sum of a convolution for each edge type, and of a map of the target's own state.
+
+    `rgcn` maps the mean of the neighbours through each edge type, and the own state by a map for
+    each node type. `sage` is a `SAGEConv` for each edge type, which has a map of the own state in
+    it. `gat` is a `GATConv` for each edge type, and the map of the own state is as in `rgcn`.
+
+    **Source** Schlichtkrull et al., 2018, for `rgcn`; PyG's `to_hetero` for `sage`.
+    """
+
+    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+        super().__init__()
+        self._kind = config.kind
+        self._into = {name: schema.into(name) for name in schema.targets(layer)}
+        edge_types = [one for into in self._into.values() for one in into]
+        self.relations = by_type({one: _convolution(config) for one in edge_types})
+        self.own = by_type(
+            {
+                name: nn.Linear(config.hidden, config.hidden)
+                for name, into in self._into.items()
+                if config.kind != "sage" or not into
+            }
+        )
+
+    def forward(self, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
+        """The new states of the targets.
+
+        Shapes: `x` float32 [sources, width] by node type; result [targets, width].
+        """
+        return {name: self._state(name, x, hop) for name in hop.targets}
+
+    def _state(self, name: str, x: Mapping[str, Tensor], hop: TypedHop) -> Tensor:
+        own = x[name][: hop.targets[name]]
+        parts = [self._message(one, x[one[0]], own, hop.edges[one]) for one in self._into[name]]
+        if name in self.own:
+            parts.append(self.own[name](own))
+        return functools.reduce(torch.add, parts)
+
+    def _message(self, edge_type: EdgeType, x: Tensor, own: Tensor, edge_index: Tensor) -> Tensor:
+        convolution: Any = self.relations[edge_type]
+        if self._kind == "gat":
+            message: Tensor = convolution((x, own), edge_index, size=(len(x), len(own)))
+            return message
+        mean = convolution.lin_l(Arcs(edge_index, len(own), len(x)).mean(x))
+        return mean + convolution.lin_r(own) if self._kind == "sage" else mean
+
+
+class TransformerLayer(nn.Module):
+    """The Heterogeneous Graph Transformer: one softmax over the neighbours of all edge types.
+
+    The same as PyG's `HGTConv`, but it computes queries and outputs only for the targets. A node
+    type without incoming edge types keeps its state.
+
+    **Source** Hu et al., 2020.
+    """
+
+    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+        super().__init__()
+        self._heads, self._size = config.heads, config.hidden // config.heads
+        self._into = {name: schema.into(name) for name in schema.targets(layer)}
+        edge_types = [one for into in self._into.values() for one in into]
+        sources = dict.fromkeys(source for source, _, _ in edge_types)
+        hidden = config.hidden
+        self.keys_and_values = by_type({name: nn.Linear(hidden, 2 * hidden) for name in sources})
+        self.relations = by_type({one: _Relation(self._heads, self._size) for one in edge_types})
+        self.targets = by_type({name: _Target(hidden) for name, into in self._into.items() if into})
+
+    def forward(self, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
+        """The new states of the targets; shapes as `RelationSum.forward`."""
+        sources = dict.fromkeys(one[0] for name in hop.targets for one in self._into[name])
+        shape = (-1, 2, self._heads, self._size)
+        mapped = {name: self.keys_and_values[name](x[name]).view(shape) for name in sources}
+        return {
+            name: self._state(name, x[name][:count], mapped, hop)
+            for name, count in hop.targets.items()
+        }
+
+    def _state(self, name: str, own: Tensor, mapped: Mapping[str, Tensor], hop: TypedHop) -> Tensor:
+        if not self._into[name]:
+            return own
+        from torch_geometric.utils import softmax
+
+        target: Any = self.targets[name]
+        queries = target.query(own).view(-1, self._heads, self._size)
+        scores, values, places = [], [], []
+        for edge_type in self._into[name]:
+            source, place = hop.edges[edge_type]
+            relation: Any = self.relations[edge_type]
+            keys, messages = mapped[edge_type[0]].unbind(dim=1)
+            # `index_select` has a faster gradient than brackets.
+            keys = of_head(keys, relation.attention).index_select(0, source)
+            alike = (queries.index_select(0, place) * keys).sum(dim=-1)
+            scores.append(alike * relation.prior)
+            values.append(of_head(messages, relation.message).index_select(0, source))
+            places.append(place)
+        index = torch.cat(places)
+        weights = softmax(torch.cat(scores) / math.sqrt(self._size), index, num_nodes=len(own))
+        sums = torch.zeros_like(queries)
+        sums = sums.index_add(0, index, torch.cat(values) * weights.unsqueeze(-1))
+        out = target.out(functional.gelu(sums.flatten(1)))
+        share = target.skip.sigmoid()
+        state: Tensor = share * out + (1 - share) * own
+        return state
+
+
+class _Relation(nn.Module):
+    """Maps of keys and values for an edge type, by head, and its weight."""
+
+    def __init__(self, heads: int, size: int) -> None:
+        super().__init__()
+        self.attention = nn.Parameter(_glorot(heads, size))
+        self.message = nn.Parameter(_glorot(heads, size))
+        self.prior = nn.Parameter(torch.ones(heads))
+
+
+class _Target(nn.Module):
+    """The maps of a node type that receives messages."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(hidden, hidden)
+        self.out = nn.Linear(hidden, hidden)
+        self.skip = nn.Parameter(torch.ones(1))
+
+
+def of_head(x: Tensor, maps: Tensor) -> Tensor:
+    """Applies the map of each head to its share of a row.
+
+    Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
+    return torch.einsum("nhd,hde->nhe", x, maps)
+
+
+def _glorot(heads: int, size: int) -> Tensor:
+    bound = math.sqrt(3 / size)
+    return torch.empty(heads, size, size).uniform_(-bound, bound)
+
+
+def _convolution(config: ModelConfig) -> nn.Module:
+    from torch_geometric.nn import GATConv, SAGEConv
+
+    width = config.hidden
+    match config.kind:
+        case "gat":
+            size = width // config.heads
+            # The state of a target has another map, so no self-loops are added.
+            convolution = GATConv((width, width), size, config.heads, add_self_loops=False)
+        case "sage":
+            convolution = SAGEConv(width, width)
+        case _:
+            convolution = SAGEConv(width, width, root_weight=False, bias=False)
+    module: nn.Module = convolution
+    return module
+
+
+def by_type(modules: Mapping[Any, nn.Module]) -> Any:
+    """Modules by node type or edge type; PyG's dictionary takes any name, and triples."""
+    from torch_geometric.nn.module_dict import ModuleDict
+
+    return ModuleDict(modules)
 
 
 class FeatureMap(nn.Module):
@@ -41,7 +267,7 @@ class FeatureMap(nn.Module):
         self.linear = nn.Linear(features, hidden)
 
     def standardise(self, centre: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        """Sets what comes of a column: its values less `centre`, divided by `scale`."""
+        """Sets the scale of a column: its values less `centre`, divided by `scale`."""
         self.centre.copy_(torch.from_numpy(centre))
         self.scale.copy_(torch.from_numpy(scale))
 
@@ -52,7 +278,7 @@ class FeatureMap(nn.Module):
 
 
 def as_features(hidden: int) -> float:
-    """The deviation of rows of length 1, about as long as what a map makes of a row of features."""
+    """The deviation of rows of length 1, as long as mapped rows of features are on average."""
     return hidden**-0.5
 
 
@@ -110,6 +336,32 @@ class Encoder(nn.Module):
             return rows
         shared: Tensor = self.vectors[node_type].weight.expand(len(nodes.n_id), self.hidden)
         return shared
+
+
+class TypedParts:
+    """A batch by types; a batch of a graph with one type has the same parts for each."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._is_typed = hasattr(batch, "node_types")
+
+    def nodes(self, node_type: str) -> Any:
+        """The storage of the nodes of a type."""
+        return self._batch[node_type] if self._is_typed else self._batch
+
+    def edges(self, edge_type: EdgeType) -> Any:
+        """The storage of the edges of a type."""
+        return self._batch[edge_type] if self._is_typed else self._batch
+
+    def until(self, node_type: str, hops: int) -> int:
+        """The nodes of a type that were sampled in fewer hops; seeds are hop 0."""
+        return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))
+
+    def index(self, edge_type: EdgeType, hops: int) -> Tensor:
+        """The ends of the edges of a type that were sampled in so many hops, int64 [2, edges]."""
+        store = self.edges(edge_type)
+        ends: Tensor = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
+        return ends
 
 
 class TypedNetwork(nn.Module):
@@ -189,30 +441,22 @@ class TypedNetwork(nn.Module):
         logits: Tensor = self.classifier(state)
         return logits
 
-    def forward(self, batch: Any) -> Tensor:
-        """Logits of a batch's seeds.
+    def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
+        """Logits of a batch's seeds; no layer weighs by `degrees`.
 
         Shapes: result [seeds, outputs].
         Cost: a layer computes only the nodes that later layers need.
         """
-        schema = self.schema
+        schema, parts = self.schema, TypedParts(batch)
         seeds = int(batch[schema.labelled].batch_size)
         x = self.encode(batch, schema.sources(0))
         states = []
         for index in range(self.layers):
             hops = self.layers - index
-            sources = {
-                name: sum(map(int, batch[name].num_sampled_nodes[: hops + 1]))
-                for name in schema.sources(index)
-            }
-            targets = {
-                name: sum(map(int, batch[name].num_sampled_nodes[:hops]))
-                for name in schema.targets(index)
-            }
+            sources = {name: parts.until(name, hops + 1) for name in schema.sources(index)}
+            targets = {name: parts.until(name, hops) for name in schema.targets(index)}
             edges = {
-                edge_type: batch[edge_type].edge_index[
-                    :, : sum(map(int, batch[edge_type].num_sampled_edges[:hops]))
-                ]
+                edge_type: parts.index(edge_type, hops)
                 for name in targets
                 for edge_type in schema.into(name)
             }
@@ -232,6 +476,6 @@ def norm_of_type(config: ModelConfig) -> nn.Module:
         return norm_of(config)
     from torch_geometric.nn import BatchNorm
 
-    # A batch may have one node of a type, or none: it is normalised by what was seen before.
+    # A batch may have only one node of a type: it is normalised by running statistics.
     norm: nn.Module = BatchNorm(config.hidden, allow_single_element=True)
     return norm

@@ -16,8 +16,7 @@ from torch.nn import functional
 from outercore.base.common import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
-from outercore.training.typed.convolutions import of_head
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed.models import TypedNetwork, of_head
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 def of_typed_network(
     model: TypedNetwork, features: Mapping[str, str], precision: Precision = "exact"
 ) -> Computation:
-    """What a network computes; `features` are the arrays of the node types that have some."""
+    """The computation of a network; `features` are arrays by node type."""
     kind = _TransformerLayer if model.config.kind == "hgt" else _RelationSum
     return Computation(
         inputs={name: _input(model, name, features, precision) for name in model.schema.sources(0)},
@@ -62,11 +61,11 @@ class _TypedLayer(LayerSteps):
 
     @abstractmethod
     def _relation(self, edge_type: EdgeType) -> Relation:
-        """What goes along the arcs of a type."""
+        """The messages along the arcs of a type."""
 
     @abstractmethod
     def _kept(self, target: str, x: Tensor) -> Tensor:
-        """What nodes keep of themselves, but for the skip connection."""
+        """The own rows of nodes, without the skip connection."""
 
     def own_width(self, target: str) -> int:
         return self.after
@@ -121,7 +120,7 @@ class _Mean(Relation):
         return x
 
     def mapped(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """What the edge type adds to the new states."""
+        """The part of the new states that comes from the edge type."""
         mean: Tensor = self._convolution.lin_l(sums / counts.clamp(min=1).unsqueeze(1))
         return mean
 
@@ -146,7 +145,7 @@ class _Attention(Relation):
         return x @ folded(self._convolution.lin_dst.weight, self._convolution.att_dst)
 
     def mapped(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """What the edge type adds to the new states."""
+        """The part of the new states that comes from the edge type."""
         mapped: Tensor = sums + self._convolution.bias
         return mapped
 
@@ -181,7 +180,7 @@ class _TransformerLayer(_TypedLayer):
 
 
 class _KeysAndValues(Relation):
-    """What an edge type makes of the keys and values of its sources."""
+    """The keys and values of the sources of an edge type."""
 
     def __init__(self, edge_type: EdgeType, convolution: Any, width: int, heads: int) -> None:
         super().__init__(edge_type)

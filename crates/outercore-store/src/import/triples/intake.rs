@@ -14,12 +14,13 @@ use outercore_text::{
 };
 
 use super::dictionary::Dictionary;
-use super::journal::{Chunk, Journal, Source, SourceRecord, Stage, other_count, other_source};
+use super::journal::{Chunk, Journal, Source, SourceRecord, Stage};
 use super::line::{Named, triple};
 use super::options::{Part, TripleImportOptions, TripleTuning};
 use crate::destination::Destination;
 use crate::import::input_file::InputFile;
 use crate::import::progress::{OnProgress, Phase, Progress, Unit};
+use crate::import::sources::{Cursor, any_complete};
 
 /// The numbers of head, relation and tail in the chunk, and the bits of the weight.
 pub(crate) type Local = [u32; 4];
@@ -33,17 +34,10 @@ pub(crate) struct Intake {
     /// The journal, equal to the one on disk except for the current source.
     pub journal: Journal,
     pub destination: Destination,
-    /// Index of the next source.
-    next: usize,
+    cursor: Cursor,
     open: Option<Open>,
-    /// Triples so far of the current source, durable or not.
-    taken: u64,
-    /// Triples of the current source that an earlier run made durable.
-    durable: u64,
     /// Position after the last triple of the current source.
     position: Position,
-    /// Triples that the caller has pushed, if the current source is pushed.
-    pushed: Option<u64>,
 }
 
 /// The current chunk and its files.
@@ -92,12 +86,9 @@ impl Intake {
             tuning,
             journal,
             destination,
-            next: 0,
+            cursor: Cursor::default(),
             open: None,
-            taken: 0,
-            durable: 0,
             position: Position::default(),
-            pushed: None,
         }
     }
 
@@ -119,7 +110,7 @@ impl Intake {
         if self.begin(part, Source::Text(file, Box::new(dialect.clone())))? {
             return Ok(());
         }
-        if self.taken == 0 {
+        if self.cursor.taken == 0 {
             self.position = dialect.start;
         }
         let stream = ByteStream::open("triples", &path, self.position.offset, self.options.memory)?;
@@ -175,7 +166,7 @@ impl Intake {
         self.position.lines += 1;
         let number = self.position.lines;
         if dialect.repeats_header(line) {
-            self.journal.sources[self.next - 1].repeated_headers += 1;
+            self.journal.sources[self.cursor.current()].repeated_headers += 1;
             return Ok(());
         }
         if dialect.is_comment_or_blank(line.trim_ascii_start()) {
@@ -203,14 +194,14 @@ impl Intake {
     /// source durable.
     pub fn push(&mut self, part: Part, named: &Named<'_>) -> Result<()> {
         self.begin_push(part)?;
-        let pushed = self.pushed.unwrap_or(0) + 1;
-        self.pushed = Some(pushed);
-        if pushed <= self.durable {
+        let pushed = self.cursor.pushed.unwrap_or(0) + 1;
+        self.cursor.pushed = Some(pushed);
+        if pushed <= self.cursor.durable {
             return Ok(());
         }
-        let record = &self.journal.sources[self.next - 1];
+        let record = &self.journal.sources[self.cursor.current()];
         if record.complete {
-            let error = other_count(self.next - 1, record.triples, pushed);
+            let error = self.cursor.other_count::<SourceRecord>(record.triples, pushed);
             return Err(self.destination.mismatch(error));
         }
         named
@@ -222,13 +213,13 @@ impl Intake {
 
     /// Starts a pushed source for `part`, unless it is already the current source.
     pub fn begin_push(&mut self, part: Part) -> Result<()> {
-        let current = self.next.checked_sub(1).map(|index| self.journal.sources[index].part);
-        if self.pushed.is_some() && current == Some(part) {
+        let current = self.cursor.started().map(|index| self.journal.sources[index].part);
+        if self.cursor.pushed.is_some() && current == Some(part) {
             return Ok(());
         }
         self.close_pushed()?;
         self.begin(part, Source::Push)?;
-        self.pushed = Some(0);
+        self.cursor.pushed = Some(0);
         Ok(())
     }
 
@@ -237,21 +228,12 @@ impl Intake {
         self.close_pushed()?;
         // The files are complete, so free their memory.
         self.open = None;
-        if let Some(left) = self.journal.sources.get(self.next) {
-            let error = Error::invalid(format!(
-                "the unfinished import has {} sources of triples, found {}: {} is missing",
-                self.journal.sources.len(),
-                self.next,
-                left.source
-            ));
-            return Err(self.destination.mismatch(error));
-        }
-        Ok(())
+        let given = self.cursor.require_end(&self.journal.sources);
+        given.map_err(|error| self.destination.mismatch(error))
     }
 
     /// Starts the next source; returns whether an earlier run read all of it.
     fn begin(&mut self, part: Part, source: Source) -> Result<bool> {
-        let index = self.next;
         let fresh = SourceRecord {
             part,
             source,
@@ -260,30 +242,19 @@ impl Intake {
             complete: false,
             repeated_headers: 0,
         };
-        let is_last = index + 1 == self.journal.sources.len();
         let is_reading = self.journal.stage == Stage::Read;
-        match self.journal.sources.get(index) {
-            Some(known) if known.part == part && known.source == fresh.source => {}
-            // Replace an incomplete last source: no later source depends on it.
-            Some(known) if is_reading && is_last && !known.complete => {
-                self.journal.forget_last(fresh);
-            }
-            Some(known) => {
-                let error = other_source(index, known, &fresh);
-                return Err(self.destination.mismatch(error));
-            }
-            None => self.journal.sources.push(fresh),
+        let begun = self.cursor.begin(&mut self.journal.sources, fresh, is_reading);
+        let begun = begun.map_err(|error| self.destination.mismatch(error))?;
+        if begun.is_replaced {
+            self.journal.trim_chunks();
         }
-        self.next += 1;
-        let record = &self.journal.sources[index];
-        (self.taken, self.durable, self.position) =
-            (record.triples, record.triples, record.position);
-        Ok(record.complete)
+        self.position = self.journal.sources[self.cursor.current()].position;
+        Ok(begun.is_complete)
     }
 
     /// Whether a source is complete, so that it is kept if the next source is refused.
     pub fn has_whole_source(&self) -> bool {
-        self.journal.stage != Stage::Read || self.journal.sources.iter().any(|s| s.complete)
+        self.journal.stage != Stage::Read || any_complete(&self.journal.sources)
     }
 
     /// Adds a checked triple.
@@ -305,7 +276,7 @@ impl Intake {
         if open.buffer.len() >= Open::BUFFER {
             open.flush()?;
         }
-        self.taken += 1;
+        self.cursor.taken += 1;
         Ok(())
     }
 
@@ -350,7 +321,7 @@ impl Intake {
     /// Writes the dictionaries of the chunk, makes everything durable and records the progress of
     /// the current source.
     fn end_chunk(&mut self) -> Result<()> {
-        let part = self.journal.sources[self.next - 1].part;
+        let part = self.journal.sources[self.cursor.current()].part;
         let offset = self.journal.run_bytes();
         if let Some(open) = self.open.as_mut().filter(|open| open.count > 0) {
             open.flush()?;
@@ -363,15 +334,15 @@ impl Intake {
             open.entities.clear();
             open.relations.clear();
         }
-        let record = &mut self.journal.sources[self.next - 1];
-        record.triples = self.taken;
+        let record = &mut self.journal.sources[self.cursor.current()];
+        record.triples = self.cursor.taken;
         record.position = self.position;
         self.journal.save(&*self.disk, &self.root)
     }
 
     /// Marks the current source as complete.
     fn end(&mut self) -> Result<()> {
-        self.journal.sources[self.next - 1].complete = true;
+        self.journal.sources[self.cursor.current()].complete = true;
         // The journal needs its directory, even if the source has no triples.
         self.opened()?;
         self.end_chunk()
@@ -379,12 +350,9 @@ impl Intake {
 
     /// Ends the pushed source, if the current source is pushed.
     fn close_pushed(&mut self) -> Result<()> {
-        let Some(pushed) = self.pushed.take() else { return Ok(()) };
-        if pushed < self.durable {
-            let error = other_count(self.next - 1, self.durable, pushed);
-            return Err(self.destination.mismatch(error));
-        }
-        if self.journal.sources[self.next - 1].complete { Ok(()) } else { self.end() }
+        let ended = self.cursor.end_pushed(&self.journal.sources);
+        let is_new = ended.map_err(|error| self.destination.mismatch(error))?;
+        if is_new { self.end() } else { Ok(()) }
     }
 }
 

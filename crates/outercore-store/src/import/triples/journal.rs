@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Error, Result};
 use outercore_format::ArrayEntry;
 use outercore_io::Disk;
 use outercore_text::{Dialect, Position};
@@ -10,21 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::Run;
 use super::options::{Part, TripleImportOptions, Unknown};
 use super::{PartSummary, TripleArtifacts};
-use crate::destination::DROP;
-use crate::hold::journal_path;
-use crate::import::Duplicates;
 use crate::import::input_file::InputFile;
-use crate::import::journal::other_import;
+use crate::import::journal_file::{self, other_import};
+use crate::import::{Duplicates, sources};
 
-const VERSION: u32 = 2;
 const KIND: &str = "triples";
 
-/// All state that a resumed import of triples needs; `.import/journal.json`.
+/// All state that a resumed import of triples needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Journal {
-    kind: String,
-    version: u32,
     identity: Identity,
     rules: Rules,
     pub sources: Vec<SourceRecord>,
@@ -67,7 +62,6 @@ pub(crate) struct SourceRecord {
     /// Whether this is the whole source.
     pub complete: bool,
     /// Lines so far in a text that repeat its header.
-    #[serde(default)]
     pub repeated_headers: u64,
 }
 
@@ -86,6 +80,46 @@ impl std::fmt::Display for Source {
             Self::Text(file, _) => write!(f, "`{}`", file.path.display()),
             Self::Push => f.write_str("triples handed over in batches"),
         }
+    }
+}
+
+impl sources::SourceRecord for SourceRecord {
+    const ROWS: &'static str = "triples";
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.part == other.part && self.source == other.source
+    }
+
+    fn rows(&self) -> u64 {
+        self.triples
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn name(&self) -> String {
+        self.source.to_string()
+    }
+
+    fn mismatch(&self, index: usize, found: &Self) -> Error {
+        let same_path = match (&self.source, &found.source) {
+            (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
+            _ => false,
+        };
+        Error::invalid(if same_path && self.part == found.part {
+            format!("{} has changed since the import was begun", found.source)
+        } else {
+            format!(
+                "source {} of the triples is {} for `{}`, but the unfinished import has {} for \
+                 `{}` there",
+                index + 1,
+                found.source,
+                found.part,
+                self.source,
+                self.part
+            )
+        })
     }
 }
 
@@ -128,8 +162,6 @@ pub(crate) struct Named {
 impl Journal {
     pub fn new(options: &TripleImportOptions, identity: Identity) -> Self {
         Self {
-            kind: KIND.to_owned(),
-            version: VERSION,
             identity,
             rules: rules(options),
             sources: Vec::new(),
@@ -142,36 +174,13 @@ impl Journal {
     /// With other rules, the import resumes at the first phase that depends on the rules.
     ///
     /// # Errors
-    /// `Invalid`: another import was started there. `Version`, `Corrupt`: the journal cannot be
-    /// read.
+    /// As [`journal_file::load`].
     pub fn load(
         root: &Path,
         options: &TripleImportOptions,
         identity: &Identity,
     ) -> Result<Option<Self>> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            #[serde(default)]
-            kind: String,
-            version: u32,
-        }
-        let path = journal_path(root);
-        let describe = || format!("import journal `{}`", path.display());
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(describe),
-        };
-        let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
-        let found: Versioned = serde_json::from_slice(&text).map_err(corrupt)?;
-        if found.kind != KIND {
-            return Err(other_import(root));
-        }
-        if found.version != VERSION {
-            let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-            return Err(Error::new(ErrorKind::Version, text).hint(DROP));
-        }
-        let mut journal: Self = serde_json::from_slice(&text).map_err(corrupt)?;
+        let Some(mut journal) = journal_file::load::<Self>(root, KIND)? else { return Ok(None) };
         if journal.identity != *identity {
             return Err(other_import(root));
         }
@@ -193,21 +202,17 @@ impl Journal {
         })
     }
 
-    /// Removes the durable part of the last source, which must be incomplete.
-    pub fn forget_last(&mut self, fresh: SourceRecord) {
-        let Some(last) = self.sources.last_mut() else { return };
-        *last = fresh;
-        let kept: u64 = self.sources.iter().map(|source| source.triples).sum();
-        while self.triples() > kept {
+    /// Removes the chunks of sources that are no longer recorded.
+    pub fn trim_chunks(&mut self) {
+        let recorded: u64 = self.sources.iter().map(|source| source.triples).sum();
+        while self.triples() > recorded {
             self.chunks.pop();
         }
     }
 
     /// Replaces the journal on disk.
     pub fn save(&self, disk: &dyn Disk, root: &Path) -> Result<()> {
-        let text = serde_json::to_vec(self)
-            .map_err(|error| Error::internal(format!("import journal: {error}")))?;
-        disk.replace(&journal_path(root), &text)
+        journal_file::save(self, KIND, disk, root)
     }
 
     /// Number of triples in all chunks.
@@ -223,35 +228,4 @@ impl Journal {
 
 fn rules(options: &TripleImportOptions) -> Rules {
     Rules { unknown: options.unknown, duplicates: options.duplicates }
-}
-
-/// The error for a source that differs from the source of the unfinished import at this place.
-pub(crate) fn other_source(index: usize, expected: &SourceRecord, found: &SourceRecord) -> Error {
-    let same_path = match (&expected.source, &found.source) {
-        (Source::Text(left, _), Source::Text(right, _)) => left.path == right.path,
-        _ => false,
-    };
-    let what = if same_path && expected.part == found.part {
-        format!("{} has changed since the import was begun", found.source)
-    } else {
-        format!(
-            "source {} of the triples is {} for `{}`, but the unfinished import has {} for `{}` \
-             there",
-            index + 1,
-            found.source,
-            found.part,
-            expected.source,
-            expected.part
-        )
-    };
-    Error::invalid(what)
-}
-
-/// The error if the caller pushes fewer or more triples than the unfinished import recorded.
-pub(crate) fn other_count(index: usize, expected: u64, found: u64) -> Error {
-    Error::invalid(format!(
-        "source {} of the triples has {found} triples, but the unfinished import took {expected} \
-         from it",
-        index + 1
-    ))
 }
