@@ -127,8 +127,10 @@ def folds_of(directory: Path, best_epoch: bool) -> dict[str, np.ndarray]:
 
 def imported(name: str, root: Path, work: Path, best_epoch: bool) -> Path:
     """The data set of `name` in `work`, with its folds as splits."""
-    from outercore.importing.graph import ImportOptions, import_graph
-    from outercore.importing.inputs import Inputs, open_inputs
+    from outercore.importing.build.graph import import_graph
+    from outercore.importing.inputs import Inputs
+    from outercore.importing.options import ImportOptions
+    from outercore.importing.plain_graph import open_inputs
     from outercore.importing.splits import SplitChoice
 
     directory, out = root / name, work / name

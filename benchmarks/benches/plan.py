@@ -19,8 +19,9 @@ from measure import Result, Series, Settings, Target, say
 from product import command, sets
 
 from benches.inputs import product_set, workload
+from outercore.importing.inputs import TypedInputs
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 
 WHAT = (
     "`outercore plan train`, then `outercore train` with the same options for three epochs, files "

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Result, Series, Settings, Trial, by_turns, python, say
 
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.typed_graph import import_typed
 
 WHAT = (
     "Sampled edges a second from four node types and eight edge types (four and their reverses, "

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from outercore.embedding import embed
     from outercore.embedding.tables.order import partition_order
     from outercore.embedding.use.embedding import Embedding
+    from outercore.importing.build.triples import TripleOptions, import_triples
     from outercore.importing.format.dgl import from_dgl
     from outercore.importing.format.frames import from_networkx, from_pandas, from_scipy
     from outercore.importing.format.pyg import from_pyg
-    from outercore.importing.graph import ImportOptions
-    from outercore.importing.triples import TripleOptions, import_triples
+    from outercore.importing.options import ImportOptions
     from outercore.loading.hgt_loader import HGTLoader
     from outercore.loading.link_loader import LinkNeighborLoader
     from outercore.loading.loader import NeighborLoader
@@ -137,18 +137,18 @@ _LAZY = {
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
     "HGTLoader": "outercore.loading.hgt_loader",
-    "ImportOptions": "outercore.importing.graph",
+    "ImportOptions": "outercore.importing.build.graph",
     "LinkNeighborLoader": "outercore.loading.link_loader",
     "NeighborLoader": "outercore.loading.loader",
     "NeighborSampler": "outercore.loading.sampler",
     "SampledSubgraph": "outercore.loading.sampler",
-    "TripleOptions": "outercore.importing.triples",
+    "TripleOptions": "outercore.importing.build.triples",
     **dict.fromkeys(
         ("from_networkx", "from_pandas", "from_scipy"), "outercore.importing.format.frames"
     ),
     "from_dgl": "outercore.importing.format.dgl",
     "from_pyg": "outercore.importing.format.pyg",
-    "import_triples": "outercore.importing.triples",
+    "import_triples": "outercore.importing.build.triples",
     "partition_order": "outercore.embedding.tables.order",
     "plan": "outercore.runs.jobs",
     "predict": "outercore.training",

@@ -87,10 +87,10 @@ def arrays(name: str, *, grids: bool = False) -> Result:
             return None
         shutil.copytree(root / name, copy, symlinks=True)
         try:
-            found = oc.open(copy).manifest["arrays"].items()
+            entries = oc.open(copy).manifest["arrays"].items()
         except OutercoreError:
             return None
-        return {k: one["checksum"] for k, one in found if k.startswith("grid/") == grids}
+        return {k: entry["checksum"] for k, entry in entries if k.startswith("grid/") == grids}
 
     read.data_set = name  # type: ignore[attr-defined]
     return read
@@ -124,8 +124,8 @@ def trained(root: Path) -> Any:
     last = (root / "run/checkpoints/latest").read_text().strip()
     places = ("model/model.safetensors", f"checkpoints/{last}/tensors.safetensors")
     # Not the bytes of the files: the order of their metadata varies.
-    found = [load_file(root / "run" / place) for place in places]
-    return [{name: one.tobytes() for name, one in tensors.items()} for tensors in found]
+    models = [load_file(root / "run" / place) for place in places]
+    return [{name: values.tobytes() for name, values in tensors.items()} for tensors in models]
 
 
 def vectors(root: Path) -> Any:
@@ -141,8 +141,8 @@ def is_finished(run: Path) -> bool:
 
 
 def files(root: Path) -> dict[str, bytes]:
-    found = (path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+    paths = (path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 def spread(count: int, rounds: int) -> list[int]:
@@ -155,7 +155,7 @@ def spread(count: int, rounds: int) -> list[int]:
 def problems(data_set: Path) -> list[str]:
     """The problems that a check of a data set finds; does not fold its log."""
     try:
-        return [str(one) for one in _core.check(data_set, None)["problems"]]
+        return [str(problem) for problem in _core.check(data_set, None)["problems"]]
     except OutercoreError as error:
         return [str(error)]
 
@@ -227,37 +227,37 @@ class Disturbance:
             left = [name for name in files(work) if re.search(r"\.(partial|tmp)$", name)]
             assert not left, (where, left)
         self._sound(work, where)
-        found = self.case.result(work)
-        assert ended.status != 0 or found == self.new, (where, "it ended well without its result")
-        if self.case.is_run and found is None and (work / "run").exists():
+        result = self.case.result(work)
+        assert ended.status != 0 or result == self.new, (where, "it ended well without its result")
+        if self.case.is_run and result is None and (work / "run").exists():
             return "resumable"
-        if self.case.is_several and found not in (self.old, self.new):
+        if self.case.is_several and result not in (self.old, self.new):
             # The files are replaced one after the other, each of them atomically.
-            each = zip(found, zip(self.old, self.new, strict=True), strict=True)
-            assert all(one in both for one, both in each), where
+            each = zip(result, zip(self.old, self.new, strict=True), strict=True)
+            assert all(part in both for part, both in each), where
             return "one of each"
         if self.case.steps:
             # Acknowledged steps are durable; the next step may be, too.
             least = ended.out.count("acknowledged")
-            assert found in self._stage_results()[least : least + 2], where
+            assert result in self._stage_results()[least : least + 2], where
             return f"step {least} or the next one"
-        assert found in (self.old, self.new), where
-        return "old" if found == self.old else "new"
+        assert result in (self.old, self.new), where
+        return "old" if result == self.old else "new"
 
     def _stage_results(self) -> list[Any]:
         """The results after 0, 1, 2, … steps."""
         while len(self._stages) <= self.case.steps:
-            kept = self.world.kept.with_name("stage")
-            shutil.rmtree(kept, ignore_errors=True)
+            backup = self.world.kept.with_name("stage")
+            shutil.rmtree(backup, ignore_errors=True)
             if self.world.place.exists():
-                self.world.place.rename(kept)
+                self.world.place.rename(backup)
             work = self.world.fresh()
             command = [*self.case.words(), str(len(self._stages))]
             assert self.commands.run(command, work).status == 0
             self._stages.append(self.case.result(work))
             shutil.rmtree(work)
-            if kept.exists():
-                kept.rename(self.world.place)
+            if backup.exists():
+                backup.rename(self.world.place)
         return self._stages
 
     def _sound(self, work: Path, where: object) -> None:
@@ -348,13 +348,13 @@ def stored(root: Path) -> list[str]:
     """Files of data sets, runs, models and embeddings; no inputs, user's files or locks."""
     named = ("graph.json", "record.json", "embedding.json", "model.json", "config.json")
     places = {path.relative_to(root).parts[0] for name in named for path in root.glob(f"*/{name}")}
-    found = []
+    names = []
     for name, data in files(root).items():
         first, _, rest = name.partition("/")
         is_ours = rest and first in places and not data.startswith(b"mine: ")
         if is_ours and data and not rest.startswith("tensorboard/"):
-            found.append(name)
-    return sorted(found)
+            names.append(name)
+    return sorted(names)
 
 
 def bits_of(file: Path, count: int) -> list[int]:
@@ -372,7 +372,7 @@ def names_the_place(said: str, name: str) -> bool:
     named = (place.name, f"`{key}`", f"`{place.stem}`", f"{place.parts[0]}`")
     # The journal of a table has the checksums of its other files.
     beside = place.name == "journal.json" and f"{place.parent}/" in said
-    return beside or any(one in said for one in named)
+    return beside or any(name_of in said for name_of in named)
 
 
 def left_names(root: Path) -> list[str]:
@@ -381,11 +381,13 @@ def left_names(root: Path) -> list[str]:
         # The command was killed after its commit: the next writer completes the clean-up. This
         # call is such a writer: it removes the layouts of an array without layouts.
         keys = json.loads((note.parent / "graph.json").read_bytes())["arrays"]
-        plain = [key for key in keys if not any(one.startswith(f"layout/{key}/") for one in keys)]
+        plain = [
+            key for key in keys if not any(other.startswith(f"layout/{key}/") for other in keys)
+        ]
         _core.remove_layouts(note.parent, plain[0])
     # The numbers of checkpoints and of replaced arrays may differ.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
-    found = [re.sub(varies, "", name) for name in files(root)]
+    names = [re.sub(varies, "", name) for name in files(root)]
     # Logs of updates depend on the time of folds; a report may exist or not.
     varying = r"^runs/|/tensorboard/|/live/|/report\.html$"
-    return sorted(name for name in found if not re.search(varying, name))
+    return sorted(name for name in names if not re.search(varying, name))

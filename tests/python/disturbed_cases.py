@@ -303,7 +303,7 @@ def typed(commands: Commands, root: Path) -> None:
         SHOP,
         purchase={
             "id": [f"p{row}" for row in range(purchases)],
-            "buyer": [f"c{one}" for one in random.integers(customers, size=purchases)],
+            "buyer": [f"c{buyer}" for buyer in random.integers(customers, size=purchases)],
             "till": random.integers(4, size=purchases).tolist(),
             "day": [f"2024-01-{1 + row % 28:02}" for row in range(purchases)],
             "price": random.random(purchases).tolist(),

@@ -64,6 +64,6 @@ def load(data_set: str, served: str, newer: str, out: str) -> int:
 
 
 def _failed(server: Server, answer: Any) -> int:
-    told = "; ".join(server.take_failures())
-    sys.stderr.write(f"error: {told or answer}\nhint: run the same command again\n")
+    failures = "; ".join(server.take_failures())
+    sys.stderr.write(f"error: {failures or answer}\nhint: run the same command again\n")
     return 1

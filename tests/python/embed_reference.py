@@ -85,10 +85,10 @@ def chunk_gradients(
     if chunk.known is not None:
         negatives = negatives.masked_fill(chunk.known, -torch.inf)
     value = loss(objective, positives, negatives, chunk.weights)
-    found = torch.autograd.grad(value, leaves, allow_unused=True)
+    derivatives = torch.autograd.grad(value, leaves, allow_unused=True)
     gradients = [
         torch.zeros_like(rows) if gradient is None else gradient
-        for rows, gradient in zip(leaves, found, strict=True)
+        for rows, gradient in zip(leaves, derivatives, strict=True)
     ]
     return value.detach(), gradients
 

@@ -15,7 +15,7 @@ import pytest
 from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.protocol import Pool
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
 
 ENTITIES, STEPS = 60, (1, 2, 3, 5)
@@ -104,8 +104,8 @@ def tables(run: Path) -> list[Any]:
 
 
 def assert_same_bits(run: Path, other: Path) -> None:
-    for found, expected in zip(tables(run), tables(other), strict=True):
-        np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+    for actual, expected in zip(tables(run), tables(other), strict=True):
+        np.testing.assert_array_equal(actual.view(np.uint32), expected.view(np.uint32))
 
 
 def losses(run: Path) -> list[float]:

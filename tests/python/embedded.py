@@ -14,7 +14,7 @@ import outercore as oc
 from outercore.base.native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.use.embedding import Embedding
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
 ENTITIES, RELATIONS, WIDTH = 60, 4, 8

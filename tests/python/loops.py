@@ -135,9 +135,9 @@ class Commands:
         `MODULE:FUNCTION` in place of a command calls the function of a module in this directory.
         """
         where = where.resolve()
-        with tempfile.TemporaryDirectory() as told:
-            asked = {"arguments": arguments, "where": str(where), "told": told}
-            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+        with tempfile.TemporaryDirectory() as output:
+            request = {"arguments": arguments, "where": str(where), "told": output}
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer, descriptors, _, _ = socket.recv_fds(self._socket, 64, 1)
             if not descriptors:
                 raise OSError(answer.decode())
@@ -147,7 +147,7 @@ class Commands:
             finally:
                 os.close(listener)
             status = int(self._socket.recv(64))
-            out, err = (Path(told, name).read_text() for name in ("out", "err"))
+            out, err = (Path(output, name).read_text() for name in ("out", "err"))
         return Ended(status, out, err, changes)
 
     def close(self) -> None:
@@ -198,15 +198,15 @@ def _supervise(listener: int, pid: int, root: str, fault: Fault | None) -> list[
         [(_, event)] = poll.poll()
         if not event & select.POLLIN:
             return changes
-        asked = bytearray(80)
+        notification = bytearray(80)
         try:
-            fcntl.ioctl(listener, _RECEIVE, asked)
+            fcntl.ioctl(listener, _RECEIVE, notification)
         except OSError as error:
             # The process has ended.
             if error.errno in (errno.ENOENT, errno.EINTR):
                 continue
             raise
-        number, thread, _, call, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
+        number, thread, _, call, _, _, *arguments = struct.unpack("=QIIiIQ6Q", notification)
         change = _change(thread, call, arguments, root)
         refused = 0
         if change is not None:
@@ -243,11 +243,11 @@ def _change(thread: int, call: int, arguments: list[int], root: str) -> Change |
 def _text(thread: int, address: int) -> str:
     with open(f"/proc/{thread}/mem", "rb", buffering=0) as memory:
         memory.seek(address)
-        found = b""
-        while b"\0" not in found:
+        text = b""
+        while b"\0" not in text:
             # Not beyond the page: the next page may not be mapped.
-            found += memory.read(4096 - (address + len(found)) % 4096)
-    return os.fsdecode(found.partition(b"\0")[0])
+            text += memory.read(4096 - (address + len(text)) % 4096)
+    return os.fsdecode(text.partition(b"\0")[0])
 
 
 def _listener() -> int:
@@ -265,10 +265,10 @@ def _listener() -> int:
     described = struct.pack("@HP", len(program), ctypes.addressof(code))
     if libc.prctl(38, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    found = libc.syscall(_CALLS["seccomp"], 1, 1 << 3, described)
-    if found < 0:
+    descriptor = libc.syscall(_CALLS["seccomp"], 1, 1 << 3, described)
+    if descriptor < 0:
         raise OSError(ctypes.get_errno(), "seccomp")
-    return int(found)
+    return int(descriptor)
 
 
 def _serve(connection: socket.socket, modules: list[str]) -> None:
@@ -286,17 +286,17 @@ def _serve(connection: socket.socket, modules: list[str]) -> None:
         connection.sendall(str(code).encode())
 
 
-def _obey(connection: socket.socket, asked: dict[str, Any]) -> None:
+def _obey(connection: socket.socket, request: dict[str, Any]) -> None:
     code = 99
     try:
-        os.chdir(asked["where"])
+        os.chdir(request["where"])
         for descriptor, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{asked['told']}/{name}", os.O_CREAT | os.O_WRONLY), descriptor)
+            os.dup2(os.open(f"{request['told']}/{name}", os.O_CREAT | os.O_WRONLY), descriptor)
         listener = _listener()
         socket.send_fds(connection, [str(os.getpid()).encode()], [listener])
         os.close(listener)
         connection.close()
-        arguments = asked["arguments"]
+        arguments = request["arguments"]
         if ":" in arguments[0]:
             code = _call(arguments[0], arguments[1:])
         else:

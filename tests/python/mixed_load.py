@@ -299,9 +299,9 @@ class Load:
                 nonlocal seen
                 nodes, lsn = self._question(random)
                 began = time.monotonic()
-                found = client.predict(nodes, seed=seed, min_lsn=lsn)
+                prediction = client.predict(nodes, seed=seed, min_lsn=lsn)
                 self._note("read", began)
-                seen = _checked(found.probability, found.lsn, len(nodes), max(lsn, seen))
+                seen = _checked(prediction.probability, prediction.lsn, len(nodes), max(lsn, seen))
 
             self._each(1 / READS_A_SECOND, work)
 
@@ -318,8 +318,8 @@ class Load:
                 answer = client.infer(self.model, [tensor], parameters={"min_lsn": lsn})
                 self._note("read", began)
                 at = answer.get_response().parameters["lsn"].int64_param
-                found = answer.as_numpy("probability")
-                seen = _checked(found, at, len(nodes), max(lsn, seen))
+                probability = answer.as_numpy("probability")
+                seen = _checked(probability, at, len(nodes), max(lsn, seen))
 
             self._each(1 / READS_A_SECOND, work)
 

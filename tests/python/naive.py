@@ -42,7 +42,7 @@ class Arcs:
     def neighbours(self) -> list[list[int]]:
         """Neighbours in either direction; every edge is in the lists of both its ends once."""
         lists = self.lists("out" if self.undirected else "both")
-        return [[other for other, _ in found] for found in lists]
+        return [[other for other, _ in pairs] for pairs in lists]
 
 
 def write(
@@ -135,20 +135,20 @@ def sssp(arcs: Arcs, source: int, direction: str = "out") -> np.ndarray:
 
 def wcc(arcs: Arcs) -> np.ndarray:
     """The smallest node of each node's component."""
-    found = np.full(arcs.nodes, -1, np.int64)
+    components = np.full(arcs.nodes, -1, np.int64)
     for node in range(arcs.nodes):
-        if found[node] < 0:
-            found[bfs(arcs, node, "both") >= 0] = node
-    return found
+        if components[node] < 0:
+            components[bfs(arcs, node, "both") >= 0] = node
+    return components
 
 
 def scc(arcs: Arcs) -> np.ndarray:
     """The smallest node of each node's strongly connected component."""
-    found = np.full(arcs.nodes, -1, np.int64)
+    components = np.full(arcs.nodes, -1, np.int64)
     for node in range(arcs.nodes):
-        if found[node] < 0:
-            found[(bfs(arcs, node, "out") >= 0) & (bfs(arcs, node, "in") >= 0)] = node
-    return found
+        if components[node] < 0:
+            components[(bfs(arcs, node, "out") >= 0) & (bfs(arcs, node, "in") >= 0)] = node
+    return components
 
 
 def radii(arcs: Arcs, sources: Sequence[int], direction: str = "out") -> np.ndarray:
@@ -187,7 +187,8 @@ def betweenness(arcs: Arcs, sources: Sequence[int], *, normalized: bool) -> np.n
 def kcore(arcs: Arcs) -> np.ndarray:
     """Core numbers, by removing nodes with fewer than k neighbours one after the other."""
     lists = [
-        [other for other in found if other != node] for node, found in enumerate(arcs.neighbours())
+        [other for other in neighbours if other != node]
+        for node, neighbours in enumerate(arcs.neighbours())
     ]
     cores = np.zeros(arcs.nodes, np.int64)
     here = [True] * arcs.nodes
@@ -216,11 +217,11 @@ def label_propagation(arcs: Arcs, iterations: int) -> np.ndarray:
         labels = [
             min(
                 (-count, label)
-                for label, count in Counter(labels[other] for other in found).items()
+                for label, count in Counter(labels[other] for other in neighbours).items()
             )[1]
-            if found
+            if neighbours
             else labels[node]
-            for node, found in enumerate(lists)
+            for node, neighbours in enumerate(lists)
         ]
     return np.array(labels, np.int64)
 

@@ -115,22 +115,22 @@ class World:
 def keys_of(draw: random.Random, kind: str, count: int) -> list[str]:
     """Keys of one kind, in random order."""
     if kind == "dense":
-        found = [str(key) for key in range(count)]
+        keys = [str(key) for key in range(count)]
     elif kind == "from one":
-        found = [str(key) for key in range(1, count + 1)]
+        keys = [str(key) for key in range(1, count + 1)]
     elif kind == "gaps":
         start = draw.choice([0, 1, 9001, 124_836_179, 10**15])
-        found = [str(start + key) for key in draw.sample(range(10 * count), count)]
+        keys = [str(start + key) for key in draw.sample(range(10 * count), count)]
     elif kind == "zeros":
-        found = [f"{key:04d}" for key in draw.sample(range(1, 3000), count)]
+        keys = [f"{key:04d}" for key in draw.sample(range(1, 3000), count)]
     elif kind == "alike":
-        found = [f"user_{key}" for key in draw.sample(range(100), count)]
+        keys = [f"user_{key}" for key in draw.sample(range(100), count)]
     elif kind == "hashes":
-        found = [f"{draw.getrandbits(32):08x}" for _ in range(count)]
+        keys = [f"{draw.getrandbits(32):08x}" for _ in range(count)]
     else:
-        found = draw.sample(WORDS, min(count, len(WORDS)))
-    draw.shuffle(found)
-    return list(dict.fromkeys(found))
+        keys = draw.sample(WORDS, min(count, len(WORDS)))
+    draw.shuffle(keys)
+    return list(dict.fromkeys(keys))
 
 
 KINDS = ["dense", "from one", "gaps", "zeros", "alike", "hashes", "words"]
@@ -196,19 +196,19 @@ def time_text(day: int, notation: str) -> str:
 
 def edge_table(draw: random.Random, world: World, ends: tuple[str, str]) -> Table:
     """The edges with their values; sometimes the column of times is first."""
-    found = {
+    columns = {
         ends[0]: [world.keys[u] for u, _ in world.edges],
         ends[1]: [world.keys[v] for _, v in world.edges],
     }
     if world.weights is not None:
-        found["weight"] = list(world.weights)
+        columns["weight"] = list(world.weights)
     if world.times is not None:
         name = draw.choice(["time", "ts", "when"])
         column = list(world.times)
-        found = {name: column, **found} if draw.random() < 0.15 else {**found, name: column}
+        columns = {name: column, **columns} if draw.random() < 0.15 else {**columns, name: column}
     if draw.random() < 0.2:
-        found["note"] = [draw.choice(["x", "y z", ""]) for _ in world.edges]
-    return Table(found)
+        columns["note"] = [draw.choice(["x", "y z", ""]) for _ in world.edges]
+    return Table(columns)
 
 
 TIME_NAMES = ("time", "ts", "when")
@@ -287,19 +287,19 @@ def _rows(table: Table, world: World) -> list[tuple[Any, ...]]:
 
 
 def _arrow(table: Table, world: World) -> pa.Table:
-    found = {}
+    columns = {}
     for name, column in table.columns.items():
         if name in TIME_NAMES and world.notation != "whole":
-            found[name] = _native_times(column, world.notation)
+            columns[name] = _native_times(column, world.notation)
         elif (
             all(isinstance(key, str) for key in column)
             and world.are_numbers
             and set(column) <= set(world.keys)
         ):
-            found[name] = pa.array([int(key) for key in column])
+            columns[name] = pa.array([int(key) for key in column])
         else:
-            found[name] = pa.array(column)
-    return pa.table(found)
+            columns[name] = pa.array(column)
+    return pa.table(columns)
 
 
 def _native_times(days: list[int], notation: str) -> pa.Array:
@@ -343,23 +343,23 @@ def node_table(draw: random.Random, world: World, key: str) -> Table:
     """A table with a row per node, in random order."""
     order = list(range(len(world.keys)))
     draw.shuffle(order)
-    found: dict[str, list[Any]] = {key: [world.keys[place] for place in order]}
+    columns: dict[str, list[Any]] = {key: [world.keys[place] for place in order]}
     if world.labels is not None:
-        found["label"] = [world.labels[place] for place in order]
+        columns["label"] = [world.labels[place] for place in order]
     if world.features is not None:
-        found["size"] = [world.features[place] for place in order]
-    return Table(found)
+        columns["size"] = [world.features[place] for place in order]
+    return Table(columns)
 
 
 def value_options(world: World, table: Table, header: bool) -> list[str]:
     """Options that name the columns of weights and times."""
     names = list(table.columns)
-    found = []
+    options = []
     for option, wanted in (("--weight", ("weight",)), ("--edge-time", TIME_NAMES)):
         for place, name in enumerate(names):
             if name in wanted:
-                found += [option, name if header else f"column {place + 1}"]
-    return found
+                options += [option, name if header else f"column {place + 1}"]
+    return options
 
 
 def plain(draw: random.Random, world: World, home: Path) -> Import:
@@ -384,7 +384,7 @@ def plain(draw: random.Random, world: World, home: Path) -> Import:
         if world.features is not None:
             more += ["--features", f"{nodes}:size"]
         if draw.random() < 0.3:
-            arguments = [one for one in arguments if one not in ("--ids", "dictionary")]
+            arguments = [word for word in arguments if word not in ("--ids", "dictionary")]
             arguments += ["--nodes", f"{nodes}:{key}"]
     later = bool(more) and draw.random() < 0.3
     read = lambda graph, words: read_plain(graph, words, world)  # noqa: E731
@@ -441,19 +441,19 @@ def _found(
     rows = [
         (names[u], names[v], weights and weights[row], times and times[row]) for row, u, v in ends
     ]
-    found: dict[str, Any] = {"edges": sorted(rows, key=repr), "labels": None, "features": None}
-    for what, name, shown in (("labels", "y", class_of(graph)), ("features", "x", float)):
+    content: dict[str, Any] = {"edges": sorted(rows, key=repr), "labels": None, "features": None}
+    for what, name, converted in (("labels", "y", class_of(graph)), ("features", "x", float)):
         if of_nodes + name in graph.arrays:
             array = np.asarray(graph.array(of_nodes + name)).reshape(len(names), -1)[:, -1]
             by_name = dict(zip(names, array.tolist(), strict=True))
             if world.kind == "zeros":
                 # Without a dictionary, the keys are numbers.
                 by_name |= {key: by_name.get(key, by_name.get(str(int(key)))) for key in world.keys}
-            found[what] = {
-                key: None if is_missing(what, by_name.get(key)) else shown(by_name[key])
+            content[what] = {
+                key: None if is_missing(what, by_name.get(key)) else converted(by_name[key])
                 for key in world.keys
             }
-    return found
+    return content
 
 
 def is_missing(what: str, value: Any) -> bool:
@@ -529,8 +529,8 @@ def folder(draw: random.Random, world: World, home: Path) -> Import:
     table = edge_table(draw, world, ends)
     nodes = node_table(draw, world, "id")
     paths = [
-        Writing.of(draw, header=True).write(folder / name, one, world)
-        for name, one in (("users", nodes), ("likes", table))
+        Writing.of(draw, header=True).write(folder / name, part, world)
+        for name, part in (("users", nodes), ("likes", table))
     ]
     time = next((name for name in table.columns if name in TIME_NAMES), None)
     lines = [
@@ -552,12 +552,12 @@ def neo4j(draw: random.Random, world: World, home: Path) -> Import:
     table = edge_table(draw, replace(world, times=None), (":START_ID", ":END_ID"))
     nodes = node_table(draw, world, "id")
     kinds = {"id": "id:ID", "size": "size:double", "weight": "weight:double", "label": "label"}
-    for name, one in (("user", nodes), ("likes", table)):
-        named = {kinds.get(column, column): values for column, values in one.columns.items()}
+    for name, source in (("user", nodes), ("likes", table)):
+        named = {kinds.get(column, column): values for column, values in source.columns.items()}
         writing = replace(Writing.of(draw, header=True), separator=",", parquet=False, comments=0)
         parts = [Table(named)]
         if draw.random() < 0.4:
-            middle = draw.randint(1, one.rows - 1)
+            middle = draw.randint(1, source.rows - 1)
             parts = [parts[0].part(slice(middle)), parts[0].part(slice(middle, None))]
         apart = draw.random() < 0.5
         if apart:
@@ -665,10 +665,10 @@ def made(seed: int, home: Path) -> tuple[World, str, Import]:
         world = replace(world, weights=None, times=None, labels=None, features=None)
     if name == "neo4j":
         # In Neo4j, a property without a type is a text.
-        labels = world.labels and [one if one is None else str(one) for one in world.labels]
+        labels = world.labels and [label if label is None else str(label) for label in world.labels]
         world = replace(world, times=None, labels=labels)
     if name == "arrays":
-        words = world.labels is not None and any(isinstance(one, str) for one in world.labels)
+        words = world.labels is not None and any(isinstance(label, str) for label in world.labels)
         kind = draw.choice(["dense", "from one"])
         keys = keys_of(draw, kind, len(world.keys))
         world = replace(world, kind=kind, keys=keys, notation="whole")
@@ -686,32 +686,32 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
 
     def differs(words: list[str]) -> str | None:
         graph = outercore.open(home / "graph")
-        found, expected = task.read(graph, words), world.expected()
-        if found == expected:
+        content, expected = task.read(graph, words), world.expected()
+        if content == expected:
             return None
         if world.kind == "zeros" and "in front: as numbers" in "".join(said):
             # Without the option for a dictionary, ids are numbers; a note says so.
             keys = [str(int(key)) for key in world.keys]
             for what in ("labels", "features"):
-                own = found[what]
-                found[what] = own and {str(int(key)): value for key, value in own.items()}
-            if found == replace(world, keys=keys).expected():
+                own = content[what]
+                content[what] = own and {str(int(key)): value for key, value in own.items()}
+            if content == replace(world, keys=keys).expected():
                 return None
-        return f"arrived as {found}, expected {expected}"
+        return f"arrived as {content}, expected {expected}"
 
     def tried(words: list[str], depth: int) -> list[str]:
         """Problems of a command and of all suggested commands; empty if all values arrived."""
-        code, _, told = outcome(*words)
-        said.append(f"$ outercore {shlex.join(words)}\n{told}")
+        code, _, message = outcome(*words)
+        said.append(f"$ outercore {shlex.join(words)}\n{message}")
         if code == 0 and words[0] == "import" and task.after:
-            code, _, told = outcome(*task.after)
-            said.append(f"$ outercore {shlex.join(task.after)}\n{told}")
+            code, _, message = outcome(*task.after)
+            said.append(f"$ outercore {shlex.join(task.after)}\n{message}")
         if code == 0:
             wrong = differs(words)
             return [wrong] if wrong else []
         if code != 1:
             return [f"ended with {code}"]
-        ways = [shlex.split(command)[1:] for command in commands_in(told)]
+        ways = [shlex.split(command)[1:] for command in commands_in(message)]
         if not ways or not depth:
             return ["was refused without a command"]
         before = Path(tempfile.mkdtemp(dir=home.parent))
@@ -727,18 +727,18 @@ def problem(seed: int, home: Path, outcome: Any) -> str | None:
         shutil.rmtree(before)
         return (
             []
-            if any(not found for found in problems)
-            else [one for found in problems for one in found]
+            if any(not wrong_ones for wrong_ones in problems)
+            else [text for wrong_ones in problems for text in wrong_ones]
         )
 
     def called_from_python(call: Callable[[], Any]) -> list[str]:
         try:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 call()
         except OutercoreError as error:
             return [f"was refused: {error}"]
-        said.extend(str(one.message) for one in told)
+        said.extend(str(warning.message) for warning in caught)
         wrong = differs([])
         return [wrong] if wrong else []
 
@@ -759,11 +759,11 @@ def main() -> None:
     while time.monotonic() < end:
         with tempfile.TemporaryDirectory() as home:
             seed = seed if chosen.seed is None else chosen.seed
-            found = problem(seed, Path(home), called)
-        if found or chosen.seed is not None:
-            sys.stdout.write(f"{found or f'seed {seed}: nothing'}\n")
+            text = problem(seed, Path(home), called)
+        if text or chosen.seed is not None:
+            sys.stdout.write(f"{text or f'seed {seed}: nothing'}\n")
             sys.stdout.flush()
-        wrong += found is not None
+        wrong += text is not None
         if chosen.seed is not None:
             break
         seed += 1

@@ -65,7 +65,9 @@ def _may_mix(func: Any, args: Any) -> bool:
     """Whether an operation takes tensors of both devices, as on a GPU: moves, and CPU indices."""
     if func in _READS or func in _WRITES:
         values = args[2:3] if func in _WRITES else ()
-        return all(isinstance(one, OtherTensor) or not one.dim() for one in (args[0], *values))
+        return all(
+            isinstance(value, OtherTensor) or not value.dim() for value in (args[0], *values)
+        )
     return func in _MOVES
 
 

@@ -60,11 +60,11 @@ class Peaks:
         Raises:
             AssertionError: the work failed, with its output.
         """
-        asked = {"work": work, "tiny": tiny, "where": str(where)}
-        self._socket.sendall(json.dumps(asked).encode() + b"\n")
-        found: dict[str, Any] = json.loads(self._answers.readline())
-        assert "peak" in found, (work, found)
-        return found
+        request = {"work": work, "tiny": tiny, "where": str(where)}
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(self._answers.readline())
+        assert "peak" in answer, (work, answer)
+        return answer
 
     def close(self) -> None:
         """Ends the server process."""
@@ -96,13 +96,13 @@ def _do(work: dict[str, Any]) -> dict[str, Any]:
 
     import outercore as oc
 
-    given = dict(work["options"])
+    options = dict(work["options"])
     for name, file in work.get("arrays", {}).items():
-        given[name] = np.load(file)
+        options[name] = np.load(file)
     # The caller's arrays are not part of the peak.
-    held = sum(array.nbytes for array in given.values() if isinstance(array, np.ndarray))
-    data_set, batches = given.pop("data_set"), work.get("batches", 30)
-    with getattr(oc, work["loader"])(oc.open(data_set), **given) as loader:
+    held = sum(array.nbytes for array in options.values() if isinstance(array, np.ndarray))
+    data_set, batches = options.pop("data_set"), work.get("batches", 30)
+    with getattr(oc, work["loader"])(oc.open(data_set), **options) as loader:
         plan = loader.plan()
         taken = sum(1 for _ in itertools.islice(loader, batches))
     return {"batches": taken, "plan": plan, "held": held}
@@ -113,19 +113,19 @@ def _status(field: str) -> int:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
 
-def _measured(asked: dict[str, Any]) -> dict[str, Any]:
-    where = Path(asked["where"])
+def _measured(request: dict[str, Any]) -> dict[str, Any]:
+    where = Path(request["where"])
     for name in ("tiny", "work"):
         (where / name).mkdir()
     os.chdir(where / "tiny")
-    _do(asked["tiny"])
+    _do(request["tiny"])
     os.chdir(where / "work")
     # Memory that the allocator keeps from the tiny work would hide allocations of the work.
     ctypes.CDLL(None).malloc_trim(0)
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
-    found = _do(asked["work"])
-    return {**found, "peak": _status("VmHWM") - before - found.get("held", 0)}
+    result = _do(request["work"])
+    return {**result, "peak": _status("VmHWM") - before - result.get("held", 0)}
 
 
 def _serve(connection: socket.socket) -> None:
@@ -139,19 +139,19 @@ def _serve(connection: socket.socket) -> None:
                 _obey(json.loads(line), said.fileno(), writing)
             os.close(writing)
             with open(reading) as answer:
-                found = answer.read()
+                result = answer.read()
             os.waitpid(child, 0)
             said.seek(0)
-            told = found or json.dumps({"said": said.read()[-4000:]})
-        connection.sendall(told.encode() + b"\n")
+            reply = result or json.dumps({"said": said.read()[-4000:]})
+        connection.sendall(reply.encode() + b"\n")
 
 
-def _obey(asked: dict[str, Any], said: int, answer: int) -> None:
+def _obey(request: dict[str, Any], said: int, answer: int) -> None:
     code = 1
     try:
         for descriptor in (1, 2):
             os.dup2(said, descriptor)
-        os.write(answer, json.dumps(_measured(asked)).encode())
+        os.write(answer, json.dumps(_measured(request)).encode())
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -142,9 +142,9 @@ def predicted(
         return {"score": table["score"].to_numpy()}
     if task.kind == "values":
         return {"prediction": columns("prediction")}
-    found = {"probability": columns("probability_")}
+    outputs = {"probability": columns("probability_")}
     whole = columns("prediction")
-    return {**found, "prediction": whole[:, 0] if task.kind == "classes" else whole}
+    return {**outputs, "prediction": whole[:, 0] if task.kind == "classes" else whole}
 
 
 def require_close(
@@ -171,38 +171,38 @@ DATATYPES = {"i": "INT64", "u": "UINT8", "f": "FP32", "b": "BOOL"}
 
 
 def _inputs(kind: Any, tensors: Tensors) -> list[Any]:
-    found = []
+    inputs = []
     for name, values in tensors.items():
         datatype = DATATYPES[values.dtype.kind]
         dtype = {"INT64": np.int64, "FP32": np.float32, "UINT8": np.uint8, "BOOL": np.bool_}
         tensor = kind.InferInput(name, list(values.shape), datatype)
         tensor.set_data_from_numpy(np.ascontiguousarray(values, dtype[datatype]))
-        found.append(tensor)
-    return found
+        inputs.append(tensor)
+    return inputs
 
 
 def _by_json(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
-    given = dict(tensors)
-    ids = next((given.pop(name) for name in list(given) if name.endswith("_ids")), None)
+    inputs = dict(tensors)
+    ids = next((inputs.pop(name) for name in list(inputs) if name.endswith("_ids")), None)
     with oc.Client(server.url, server.name) as client:
-        return client.predict(ids, **given, **parameters).outputs
+        return client.predict(ids, **inputs, **parameters).outputs
 
 
 def _by_bytes(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
     url = server.url.removeprefix("http://")
     with tritonclient.http.InferenceServerClient(url, network_timeout=90) as client:
-        asked = _inputs(tritonclient.http, tensors)
-        found = client.infer(server.name, asked, parameters=parameters)
-        names = [output["name"] for output in found.get_response()["outputs"]]
-        return {name: found.as_numpy(name) for name in names}
+        inputs = _inputs(tritonclient.http, tensors)
+        answer = client.infer(server.name, inputs, parameters=parameters)
+        names = [output["name"] for output in answer.get_response()["outputs"]]
+        return {name: answer.as_numpy(name) for name in names}
 
 
 def _by_grpc(server: Server, tensors: Tensors, parameters: dict[str, Any]) -> dict[str, Any]:
     with tritonclient.grpc.InferenceServerClient(str(server.grpc_address)) as client:
-        asked = _inputs(tritonclient.grpc, tensors)
-        found = client.infer(server.name, asked, parameters=parameters)
-        names = [output.name for output in found.get_response().outputs]
-        return {name: found.as_numpy(name) for name in names}
+        inputs = _inputs(tritonclient.grpc, tensors)
+        answer = client.infer(server.name, inputs, parameters=parameters)
+        names = [output.name for output in answer.get_response().outputs]
+        return {name: answer.as_numpy(name) for name in names}
 
 
 CONTENTS = {"INT64": "int64_contents", "FP32": "fp32_contents", "UINT8": "uint_contents"}
@@ -248,14 +248,14 @@ PROTOCOLS: dict[str, Callable[[Server, Tensors, dict[str, Any]], dict[str, Any]]
 
 def answers(server: Server, tensors: Tensors, **parameters: Any) -> dict[str, np.ndarray]:
     """The answer over HTTP; asserts that the other protocols give the same."""
-    found = {name: ask(server, tensors, parameters) for name, ask in PROTOCOLS.items()}
-    first, *others = found
+    answers = {name: ask(server, tensors, parameters) for name, ask in PROTOCOLS.items()}
+    first, *others = answers
     for name in others:
-        assert found[name].keys() == found[first].keys()
-        for output, values in found[first].items():
-            same = np.asarray(found[name][output]).reshape(values.shape)
+        assert answers[name].keys() == answers[first].keys()
+        for output, values in answers[first].items():
+            same = np.asarray(answers[name][output]).reshape(values.shape)
             np.testing.assert_array_equal(same, values, err_msg=f"{name}: {output}")
-    return found[first]
+    return answers[first]
 
 
 def arcs_of(graph: oc.Graph) -> Tensor:

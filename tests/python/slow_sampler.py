@@ -43,7 +43,7 @@ class SlowGraph:
             into: list[list[Edge]] = [[] for _ in range(nodes[edge_type[2]])]
             for row, (source, target) in enumerate(rows[edge_type].tolist()):
                 into[target].append((source, row))
-            edges[edge_type] = [sorted(one) for one in into]
+            edges[edge_type] = [sorted(in_edges) for in_edges in into]
         return cls(dict(sorted(nodes.items())), edges, **values)
 
 
@@ -88,7 +88,7 @@ def sample(
         columns[edge_type] = first
         first += graph.nodes[edge_type[2]]
     forest = rules.disjoint or rules.timed
-    found = SlowBatch(
+    sampled = SlowBatch(
         {name: [] for name in graph.nodes},
         {name: [] for name in graph.nodes},
         {edge_type: [] for edge_type in graph.edges},
@@ -97,15 +97,15 @@ def sample(
     local: dict[tuple[int, str, int], int] = {}
     for number, (name, node) in enumerate(seeds):
         tree = number if forest else 0
-        local.setdefault((tree, name, node), len(found.nodes[name]))
-        found.nodes[name].append(node)
-        found.trees[name].append(tree)
-    frontier = {name: (0, len(nodes)) for name, nodes in found.nodes.items()}
+        local.setdefault((tree, name, node), len(sampled.nodes[name]))
+        sampled.nodes[name].append(node)
+        sampled.trees[name].append(tree)
+    frontier = {name: (0, len(nodes)) for name, nodes in sampled.nodes.items()}
     for hop, fan_out in enumerate(fan_outs):
         for edge_type, into in graph.edges.items():
             source_type, _, target_type = edge_type
             for place in range(*frontier[target_type]):
-                node, tree = found.nodes[target_type][place], found.trees[target_type][place]
+                node, tree = sampled.nodes[target_type][place], sampled.trees[target_type][place]
                 coordinate = tree * first + columns[edge_type] + node
                 words = reference.uniform(key, batch, hop, coordinate)
                 now = times[tree] if rules.timed and times is not None else None
@@ -114,13 +114,13 @@ def sample(
                 ):
                     own = (tree, source_type, source)
                     if own not in local:
-                        local[own] = len(found.nodes[source_type])
-                        found.nodes[source_type].append(source)
-                        found.trees[source_type].append(tree)
-                    found.edges[edge_type].append((local[own], place))
-                    found.rows[edge_type].append(row)
-        frontier = {name: (frontier[name][1], len(nodes)) for name, nodes in found.nodes.items()}
-    return found
+                        local[own] = len(sampled.nodes[source_type])
+                        sampled.nodes[source_type].append(source)
+                        sampled.trees[source_type].append(tree)
+                    sampled.edges[edge_type].append((local[own], place))
+                    sampled.rows[edge_type].append(row)
+        frontier = {name: (frontier[name][1], len(nodes)) for name, nodes in sampled.nodes.items()}
+    return sampled
 
 
 def sample_hgt(
@@ -138,10 +138,10 @@ def sample_hgt(
     nodes: dict[str, list[int]] = {name: [] for name in graph.nodes}
     for name, node in seeds:
         nodes[name].append(node)
-    found = [{name: (0, len(of)) for name, of in nodes.items()}]
+    hops = [{name: (0, len(of)) for name, of in nodes.items()}]
     for hop in range(max(map(len, num_samples.values()))):
         scores: dict[str, dict[int, float]] = {name: {} for name in graph.nodes}
-        for of_hop in found:
+        for of_hop in hops:
             for (source_type, _, target_type), into in graph.edges.items():
                 for target in nodes[target_type][slice(*of_hop[target_type])]:
                     for source, _ in into[target]:
@@ -157,7 +157,7 @@ def sample_hgt(
             drawn = [node for _, node in sorted(keyed)[: num_samples[name][hop]]]
             newly[name] = (len(nodes[name]), len(nodes[name]) + len(drawn))
             nodes[name] += drawn
-        found.append(newly)
+        hops.append(newly)
     made = SlowBatch(
         nodes,
         {name: [0] * len(of) for name, of in nodes.items()},
@@ -198,8 +198,8 @@ def _picked(
         if fan_out == -1:
             return edges
         latest = sorted(range(len(edges)), key=lambda place: (time(edges[place]), place))
-        kept = latest[len(latest) - min(fan_out, len(latest)) :]
-        return [edges[place] for place in sorted(kept)]
+        chosen = latest[len(latest) - min(fan_out, len(latest)) :]
+        return [edges[place] for place in sorted(chosen)]
     if not rules.weighted:
         places = reference.pick(words, len(edges), fan_out, replace=rules.replace)
         return [edges[place] for place in places]
@@ -218,5 +218,5 @@ def _picked(
     keyed = [
         (-math.log(1.0 - next(units)) / weight, place) for place, (_, weight) in enumerate(possible)
     ]
-    kept = sorted(place for _, place in sorted(keyed)[:fan_out])
-    return [possible[place][0] for place in kept]
+    chosen = sorted(place for _, place in sorted(keyed)[:fan_out])
+    return [possible[place][0] for place in chosen]

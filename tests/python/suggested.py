@@ -17,8 +17,8 @@ _PLACEHOLDER = re.compile(
 
 def commands_in(message: str) -> list[str]:
     """Commands that can be pasted: those without placeholders."""
-    found = _COMMAND.findall(" ".join(message.split()))
-    return [command for command in found if not _PLACEHOLDER.search(command)]
+    commands = _COMMAND.findall(" ".join(message.split()))
+    return [command for command in commands if not _PLACEHOLDER.search(command)]
 
 
 def without_result(message: str, outcome: Run, depth: int = 3) -> list[tuple[str, str]]:
@@ -29,10 +29,10 @@ def without_result(message: str, outcome: Run, depth: int = 3) -> list[tuple[str
     wrong = []
     for command in commands_in(message):
         arguments: list[Any] = shlex.split(command)[1:]
-        code, _, told = outcome(*arguments)
+        code, _, stderr = outcome(*arguments)
         if code == 0:
             continue
-        next_ones = commands_in(told) if depth > 1 else []
-        if not next_ones or len(without_result(told, outcome, depth - 1)) == len(next_ones):
-            wrong.append((command, told))
+        next_ones = commands_in(stderr) if depth > 1 else []
+        if not next_ones or len(without_result(stderr, outcome, depth - 1)) == len(next_ones):
+            wrong.append((command, stderr))
     return wrong

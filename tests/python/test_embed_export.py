@@ -10,20 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from embedded import (
-    ENTITIES,
-    RELATIONS,
-    WIDTH,
-    embed,
-    write_run,
-)
+from embedded import ENTITIES, RELATIONS, WIDTH, embed, write_run
 from outercore.embedding.config import ModelConfig
 from outercore.embedding.use.embedding import Embedding
 from outercore.embedding.use.export import export
-from outercore.errors import (
-    InvalidError,
-)
-from outercore.importing.triples import import_triples
+from outercore.errors import InvalidError
+from outercore.importing.build.triples import import_triples
 
 
 def test_parquet_has_ids_names_and_rows(embedding: Embedding, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from outercore.embedding.session import Session
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage
 from outercore.files.checked_json import unseal
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 
 BUDGETS = pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
 TIMES = ("seconds", "validation_seconds", "counters")

@@ -21,7 +21,7 @@ from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore, sorting
 from outercore.errors import InterruptError, InvalidError
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
 
 ENTITIES, RELATIONS = 70, 4

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import outercore as oc
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.forecast import plan
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
 
 ENTITIES, RELATIONS, TRIPLES = 1_600, 4, 24_000

@@ -43,18 +43,14 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.errors import (
-    BudgetError,
-    InterruptError,
-    InvalidError,
-    NoSpaceError,
-    NotFoundError,
-)
+from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
 from outercore.files.checked_json import seal, unseal
 from outercore.files.npy_tables import npy_header
+from outercore.importing.build.graph import import_graph
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edges import from_edge_index
-from outercore.importing.graph import GraphSource, ImportOptions, import_graph
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import GraphSource
 from outercore.runs.progress import Observer
 
 

@@ -13,15 +13,7 @@ import pytest
 import torch
 
 import outercore as oc
-from embed_runs import (
-    IN_PARTITIONS,
-    After,
-    assert_same_bits,
-    circle,
-    interrupt,
-    small,
-    watch_pools,
-)
+from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, small, watch_pools
 from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
@@ -33,7 +25,7 @@ from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, Size, decide, instead_of, resolved
 from outercore.errors import BudgetError, InterruptError
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 
 ENTITIES = 20_000
 TOO_SMALL, ROOM = 54 << 20, 58 << 20

@@ -19,7 +19,7 @@ from outercore import _core
 from outercore import embedding as embeddings
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 
 OPTIONS: dict[str, Any] = {
     "model": "complex",

@@ -9,9 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import outercore as oc
+from outercore.importing.build.graph import import_graph
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 
 TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 TYPES += ["float16", "float32", "float64"]

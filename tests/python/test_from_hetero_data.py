@@ -10,7 +10,7 @@ import pytest
 
 import outercore as oc
 from outercore.errors import InvalidError
-from outercore.importing.graph import ImportOptions
+from outercore.importing.options import ImportOptions
 
 torch = pytest.importorskip("torch")
 torch_geometric = pytest.importorskip("torch_geometric")

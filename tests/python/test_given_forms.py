@@ -16,8 +16,10 @@ from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
 from outercore.data.layouts import build_layout
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.build.graph import import_graph
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 
 NODES = 12
 RING = torch.stack([torch.arange(NODES), (torch.arange(NODES) + 1) % NODES])

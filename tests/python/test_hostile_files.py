@@ -17,15 +17,16 @@ import pytest
 from outercore.errors import OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
+from outercore.importing.format.description import read_yaml
 from outercore.importing.format.graphbolt import read_description
-from outercore.importing.format.neo4j_files import open_files
-from outercore.importing.format.schema import read_schema
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.format.neo4j import open_files
+from outercore.importing.format.relational import read_schema
+from outercore.importing.inputs import Inputs
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.table.npz import open_member, read_member
 from outercore.importing.table.rows import open_rows
-from outercore.importing.table.scipy_matrix import sparse_edges
+from outercore.importing.table.sparse import sparse_edges
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.table.yaml_file import read_yaml
 
 MOST_MEMORY = 64 << 20
 
@@ -345,7 +346,7 @@ def test_row_pointers_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.Mon
     scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.csr_array(dense))
     expected = list(zip(*(part.tolist() for part in np.nonzero(dense)), strict=True))
     for chunk in (1, 2, 3, 7, 1000):
-        monkeypatch.setattr("outercore.importing.table.scipy_matrix._CHUNK", chunk)
+        monkeypatch.setattr("outercore.importing.table.sparse._CHUNK", chunk)
         assert all_edges(tmp_path / "m.npz") == expected, chunk
 
 
@@ -380,7 +381,7 @@ def test_counts_of_graphs_do_not_wrap(tmp_path: Path) -> None:
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     import gzip
 
-    from outercore.importing.table.packed import lines
+    from outercore.importing.table.text import lines
 
     with gzip.open(tmp_path / "g.txt.gz", "wb", 1) as file:
         for _ in range(64):

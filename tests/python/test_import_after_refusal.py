@@ -136,8 +136,10 @@ def test_the_same_command_imports_the_mended_input(case: str, tmp_path: Path, ou
 
 
 def test_a_stopped_import_is_not_dropped_for_another_one(tmp_path: Path) -> None:
-    from outercore.importing.graph import ImportOptions, import_graph
-    from outercore.importing.inputs import Inputs, open_inputs
+    from outercore.importing.build.graph import import_graph
+    from outercore.importing.inputs import Inputs
+    from outercore.importing.options import ImportOptions
+    from outercore.importing.plain_graph import open_inputs
 
     (tmp_path / "a.csv").write_text(EDGES)
     (tmp_path / "b.csv").write_text(EDGES + "2,0\n")

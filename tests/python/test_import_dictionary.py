@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.importing import dictionary
+from outercore.importing import named_inputs
 from test_import_cases import edges_by_id
 
 _BIG = "900719925474099312345"
@@ -118,7 +118,7 @@ def test_a_dictionary_of_other_edges_that_was_left_behind_is_not_taken(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(dictionary.NamedInputs, "_source", stopped)
+        patch.setattr(named_inputs.NamedInputs, "_source", stopped)
         assert outcome(*command, "old.txt")[0] == 130
     assert list(Path().glob(".*names"))
     code, _, told = outcome(*command, "new.txt")

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import outercore as oc
+from outercore.importing.build.graph import import_graph
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.table.rows import Reading, open_rows
 from outercore.importing.table.text import TextOptions
 from test_import_cases import edges_by_id

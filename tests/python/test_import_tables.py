@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.importing.format.schema import read_schema
-from outercore.importing.typed import graph as typed_graph
+from outercore.importing import keys
+from outercore.importing.build import graph as build_graph
+from outercore.importing.format.relational import read_schema
+from outercore.importing.keyed_edges import EdgesOfType
 from typed_files import edges_by_type, write_table
 
 Run = Any
@@ -473,9 +475,9 @@ def test_a_stopped_import_is_resumed_to_the_same_data_set(
         raise KeyboardInterrupt
 
     place = {
-        "keys": (typed_graph.Keys, "_number"),
-        "edges": (typed_graph.EdgesOfType, "feed"),
-        "arrays": (typed_graph, "feed_array"),
+        "keys": (keys.Keys, "_number"),
+        "edges": (EdgesOfType, "feed"),
+        "arrays": (build_graph, "feed_array"),
     }[phase]
     with monkeypatch.context() as patch:
         patch.setattr(*place, stopped)

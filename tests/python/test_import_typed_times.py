@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.typed_graph import import_typed
 
 _SECONDS = [0, 86_400, 172_800]
 

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 import outercore as oc
 from outercore import _core
 from outercore.errors import InvalidError
-from outercore.importing.graph import ImportOptions
-from outercore.importing.typed.graph import TypedInputs, import_typed
-from outercore.importing.typed.keys import NO_NODE, Column, Keys
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.keys import NO_NODE, Column, Keys
+from outercore.importing.options import ImportOptions
+from outercore.importing.typed_graph import import_typed
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(

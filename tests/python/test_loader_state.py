@@ -134,7 +134,7 @@ def _as_pyg(graph: oc.Graph) -> Any:
 
 
 def _import_options(**given: Any) -> Any:
-    from outercore.importing.graph import ImportOptions
+    from outercore.importing.options import ImportOptions
 
     return ImportOptions(**given)
 

@@ -15,10 +15,11 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
+from outercore.importing.build.graph import import_graph
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.graph import import_graph
-from outercore.importing.inputs import Inputs, open_inputs
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.inputs import Inputs, TypedInputs
+from outercore.importing.plain_graph import open_inputs
+from outercore.importing.typed_graph import import_typed
 from slow_sampler import Rules, SlowBatch, SlowGraph, sample
 
 FEATURES = ("typed", "edge features", "temporal", "weighted", "disjoint", "link")

@@ -22,8 +22,10 @@ import torch
 import outercore as oc
 from outercore import _core
 from outercore.errors import BudgetError, DeviceError, InvalidError, NotFoundError
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.build.graph import import_graph
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.loading.loader import NeighborLoader
 from outercore.serving.server import Server, ServerConfig
 from outercore.training import (

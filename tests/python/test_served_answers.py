@@ -21,8 +21,10 @@ import outercore as oc
 from multigraph import imported, rows
 from outercore.data.many_graphs import ManyGraphs
 from outercore.errors import InvalidError
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.build.graph import import_graph
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.serving.server import Server, ServerConfig
 from outercore.training import (
     BudgetConfig,

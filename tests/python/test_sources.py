@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import sys
 import zipfile
@@ -17,10 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from outercore.errors import InvalidError, OutercoreError, UnsupportedError
-from outercore.importing import graph as graph_module
-from outercore.importing.format import by_name
-from outercore.importing.graph import ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.build import graph as graph_module
+from outercore.importing.build.graph import import_graph
+from outercore.importing.format import pyg
+from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
 from outercore.importing.splits import SplitChoice, open_split
 from outercore.importing.table import rows
 from outercore.importing.table.rows import open_rows
@@ -47,9 +48,9 @@ class RecordingImporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def edges_text(self, path: Path, text: str) -> None:
+    def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
         self.files.append(("text", path))
-        self.texts.append(("text", path, json.loads(text)))
+        self.texts.append(("text", path, layout))
 
     def edges_npy(self, path: Path) -> None:
         self.files.append(("npy", path))
@@ -256,9 +257,9 @@ def test_the_archive_layout_of_large_ogb_sets_is_read(
 
 
 def test_names_are_looked_up_in_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert by_name._pyg_class("cora") == ("Planetoid", "Cora")
-    assert by_name._pyg_class("Reddit") == ("Reddit", None)
-    assert by_name._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
+    assert pyg._pyg_class("cora") == ("Planetoid", "Cora")
+    assert pyg._pyg_class("Reddit") == ("Reddit", None)
+    assert pyg._pyg_class("WebKB/Texas") == ("WebKB", "Texas")
     monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
     with pytest.raises(UnsupportedError, match="package `ogb` is not installed"):
         open_inputs(Inputs(("ogb:ogbn-arxiv",)))
@@ -269,7 +270,7 @@ def test_a_table_without_rows_is_refused_by_its_name(tmp_path: Path, text: str) 
     path = tmp_path / "train.csv"
     path.write_text(text)
     with pytest.raises(InvalidError, match=r"file `.*train\.csv`: no rows"):
-        open_split(f"train={path}")
+        open_split("train", str(path), rows.Reading())
 
 
 @pytest.mark.parametrize("option", ["edges", "features"])

@@ -24,8 +24,9 @@ from outercore.errors import (  # noqa: E402
     OutercoreError,
     UnsupportedError,
 )
-from outercore.importing.graph import ImportOptions  # noqa: E402
-from outercore.importing.typed.graph import TypedInputs, import_typed  # noqa: E402
+from outercore.importing.inputs import TypedInputs  # noqa: E402
+from outercore.importing.options import ImportOptions  # noqa: E402
+from outercore.importing.typed_graph import import_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     LinkConfig,

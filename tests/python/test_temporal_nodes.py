@@ -16,9 +16,10 @@ import outercore as oc  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
 from outercore.cli import run  # noqa: E402
 from outercore.errors import InterruptError, NotFoundError, UnsupportedError  # noqa: E402
-from outercore.importing.graph import ImportOptions  # noqa: E402
+from outercore.importing.inputs import TypedInputs  # noqa: E402
+from outercore.importing.options import ImportOptions  # noqa: E402
 from outercore.importing.splits import SplitChoice  # noqa: E402
-from outercore.importing.typed.graph import TypedInputs, import_typed  # noqa: E402
+from outercore.importing.typed_graph import import_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,

@@ -22,15 +22,10 @@ from outercore import _core  # noqa: E402
 from outercore.base import native  # noqa: E402
 from outercore.data.far import FarOptions  # noqa: E402
 from outercore.data.many_graphs import ManyGraphs  # noqa: E402
-from outercore.errors import (  # noqa: E402
-    BudgetError,
-    CorruptError,
-    InterruptError,
-    InvalidError,
-    NotFoundError,
-)
-from outercore.importing.graph import import_graph  # noqa: E402
-from outercore.importing.inputs import Inputs, open_inputs  # noqa: E402
+from outercore.errors import BudgetError, CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
+from outercore.importing.build.graph import import_graph  # noqa: E402
+from outercore.importing.inputs import Inputs  # noqa: E402
+from outercore.importing.plain_graph import open_inputs  # noqa: E402
 from outercore.importing.splits import SplitChoice  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.training.config import (  # noqa: E402

@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from outercore import _core, cli  # noqa: E402
 from outercore.errors import InterruptError  # noqa: E402
+from outercore.importing.build.graph import import_graph  # noqa: E402
 from outercore.importing.edges import from_edge_index  # noqa: E402
-from outercore.importing.graph import GraphSource, NodeArray, import_graph  # noqa: E402
-from outercore.importing.table.rows import from_array  # noqa: E402
+from outercore.importing.source import GraphSource  # noqa: E402
+from outercore.importing.table.rows import NodeArray, from_array  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.training import TrainConfig, evaluate, resume, train  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402

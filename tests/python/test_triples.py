@@ -17,7 +17,7 @@ import outercore as oc
 from outercore.base.native import Importer
 from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError
-from outercore.importing.triples import TripleOptions, import_triples
+from outercore.importing.build.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
 

@@ -23,11 +23,12 @@ from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.importing.graph import ImportOptions, NodeArray
-from outercore.importing.table.rows import RowSource
-from outercore.importing.triples import names_of
-from outercore.importing.typed.graph import TypedInputs, import_typed
-from outercore.importing.typed.labels import random_splits
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.labels import random_splits
+from outercore.importing.options import ImportOptions
+from outercore.importing.table.rows import NodeArray, RowSource
+from outercore.importing.table.text import names_of
+from outercore.importing.typed_graph import import_typed
 from outercore.runs.custom_code import from_place
 from outercore.training.typed.labelled_type import LabelledNodes
 from test_import_neo4j import MOVIES, write
@@ -446,7 +447,7 @@ def test_a_slip_in_a_name_is_answered_by_the_name(mag: Graph, outcome: Any) -> N
 def test_no_split_that_is_made_is_empty(labelled: int, sizes: list[int]) -> None:
     labels = np.full(120, -1)
     labels[:labelled] = 1
-    rows = RowSource("y", labels.dtype, None, len(labels), lambda: iter([labels]))
+    rows = RowSource("y", labels.dtype, lambda: iter([labels]), count=len(labels))
     splits = random_splits(NodeArray("labels", "y", rows, "paper"), None)
     found = [np.concatenate(list(one.rows.chunks())) for one in splits]
     assert [len(ids) for ids in found] == sizes

@@ -198,12 +198,12 @@ class TypedLoader(FakeLoader):
         for place, node in enumerate(map(int, seeds)):
             nodes[self._seed_type].append(node)
             local[self._seed_type].setdefault(node, place)
-        edges: dict[Any, list[tuple[int, int]]] = {one: [] for one in graph.edge_types}
-        node_counts = {name: [len(found)] for name, found in nodes.items()}
-        edge_counts: dict[Any, list[int]] = {one: [] for one in edges}
-        frontier = {name: range(len(found)) for name, found in nodes.items()}
+        edges: dict[Any, list[tuple[int, int]]] = {edge_type: [] for edge_type in graph.edge_types}
+        node_counts = {name: [len(ids_of)] for name, ids_of in nodes.items()}
+        edge_counts: dict[Any, list[int]] = {edge_type: [] for edge_type in edges}
+        frontier = {name: range(len(ids_of)) for name, ids_of in nodes.items()}
         for hop, fanout in enumerate(self.num_neighbors):
-            before = {name: len(found) for name, found in nodes.items()}
+            before = {name: len(ids_of) for name, ids_of in nodes.items()}
             for edge_type, arcs in edges.items():
                 source, _, target = edge_type
                 had = len(arcs)
@@ -216,12 +216,12 @@ class TypedLoader(FakeLoader):
                             nodes[source].append(node)
                         arcs.append((local[source][node], place))
                 edge_counts[edge_type].append(len(arcs) - had)
-            frontier = {name: range(before[name], len(found)) for name, found in nodes.items()}
-            for name, found in nodes.items():
-                node_counts[name].append(len(found) - before[name])
+            frontier = {name: range(before[name], len(ids_of)) for name, ids_of in nodes.items()}
+            for name, ids_of in nodes.items():
+                node_counts[name].append(len(ids_of) - before[name])
         data: Any = HeteroData()
-        for name, found in nodes.items():
-            ids = np.asarray(found, np.int64)
+        for name, ids_of in nodes.items():
+            ids = np.asarray(ids_of, np.int64)
             data[name].n_id = torch.from_numpy(ids)
             if name in self._x:
                 data[name].x = torch.from_numpy(np.asarray(self._x[name][ids], np.float32))

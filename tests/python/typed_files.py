@@ -36,7 +36,7 @@ def edges_by_type(graph: Graph) -> dict[str, list[tuple[int, int, int]]]:
     for name, count in graph.node_types.items():
         first[name] = start
         start += count
-    found, column, row = {}, 0, 0
+    edges, column, row = {}, 0, 0
     for edge_type in graph.edge_types:
         source, _, target = edge_type
         count = graph.node_types[target]
@@ -48,8 +48,8 @@ def edges_by_type(graph: Graph) -> dict[str, list[tuple[int, int, int]]]:
         assert (own < graph.node_types[source]).all()
         key = edge_type_key(edge_type)
         triples = zip(rows.tolist(), own.tolist(), targets.tolist(), strict=True)
-        found[key] = sorted(triples)
+        edges[key] = sorted(triples)
         column += count
         row += graph.manifest["edge_types"][key]["rows"]
     assert column == len(offsets) - 1
-    return found
+    return edges

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 import outercore as oc
 import reference
-from outercore.importing.graph import ImportOptions
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed.graph import TypedInputs, import_typed
+from outercore.importing.typed_graph import import_typed
 from reference import Csc, EdgeType
 
 COUNTS = {"author": 2_000, "paper": 3_000, "topic": 40, "venue": 9}
@@ -111,7 +112,9 @@ def bibliography(place: Path, types: Mapping[str, tuple[int, str]], seed: int = 
         splits=SplitChoice.parse([f"{name}={place}/{name}.npy" for name in splits]),
     )
     import_typed(inputs, place / "graph", options)
-    edges = {one: _csc(come, to, COUNTS[one[2]]) for one, (come, to) in ends.items()}
+    edges = {
+        edge_type: _csc(come, to, COUNTS[edge_type[2]]) for edge_type, (come, to) in ends.items()
+    }
     return Bibliography(place / "graph", features, classes, splits, weights, edges)
 
 
@@ -174,12 +177,12 @@ def assert_equal(
             x = data.features[name][n_id].astype(np.float32)
             np.testing.assert_array_equal(store.x.numpy(), x, name)
     assert batch["paper"].y.tolist() == data.labels[sampled.n_id["paper"]].tolist()
-    for one in EDGES:
-        store = batch[one]
-        assert store.edge_index[0].tolist() == sampled.row[one].tolist(), one
-        assert store.edge_index[1].tolist() == sampled.col[one].tolist(), one
-        assert store.e_id.tolist() == sampled.e_id[one].tolist(), one
-        assert list(store.num_sampled_edges) == sampled.num_sampled_edges[one], one
+    for edge_type in EDGES:
+        store = batch[edge_type]
+        assert store.edge_index[0].tolist() == sampled.row[edge_type].tolist(), edge_type
+        assert store.edge_index[1].tolist() == sampled.col[edge_type].tolist(), edge_type
+        assert store.e_id.tolist() == sampled.e_id[edge_type].tolist(), edge_type
+        assert list(store.num_sampled_edges) == sampled.num_sampled_edges[edge_type], edge_type
     cites = batch["paper", "cites", "paper"]
     np.testing.assert_array_equal(cites.edge_weight.numpy(), data.weights[cites.e_id.numpy()])
 

@@ -10,9 +10,9 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.import_ import notable
-from outercore.importing.additions import Additions
-from outercore.importing.additions import add as add_arrays
-from outercore.importing.graph import ArrayOptions
+from outercore.importing.build.additions import Additions
+from outercore.importing.build.additions import add as add_arrays
+from outercore.importing.options import ArrayOptions
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.text import TextOptions
 

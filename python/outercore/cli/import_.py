@@ -20,18 +20,20 @@ from outercore.cli.next_step import read_again
 from outercore.data.names import KEY
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.dictionary import NamedInputs
+from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edge_arrays import EdgeChoice
-from outercore.importing.first_node import notes_on_ids
-from outercore.importing.format.by_name import hetero_directory
-from outercore.importing.format.folders import Folder, folder_of
-from outercore.importing.graph import GraphSource, ImportOptions, import_graph
-from outercore.importing.inputs import Inputs, open_inputs
+from outercore.importing.format.registry import TypedFormat, located, typed_format
+from outercore.importing.id_notes import notes_on_ids
+from outercore.importing.inputs import Inputs, TypedInputs
+from outercore.importing.named_inputs import NamedInputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.plain_graph import open_inputs
+from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.standard_input import piped
 from outercore.importing.table.text import TextOptions
-from outercore.importing.triples import TripleOptions, import_triples
-from outercore.importing.typed.graph import TypedInputs, import_typed, write_typed
+from outercore.importing.typed_graph import import_typed
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -251,9 +253,12 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
         )
     elif arguments.triples:
         _import_facts(context, arguments, note)
-    elif len(arguments.edges) == 1 and (folder := _folder(arguments.edges[0])) is not None:
-        _import_folder(context, arguments, folder)
     else:
+        path = located(arguments.edges[0])
+        folder = typed_format(path) if len(arguments.edges) == 1 else None
+        if folder is not None:
+            _import_folder(context, arguments, folder, path)
+            return
         _import_edges(context, arguments, note)
 
 
@@ -298,18 +303,15 @@ def _import_types(context: typer.Context, arguments: _Options) -> None:
     _show_types(arguments, summary)
 
 
-def _folder(text: str) -> Folder | None:
-    """The folder of several types that `text` names."""
-    return folder_of(hetero_directory(text) or Path(text))
-
-
-def _import_folder(context: typer.Context, arguments: _Options, folder: Folder) -> None:
+def _import_folder(
+    context: typer.Context, arguments: _Options, folder: TypedFormat, path: Path
+) -> None:
     """Imports a folder that describes a graph of several types."""
     known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *folder.options}
     _refuse(context, lambda name: name not in known, f"does not go with {folder.what}")
     inputs = _typed_inputs(arguments)
     how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
-    source = folder.open(inputs, how)
+    source = folder.open(path, inputs, how)
     with console.bars(quiet=arguments.json) as progress:
         summary = write_typed(
             source, arguments.out, how, progress, console.note, dangling=inputs.dangling

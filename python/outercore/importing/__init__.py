@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from outercore.importing.graph import GraphSource, ImportOptions, import_graph
+from outercore.importing.build.graph import import_graph
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import GraphSource
 
 __all__ = ["GraphSource", "ImportOptions", "import_graph"]

@@ -1,15 +1,17 @@
-"""Weights, times and features of edges: columns of the edge lists, or files of their own."""
+"""Weights, times and features of edges: columns of the edge lists, or separate files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.options import Option
 from outercore.base.shell import quoted
 from outercore.errors import InvalidError, NotFoundError
@@ -18,8 +20,14 @@ from outercore.files.input_file import is_there
 from outercore.importing.edges import EdgeSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, plain
 from outercore.importing.table.exact import exactly
-from outercore.importing.table.file_state import FileState
-from outercore.importing.table.rows import Reading, RowSource, is_array, open_node_table, open_rows
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    is_array,
+    open_node_table,
+    open_rows,
+)
 from outercore.importing.table.table import Table
 from outercore.importing.table.times import require_one_scale, whole_times
 
@@ -28,17 +36,6 @@ WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 
 _EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
 """What a column of edge ids is called, besides `IDS`."""
-
-
-@dataclass(frozen=True)
-class EdgeArray:
-    """An array with a row for each edge of the input."""
-
-    name: str
-    rows: Callable[[bool], RowSource]
-    """Called with whether entries of symmetric files are mirrored."""
-    files: tuple[FileState, ...] = ()
-    """What it is read from besides the edge lists."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +65,14 @@ class EdgeChoice:
 
     @property
     def names(self) -> set[str]:
-        """What may be names of columns: these are no ends of edges."""
+        """Possible names of columns, which do not become ends of edges."""
         return {name for one in vars(self).values() if one for name in (one, *one.split(","))}
 
 
 def edge_arrays(
     sources: list[EdgeSource], choice: EdgeChoice, reading: Reading
-) -> tuple[list[EdgeArray], list[str]]:
-    """The edge arrays of an import, and notes about what they are and what is ignored.
+) -> tuple[list[NodeArray], list[str]]:
+    """The edge arrays of an import, and notes about taken and ignored columns.
 
     A file whose format has weights (Matrix Market, DIMACS, SciPy) gives the array `weight` unless
     `choice` names another one.
@@ -94,19 +91,18 @@ def edge_arrays(
         columns = text.split(",")
         if name == FEATURES and text.startswith("!") and not is_there(Path(text)):
             columns = _all_but(sources, columns, taken)
-        if _in_all(sources, columns):
+        if all(set(columns) <= set(source.others) for source in sources):
             taken.update(columns)
-            arrays.append(EdgeArray(name, _columns(sources, columns, name, reading)))
+            rows = _columns(sources, columns, name, reading)
         else:
-            found = _file(sources, text, name, reading)
-            arrays.append(EdgeArray(name, lambda _mirrored, rows=found: rows, found.files))  # type: ignore[misc]
-            notes += [f"{note}; row i is edge i" for note in found.notes]
+            rows = _file(sources, text, name, reading)
+            notes += [f"{note}; row i is edge i" for note in rows.notes]
+        arrays.append(NodeArray("edge", name, rows))
     ignored = [name for source in sources for name in source.others if name not in taken]
     if ignored:
-        listed = ", ".join(f"`{name}`" for name in dict.fromkeys(ignored))
         notes.append(
-            f"ignored columns of edges: {listed} (take them by --weight, --edge-time or "
-            "--edge-features)"
+            f"ignored columns of edges: {listed(dict.fromkeys(ignored))} (take them by --weight, "
+            "--edge-time or --edge-features)"
         )
     dates = [name for source in sources for name in source.dates if name in ignored]
     if dates and choice.time is None:
@@ -122,25 +118,21 @@ def _all_but(sources: list[EdgeSource], names: list[str], taken: set[str]) -> li
     """
     left_out = [name.removeprefix("!") for name in names]
     known = dict.fromkeys(other for source in sources for other in source.others)
-    listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+    columns_there = listed(known) or "no column beside the ends"
     if missing := [name for name in left_out if name not in known]:
         raise NotFoundError(
             f"--edge-features: {', '.join(f'`{one}`' for one in missing)} is no column of the "
-            f"edges; they have {listed}"
+            f"edges; they have {columns_there}"
         )
     columns = [name for name in known if name not in left_out and name not in taken]
     if not columns:
-        raise InvalidError(f"--edge-features: no column is left; the edges have {listed}")
+        raise InvalidError(f"--edge-features: no column is left; the edges have {columns_there}")
     return columns
-
-
-def _in_all(sources: list[EdgeSource], columns: list[str]) -> bool:
-    return all(set(columns) <= set(source.others) for source in sources)
 
 
 def _columns(
     sources: list[EdgeSource], columns: list[str], name: str, reading: Reading
-) -> Callable[[bool], RowSource]:
+) -> RowSource:
     as_times = name == TIME and len(columns) == 1
     values = [source.values(columns, as_times) for source in sources if source.values is not None]
     require_one_scale(
@@ -156,27 +148,32 @@ def _columns(
         raise InvalidError(f"edge array `{name}`: expected one column, found {len(columns)}")
     width = len(columns) if name == FEATURES else None
 
-    def rows(mirrored: bool) -> RowSource:
-        def chunks() -> Iterator[NDArray[Any]]:
-            for source, one in zip(sources, values, strict=True):
-                first = 0
-                for chunk in one.chunks(mirrored):
-                    part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
-                    if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
-                        # Entries of symmetric files are counted twice.
-                        row = None if source.own_weight is not None else first
-                        part = _without_gaps(part, reading.fill, source.name, columns, row)
-                    first += len(part)
-                    yield np.ascontiguousarray(part[:, 0]) if width is None else part
+    named = f"edge columns {listed(columns)}"
 
-        listed = ", ".join(f"`{column}`" for column in columns)
-        named = f"edge columns {listed}"
-        found = RowSource(named, dtype, width, None, chunks, times=values[0].times)
-        if name != TIME:
-            return found
-        return _whole_times(found, f"--edge-time: column `{columns[0]}`", reading)
+    def chunks(*, is_mirrored: bool) -> Iterator[NDArray[Any]]:
+        for source, one in zip(sources, values, strict=True):
+            first = 0
+            stored = one.mirrored if is_mirrored and one.mirrored is not None else one.chunks
+            for chunk in stored():
+                part = exactly(chunk, dtype, f"`{source.name}`: {named}", first)
+                if dtype.kind == "f" and not reading.keeps_gaps and name != TIME:
+                    # Entries of symmetric files are counted twice.
+                    row = None if source.own_weight is not None else first
+                    part = _without_gaps(part, reading.fill, source.name, columns, row)
+                first += len(part)
+                yield np.ascontiguousarray(part[:, 0]) if width is None else part
 
-    return rows
+    rows = RowSource(
+        named,
+        dtype,
+        partial(chunks, is_mirrored=False),
+        width=width,
+        times=values[0].times,
+        mirrored=partial(chunks, is_mirrored=True),
+    )
+    if name != TIME:
+        return rows
+    return _whole_times(rows, f"--edge-time: column `{columns[0]}`", reading)
 
 
 def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
@@ -187,16 +184,13 @@ def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
     if rows.dtype.kind in "iu":
         return rows
 
-    def chunks() -> Iterator[NDArray[Any]]:
-        first = 0
-        for chunk in rows.chunks():
-            try:
-                yield whole_times(where, chunk.reshape(len(chunk)), first)
-            except InvalidError as error:
-                raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
-            first += len(chunk)
+    def whole(chunk: NDArray[Any], first: int) -> NDArray[Any]:
+        try:
+            return whole_times(where, chunk.reshape(len(chunk)), first)
+        except InvalidError as error:
+            raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
 
-    return replace(rows, dtype=np.dtype(np.int64), width=None, chunks=chunks, path=None)
+    return rows.changed(whole, dtype=np.dtype(np.int64), width=None)
 
 
 def _without_gaps(
@@ -233,10 +227,10 @@ def _file(sources: list[EdgeSource], text: str, name: str, reading: Reading) -> 
                 "hint: every edge list needs the column; or give a file with a row for each edge"
             ) from None
         known = dict.fromkeys(other for source in sources for other in source.others)
-        listed = ", ".join(f"`{one}`" for one in known) or "no column beside the ends"
+        columns_there = listed(known) or "no column beside the ends"
         raise NotFoundError(
             f"{option}: `{text}` is neither a column of the edges nor a file; the edges have "
-            f"{listed}"
+            f"{columns_there}"
         ) from None
     if name == TIME:
         reading = replace(reading, takes_times=True, fill=None)
@@ -267,13 +261,12 @@ def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
     ids = [column for column in others if table.is_named and _is_id(column)]
     if not ids:
         return
-    listed = ", ".join(f"`{column}`" for column in ids)
     way = "leave the ids out"
     if len(ids) > 1:
         way = f"import `{spec.path}` itself as the edge list, or leave the ids out"
     raise InvalidError(
-        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in {listed}\n"
-        f"hint: {way}, with a row for each edge in the order of the edge list"
+        f"{option}: `{spec.path}`: row i is taken for edge i, and the file has ids in "
+        f"{listed(ids)}\nhint: {way}, with a row for each edge in the order of the edge list"
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,45 +15,27 @@ from numpy.typing import NDArray
 
 from outercore.base.native import Importer
 from outercore.data.time_arrays import is_time_name
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import EdgeColumns, edge_columns
+from outercore.importing.table.columns import EdgeColumns
+from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import common_type, described
-from outercore.importing.table.scipy_matrix import is_sparse_matrix, sparse_edges
-from outercore.importing.table.table import (
-    ParquetTable,
-    Table,
-    TextTable,
-    is_parquet,
-    require_column,
-)
+from outercore.importing.table.rows import RowSource, common_type, time_rows
+from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
+from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
 from outercore.importing.table.text import Convention, TextFile, TextOptions, suffix_of
-from outercore.importing.table.times import is_date_column, is_time, time_values, times_of
+from outercore.importing.table.times import is_date_column, is_time, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
-EdgeShape = Literal["2,E", "E,2"]
 _CHUNK = 1 << 20
 
-Batches = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
-"""Sources and targets, of any type of integers."""
-Values = Callable[[bool], Iterator[NDArray[Any]]]
-"""Called with whether edges are mirrored; gives batches [rows, columns]."""
-
-
-@dataclass(frozen=True)
-class EdgeValues:
-    """Columns of an edge list beside its ends."""
-
-    names: list[str]
-    dtype: np.dtype
-    chunks: Values
-    times: str | None = None
-    """The type of points in time, as the manifest has it."""
+Pairs = Iterator[tuple[NDArray[Any], NDArray[Any]]]
+"""Batches of sources and targets."""
+Batches = Callable[[int | None], Pairs]
 
 
 @dataclass(frozen=True)
@@ -61,11 +43,13 @@ class EdgeSource:
     """Edges of one input."""
 
     name: str
-    feed: Callable[[Importer, int | None], None]
-    """Gives them to an importer; called with the number of nodes, where it is known."""
+    batches: Batches
+    """Sources and targets from 0; called with the number of nodes, where it is known."""
+    native: Callable[[Importer], None] | None = None
+    """Has the core read them, where it can."""
     others: tuple[str, ...] = ()
     """Columns beside the ends."""
-    values: Callable[[list[str], bool], EdgeValues] | None = None
+    values: Callable[[list[str], bool], RowSource] | None = None
     """The values of some of those; called with whether one column of texts may be times."""
     own_weight: str | None = None
     """The column that the format itself says is the weight."""
@@ -86,6 +70,14 @@ class EdgeSource:
     dates: tuple[str, ...] = ()
     """Those of the other columns that are called like times or hold dates."""
 
+    def feed(self, importer: Importer, nodes: int | None) -> None:
+        """Gives the edges to an importer; `nodes` is the number of nodes, if known."""
+        if self.native is not None:
+            self.native(importer)
+            return
+        for source, target in self.batches(nodes):
+            importer.push_edges(source, target)
+
     @property
     def identity(self) -> str:
         """What tells that another import has other edges: the name, and the state of `files`."""
@@ -95,7 +87,7 @@ class EdgeSource:
 def digest_of(array: NDArray) -> str:
     """A digest of an array's values, type and shape.
 
-    An interrupted import of the array goes on only with the same one.
+    An interrupted import of the array resumes only with the same array.
     """
     digest = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).data)
@@ -113,9 +105,9 @@ def open_edges(
     """Edges of a file, by its suffix unless `kind` says otherwise.
 
     `shape` tells [2, E] and [E, 2] apart where an array has the shape [2, 2]. `values` are columns
-    that are no ends. `parts` are the files before it, whose columns it has.
+    that do not become ends. `parts` are the previous files, whose columns it has.
 
-    Errors: `NotFoundError` where there is no such file; `UnsupportedError` for files of other
+    Errors: `NotFoundError` for a missing file; `UnsupportedError` for files of other
     tools; `InvalidError` for a file that can be read in two ways.
     """
     spec = FileSpec.parse(text)
@@ -131,9 +123,11 @@ def open_edges(
     if kind == "npy":
         return replace(_npy_edges(spec, shape, first), is_open=True)
     if kind == "npz":
-        if not spec.columns and is_sparse_matrix(member_names(path)):
+        names = member_names(path)
+        if not spec.columns and is_sparse_matrix(names):
             return _sparse(path)
-        member = open_member(path, spec.columns or _edge_member(path))
+        usual = next(((name,) for name in ("edge_index", "edges") if name in names), ())
+        member = open_member(path, spec.columns or usual)
         found = npz_edges(member, shape, first)
         return replace(found, notes=other_members(member), is_open=True)
     return _parquet_edges(spec, first, values, parts or Parts())
@@ -158,27 +152,28 @@ def text_edges(
         convention=conventions.get(kind),
     )
     table = TextTable(file)
-    for name in spec.columns:
-        require_column(table, name)
-    spec, by_name = parts.by_name(spec, table)
     try:
-        ends = edge_columns(spec, table, values)
+        spec, ends, by_name = parts.edges(spec, table, values)
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
-    parts.remember(table, (ends.source, ends.target))
     places = [table.names.index(name) for name in (ends.source, ends.target)]
     layout = {"dialect": file.dialect, "source": places[0], "target": places[1]}
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
 
-    def feed(importer: Importer, _nodes: int | None) -> None:
+    def native(importer: Importer) -> None:
         try:
             importer.edges_text(spec.path, layout)
         except InvalidError as error:
             raise _or_triples(error, spec, file) from None
 
+    def batches(_: int | None) -> Pairs:
+        for rows in file.integers(places):
+            yield rows[:, 0] - file.first_id, rows[:, 1] - file.first_id
+
     return EdgeSource(
         str(spec),
-        feed,
+        batches,
+        native,
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
@@ -215,17 +210,18 @@ def _may_be_triples(file: TextFile) -> bool:
     )
 
 
-def pushed(name: str, batches: Batches, first_id: int = 0, **more: Any) -> EdgeSource:
-    """Edges that come in batches of sources and targets; their ids start at `first_id`."""
+def pushed(name: str, pairs: Callable[[], Pairs], first_id: int = 0, **more: Any) -> EdgeSource:
+    """Edges that come in batches of sources and targets of any type of integers; their ids start at
+    `first_id`."""
 
-    def feed(importer: Importer, nodes: int | None) -> None:
+    def batches(nodes: int | None) -> Pairs:
         row = 0
-        for batch in batches():
+        for batch in pairs():
             source, target = (_from_zero(name, ids, first_id, row, nodes) for ids in batch)
             row += len(source)
-            importer.push_edges(source, target)
+            yield source, target
 
-    return EdgeSource(name, feed, first_id=first_id, **more)
+    return EdgeSource(name, batches, first_id=first_id, **more)
 
 
 def _from_zero(
@@ -268,12 +264,13 @@ def from_edge_index(
     if edge_index.dtype.kind not in "iu":
         raise InvalidError(f"{name}: expected integers, found {edge_index.dtype}")
 
-    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for first in range(0, edge_index.shape[1], _CHUNK):
-            part = edge_index[:, first : first + _CHUNK]
-            yield part[0], part[1]
+    return pushed(name, lambda: _columns(edge_index), first_id, files=files)
 
-    return pushed(name, batches, first_id, files=files)
+
+def _columns(edge_index: NDArray) -> Pairs:
+    for first in range(0, edge_index.shape[1], _CHUNK):
+        part = edge_index[:, first : first + _CHUNK]
+        yield part[0], part[1]
 
 
 def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int = 0) -> EdgeSource:
@@ -284,42 +281,18 @@ def npz_edges(member: NpzMember, shape: EdgeShape | None = None, first_id: int =
     edges = member.shape[0] * member.shape[1] // 2
     member = member.in_memory_order()
 
-    def columns() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        # Two readers at once: the sources lie before all of the targets.
+    def columns() -> Pairs:
+        # Two readers at once: all sources come before the targets.
         yield from zip(
             member.values(_CHUNK, 0, edges), member.values(_CHUNK, edges, 2 * edges), strict=True
         )
 
-    def rows() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def rows() -> Pairs:
         for flat in member.values(2 * _CHUNK):
             both = flat.reshape(-1, 2)
             yield both[:, 0], both[:, 1]
 
     return pushed(member.name, rows if pairs else columns, first_id, files=states(member.archive))
-
-
-def oriented(
-    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
-) -> EdgeShape:
-    """Which axis of an edge array is the ends'.
-
-    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
-    """
-    if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
-        raise InvalidError(
-            f"{name}: expected integers [2, edges] or [edges, 2], found {dtype} {shape}"
-        )
-    if shape == (2, 2):
-        if said is None:
-            raise InvalidError(
-                f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
-            )
-        return said
-    found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
-    if said is not None and said != found:
-        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
-    return found
 
 
 def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSource:
@@ -329,14 +302,15 @@ def _npy_edges(spec: FileSpec, shape: EdgeShape | None, first_id: int) -> EdgeSo
     axes = oriented(f"edge array `{path}`", array.shape, array.dtype, shape)
     as_it_is = array.flags.c_contiguous and array.dtype.isnative and first_id == 0
     as_it_is = as_it_is and array.dtype.itemsize >= 4
+    columns = array if axes == "2,E" else array.T
     if array.shape != (2, 2) and as_it_is:
         return EdgeSource(
             str(path),
-            lambda importer, _nodes: importer.edges_npy(path),
+            lambda _: _columns(columns),
+            lambda importer: importer.edges_npy(path),
             first_id=first_id,
             files=files,
         )
-    columns = array if axes == "2,E" else array.T
     return from_edge_index(str(path), columns, first_id, files)
 
 
@@ -344,8 +318,8 @@ def _sparse(path: Path) -> EdgeSource:
     files = states(path)
     found = sparse_edges(path)
 
-    def values(names: list[str], _as_times: bool) -> EdgeValues:
-        return EdgeValues(names, found.dtype, lambda _mirrored: found.values())
+    def values(names: list[str], _as_times: bool) -> RowSource:
+        return RowSource(str(path), found.dtype, found.values, width=1)
 
     return pushed(
         str(path),
@@ -364,11 +338,7 @@ def _parquet_edges(
 ) -> EdgeSource:
     files = states(spec.path)
     table = ParquetTable(spec.path)
-    for name in spec.columns:
-        require_column(table, name)
-    spec, by_name = parts.by_name(spec, table)
-    ends = edge_columns(spec, table, values)
-    parts.remember(table, (ends.source, ends.target))
+    spec, ends, by_name = parts.edges(spec, table, values)
     for name in (ends.source, ends.target):
         dtype = table.dtype(name)
         if dtype is None or dtype.kind not in "iu" or is_time(table, name):
@@ -378,7 +348,7 @@ def _parquet_edges(
                 f"`{spec.path}`: column `{name}`: expected integers, found {found}{hint}"
             )
 
-    def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def batches() -> Pairs:
         columns = [ends.source, ends.target]
         for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
             yield rows[:, 0], rows[:, 1]
@@ -389,7 +359,7 @@ def _parquet_edges(
         first_id,
         others=tuple(ends.others),
         values=table_values(table, ends),
-        notes=[f"{spec.path}: {described(table)}{by_name}"],
+        notes=[f"{spec.path}: {table.described()}{by_name}"],
         is_open=True,
         files=files,
         dates=dates_of(table, ends),
@@ -397,7 +367,7 @@ def _parquet_edges(
 
 
 def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
-    """The columns beside the ends that are called like times or hold dates.
+    """The further columns that are called like times or hold dates.
 
     Cost: of each column of a text the first batch of rows.
     """
@@ -408,23 +378,19 @@ def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
     )
 
 
-def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], EdgeValues]:
-    """Gives the columns beside the ends by their names."""
+def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], RowSource]:
+    """Gives the columns that are not ends, by their names."""
 
-    def values(names: list[str], as_times: bool) -> EdgeValues:
-        if as_times and (times := times_of(table, names[0], in_text=True)) is not None:
-            return EdgeValues(names, np.dtype(np.int64), partial(_times, table, names[0]), times)
+    def values(names: list[str], as_times: bool) -> RowSource:
+        if as_times and times_of(table, names[0], in_text=True) is not None:
+            rows = time_rows(table, names[0])
+            return rows.changed(lambda times, _: times[:, None], width=1)
         return _values(table, ends, names)
 
     return values
 
 
-def _times(table: Table, name: str, _mirrored: bool) -> Iterator[NDArray[Any]]:
-    """The times of a column; no format that mirrors entries has any."""
-    return (batch[:, None] for batch in time_values(table, name))
-
-
-def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
+def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
     for name in names:
         if table.kind(name).startswith(("list", "large_list", "fixed_size_list")):
             raise InvalidError(
@@ -432,17 +398,16 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
                 "hint: write each value of the lists as a column of its own"
             )
     dtype = common_type(table, names)
-    file = getattr(table, "file", None)
-    # What an entry of a symmetric file stands for besides itself.
-    sign = 0 if file is None else {"no": 0, "same": 1, "negated": -1}[file.mirror]
+    mirror = table.file.mirror if isinstance(table, TextTable) else "no"
+    # The sign of the reverse entry that a symmetric file leaves out.
+    sign = {"no": 0, "same": 1, "negated": -1}[mirror]
 
-    def chunks(mirrored: bool) -> Iterator[NDArray[Any]]:
-        values = table.numbers(names, dtype, "nan")
-        if not (mirrored and sign):
-            yield from values
-            return
+    def chunks() -> Iterator[NDArray[Any]]:
+        return table.numbers(names, dtype, "nan")
+
+    def mirrored() -> Iterator[NDArray[Any]]:
         ids = table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan")
-        for rows, both in zip(values, ids, strict=True):
+        for rows, both in zip(chunks(), ids, strict=True):
             twice = 1 + (both[:, 0] != both[:, 1])
             out = np.repeat(rows, twice, axis=0)
             if sign < 0:
@@ -450,12 +415,8 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> EdgeValues:
                 out[reverse] = -out[reverse]
             yield out
 
-    return EdgeValues(names, dtype, chunks)
-
-
-def _edge_member(path: Path) -> tuple[str, ...]:
-    names = member_names(path)
-    return next(((name,) for name in ("edge_index", "edges") if name in names), ())
+    more = mirrored if sign else None
+    return RowSource(str(table.path), dtype, chunks, width=len(names), mirrored=more)
 
 
 _FORMATS: dict[str, EdgeFormat] = {
@@ -465,3 +426,36 @@ _FORMATS: dict[str, EdgeFormat] = {
     ".gr": "dimacs",
     ".dimacs": "dimacs",
 }
+
+
+_OUT_OF_RANGE = " is out of range: the graph has "
+
+
+def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> InvalidError:
+    """The error of an id beyond the last node, whose hint fits all ids of the input.
+
+    Cost: reads the edges once more.
+    """
+    said, _, _ = str(error).partition("\nhint: ")
+    if _OUT_OF_RANGE not in said:
+        return error
+    least, largest = np.iinfo(np.int64).max, -1
+    try:
+        for ids in itertools.chain.from_iterable(source.batches(None)):
+            least = min(least, int(ids.min(initial=least)))
+            largest = max(largest, int(ids.max(initial=largest)))
+    except OutercoreError:
+        # Another row is not a number, so this one may be a name as well.
+        way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""
+        return InvalidError(said + way)
+    first = source.first_id
+    if source.is_open and first == 0 and least > 0 and largest == nodes:
+        hint = "no edge has node 0, so the ids may start at 1: `--one-based`"
+    else:
+        gaps = "if ids have gaps: `--ids dictionary`; " if source.is_open else ""
+        hint = (
+            f"the largest id is {largest + first}; {gaps}"
+            "there are as many nodes as `--nodes` says, else as the features, labels or other "
+            "arrays of nodes have rows: give a row of every node, or raise or leave out `--nodes`"
+        )
+    return InvalidError(f"{said}\nhint: {hint}")

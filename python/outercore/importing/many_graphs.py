@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore import _core
-from outercore.base import native
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS
 from outercore.errors import InvalidError
-from outercore.importing.edge_visitor import EdgeVisitor
 from outercore.importing.edges import EdgeSource
+from outercore.importing.splits import SplitChoice, open_choice
+from outercore.importing.table.rows import Reading, RowSource, open_rows
 
 
 @dataclass(frozen=True)
 class GraphLevel:
-    """What a data set of many graphs has besides its nodes and edges.
+    """The arrays with a row for each graph, and the first node of each.
 
     Shapes: `first` int64 [graphs]; `arrays` have a row a graph; `splits` int64 ids of graphs.
     """
@@ -134,7 +131,7 @@ def labels_of(values: NDArray[Any], where: str, task: str | None = None) -> NDAr
 def class_numbers(values: NDArray[np.int64], what: str) -> tuple[NDArray[np.int64], list[str]]:
     """Names of classes that are whole numbers, as classes from 0 on, and a note where they change.
 
-    Text layouts name classes by any numbers, such as -1 and 1, and have no way to say "none".
+    Text layouts name classes by any numbers, such as -1 and 1, and cannot mark a missing label.
     """
     names, classes = np.unique(values, return_inverse=True)
     if np.array_equal(names, np.arange(len(names))):
@@ -173,57 +170,31 @@ def require_inside(edges: list[EdgeSource], level: GraphLevel) -> None:
     Errors: `InvalidError` with the row of the first edge that does.
     """
     for source in edges if not level.local_ids else ():
-        _Inside(source, level).visit(source, level.nodes)
+        row = 0
+        for batch in source.batches(level.nodes):
+            _require_one_graph(source, level, np.stack(batch).astype(np.int64), row)
+            row += len(batch[0])
 
 
-class _Inside(EdgeVisitor):
-    """Refuses edges between two graphs."""
-
-    def __init__(self, source: EdgeSource, level: GraphLevel) -> None:
-        self._name, self._first_id, self._level = source.name, source.first_id, level
-        self._row = 0
-
-    def push_edges(self, source: NDArray[Any], target: NDArray[Any]) -> None:
-        first = self._level.first
-        ends = np.stack([source, target]).astype(np.int64)
-        below, above = ends < 0, ends >= self._level.nodes
-        outside = below[0] | below[1] | above[0] | above[1]
-        graphs = np.searchsorted(first, ends, side="right") - 1
-        if len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
-            at = int(wrong[0])
-            row, (u, v) = self._row + at, ends[:, at] + self._first_id
-            if outside[at]:
-                end = self._level.nodes + self._first_id
-                raise InvalidError(
-                    f"`{self._name}`: row {row}: nodes {u} and {v}, expected less than {end}: the "
-                    "nodes that have a graph"
-                )
-            raise InvalidError(
-                f"`{self._name}`: row {row}: node {u} belongs to graph {graphs[0, at]}, node {v} "
-                f"to graph {graphs[1, at]}; expected both in one graph"
-            )
-        self._row += len(source)
-
-
-def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
-    """Whether an import with these options was stopped when only arrays of graphs were missing."""
-    path = out / "graph.json"
-    if not path.exists():
-        return False
-    manifest = _core.DataSet(out).manifest()
-    made = manifest.get("provenance", {}).get("options")
-    return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
-
-
-def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
-    """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
-    for key, values in level.stored():
-        native.add_array(out, key, values, "")
-    found: dict[str, Any] = {"graphs": level.count}
-    labels = level.arrays.get("y")
-    if labels is not None and labels.dtype == np.int64:
-        found["classes"] = int(labels.max(initial=-1)) + 1
-    return found
+def _require_one_graph(
+    source: EdgeSource, level: GraphLevel, ends: NDArray[np.int64], row: int
+) -> None:
+    """Errors: `InvalidError` for edges between two graphs; `row` is the row of the first edge."""
+    outside = np.logical_or.reduce((ends < 0) | (ends >= level.nodes))
+    graphs = np.searchsorted(level.first, ends, side="right") - 1
+    if not len(wrong := np.flatnonzero(outside | (graphs[0] != graphs[1]))):
+        return
+    at = int(wrong[0])
+    where, (u, v) = f"`{source.name}`: row {row + at}", ends[:, at] + source.first_id
+    if outside[at]:
+        end = level.nodes + source.first_id
+        raise InvalidError(
+            f"{where}: nodes {u} and {v}, expected less than {end}: the nodes that have a graph"
+        )
+    raise InvalidError(
+        f"{where}: node {u} belongs to graph {graphs[0, at]}, node {v} to graph {graphs[1, at]}; "
+        "expected both in one graph"
+    )
 
 
 def _are_classes(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -239,3 +210,42 @@ def _require(where: str, good: NDArray[np.bool_], values: NDArray[Any], expected
         raise InvalidError(
             f"{where}: row {place[0]}{column}: found {values[tuple(place)]}, expected {expected}"
         )
+
+
+def with_ids(text: str, reading: Reading) -> GraphLevel:
+    """The graphs that a file with the graph of each node describes.
+
+    Cost: reads the file; 8 bytes of memory a node.
+    """
+    ids = _all(open_rows(text, reading))
+    first = first_nodes(ids, f"--graph-ids: `{text}`", int(reading.text.one_based))
+    return GraphLevel(first, len(ids))
+
+
+def read_labels(text: str, reading: Reading, task: str | None) -> NDArray[Any]:
+    """Labels of graphs, as they are stored; `reading.nodes` is the number of graphs.
+
+    Errors: `InvalidError` unless the file has a row for each.
+    """
+    rows = open_rows(text, reading, missing="nan", absent=np.nan)
+    values = _all(rows)
+    if len(values) != reading.nodes:
+        raise InvalidError(
+            f"--labels: `{text}`: {len(values)} rows, expected {reading.nodes}: one for each graph"
+        )
+    return labels_of(values, f"--labels: `{text}`", task)
+
+
+def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.int64]]:
+    """Splits of graphs by their names; `reading.nodes` is the number of graphs."""
+    graphs = reading.nodes or 0
+    return {
+        name: split_of(_all(rows), graphs, f"--split: `{rows.name}`")
+        for name, rows in open_choice(choice, reading)
+    }
+
+
+def _all(rows: RowSource) -> NDArray[Any]:
+    """Every row in memory."""
+    empty = np.empty((0,) if rows.width is None else (0, rows.width), rows.dtype)
+    return np.concatenate([empty, *rows.chunks()])

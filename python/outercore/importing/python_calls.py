@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, OutercoreError
-from outercore.importing.graph import ImportOptions
+from outercore.importing.options import ImportOptions
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

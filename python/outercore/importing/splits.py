@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.split_names import KNOWN, normal_split
 from outercore.errors import InvalidError
 from outercore.files.atomic import missing_file
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
+from outercore.importing.graph_tables import NodeTable
+from outercore.importing.keys import Column, Keys, column_of, readable
+from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, id_column
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
-from outercore.importing.table.key_texts import padded_in
+from outercore.importing.table.keys import NodeIds, alongside
 from outercore.importing.table.npz import member_names, open_member
 from outercore.importing.table.rows import (
+    NodeArray,
     Reading,
     RowSource,
-    described,
+    from_array,
     is_array,
     npz_rows,
     open_node_table,
     open_rows,
     table_rows,
 )
-from outercore.importing.table.rows_by_key import NodeIds
 from outercore.importing.table.table import Table
 
 _NAMES = {
@@ -43,7 +49,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class SplitChoice:
-    """What the user gave by `--split`."""
+    """The values of `--split`."""
 
     single: tuple[str, ...] = ()
     """`NAME=FILE`."""
@@ -59,7 +65,7 @@ class SplitChoice:
     def parse(cls, texts: list[str]) -> SplitChoice:
         """Sorts out what was given.
 
-        Errors: `InvalidError` for several archives, and for what is neither.
+        Errors: `InvalidError` for several archives, and for other texts.
         """
         # A path may have the sign too.
         single = [text for text in texts if "=" in text and not is_there(Path(text))]
@@ -76,13 +82,6 @@ class SplitChoice:
         return cls(tuple(single), Path(archives[0]) if archives else None)
 
 
-def require_once(option: str, names: list[str]) -> None:
-    """Errors: `InvalidError` for a name that comes twice."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise InvalidError(f"{option}: `{name}` is given {count} times, expected once")
-
-
 def split_name(text: str) -> tuple[str, str]:
     """Name and file of `NAME=FILE`; `val` and the like are called `valid`.
 
@@ -96,42 +95,62 @@ def split_name(text: str) -> tuple[str, str]:
     return normal_split(name), file
 
 
-def open_split(text: str, reading: Reading | None = None) -> tuple[str, RowSource]:
-    """A split given as `NAME=FILE`, with its name."""
-    name, file = split_name(text)
-    reading = reading or Reading()
+def open_split(name: str, file: str, reading: Reading) -> RowSource:
+    """The split `name` in a file: ids, or true and false.
+
+    Nodes with names come in the order of the rows, others in the order of the nodes.
+    """
     spec = FileSpec.parse(file)
     if is_array(spec):
-        return name, as_ids(open_rows(spec, replace(reading, fill=None)), reading)
+        return as_ids(open_rows(spec, replace(reading, fill=None)), reading)
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    columns = split_columns(name, spec, table)
+    columns = split_columns(name, spec, table, reading.key)
     if columns.mask is not None and columns.ids is None and reading.ids is not None:
         raise InvalidError(
             f"--split: `{file}`: column `{columns.mask}` counts rows, but nodes have names\n"
             "hint: add a column `id` with the names"
         )
-    if columns.mask is None and columns.ids is not None and reading.ids is not None:
-        rows = _by_name(spec, table, columns.ids, reading.ids)
-        return name, replace(rows, files=files, notes=[columns.described(name, table)])
+    notes = [columns.described(name, table)]
+    if columns.ids is not None and reading.ids is not None:
+        chunks = partial(_by_name, table, columns, reading.ids)
+        count = table.rows if columns.mask is None else None
+        return RowSource(
+            str(spec), np.dtype(np.int64), chunks, count=count, files=files, notes=notes
+        )
     taken = NodeColumns(columns.ids if columns.mask else None, [columns.mask or columns.ids or ""])
     # A node without a row is not in the split.
     rows = table_rows(spec, table, taken, replace(reading, fill=None), absent=False)
-    rows = as_ids(rows, reading) if columns.mask is None else _as_mask(rows)
-    padded = padded_in(table, columns.ids)
-    return name, replace(rows, files=files, notes=[columns.described(name, table)], padded=padded)
+    if columns.mask is None:
+        rows = as_ids(rows, reading)
+    else:
+        rows = rows.changed(lambda chunk, _: chunk.astype(np.bool_), dtype=np.dtype(np.bool_))
+    padded = 0 if columns.ids is None else table.padded(columns.ids)
+    return replace(rows, files=files, notes=notes, padded=padded)
 
 
-def _by_name(spec: FileSpec, table: Table, key: str, ids: NodeIds) -> RowSource:
-    """The ids of the nodes that a column names."""
-    return RowSource(
-        str(spec), np.dtype(np.int64), None, table.rows, lambda: ids.lookup(table, key)
-    )
+def _by_name(table: Table, columns: SplitColumns, ids: NodeIds) -> Iterator[NDArray[np.int64]]:
+    """The ids of the nodes that a column names, of those that the mask takes."""
+    assert columns.ids is not None
+    nodes = ids.lookup(table, columns.ids)
+    if columns.mask is None:
+        yield from nodes
+        return
+    for of_rows, is_taken in alongside(nodes, _flags(table, columns.mask)):
+        yield of_rows[is_taken]
+
+
+def _flags(table: Table, mask: str) -> Iterator[NDArray[np.bool_]]:
+    """The values of a mask, row by row."""
+    dtype = table.dtype(mask)
+    assert dtype is not None
+    for rows in table.numbers([mask], dtype, "nan"):
+        yield rows[:, 0] != 0
 
 
 @dataclass(frozen=True)
 class SplitColumns:
-    """What a table says about a split."""
+    """The columns of a table that describe a split."""
 
     ids: str | None
     """The column of ids; `None`: row i is node i."""
@@ -144,13 +163,14 @@ class SplitColumns:
         if self.mask is not None:
             order = f", nodes by column `{self.ids}`" if self.ids else ""
             how = f"true and false in column `{self.mask}`{order}"
-        return f"{table.path}: {described(table)}; split `{name}`: {how}"
+        return f"{table.path}: {table.described()}; split `{name}`: {how}"
 
 
 def split_columns(name: str, spec: FileSpec, table: Table, key: str | None = None) -> SplitColumns:
-    """The columns of split `name`: those that `spec` chooses, else the only ones that fit.
+    """The columns of split `name`: the chosen columns of `spec`, else the only columns that
+    fit.
 
-    `key` is what the column of ids is called, where the user has said it.
+    `key` is the name of the column of ids, if the user gave it.
 
     Cost: a column that may be a mask of 0 and 1 is read.
     Errors: `InvalidError` for a table that can be read in two ways.
@@ -217,17 +237,18 @@ def _is_zero_or_one(table: Table, column: str) -> bool:
     return all(bool(np.isin(rows, (0, 1)).all()) for rows in table.numbers([column], dtype, "nan"))
 
 
-def _as_mask(source: RowSource) -> RowSource:
-    """0 and 1 as Booleans."""
+def open_choice(choice: SplitChoice, reading: Reading) -> list[tuple[str, RowSource]]:
+    """All splits that the user gave: first the splits of the archive.
 
-    def chunks() -> Iterator[NDArray]:
-        for chunk in source.chunks():
-            yield chunk.astype(np.bool_)
+    Errors: `InvalidError` for a name that is given twice.
+    """
+    archive = [] if choice.archive is None else open_splits(choice.archive, reading)
+    named = [split_name(text) for text in choice.single]
+    require_once("--split", [name for name, _ in named])
+    return archive + [(name, open_split(name, file, reading)) for name, file in named]
 
-    return replace(source, dtype=np.dtype(np.bool_), chunks=chunks)
 
-
-def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, RowSource]]:
+def open_splits(path: Path, reading: Reading) -> list[tuple[str, RowSource]]:
     """The splits in an archive, by their usual names (`train`, `val_idx`, `test_mask`, ...).
 
     Errors: `InvalidError` where none is called like a split.
@@ -242,38 +263,156 @@ def open_splits(path: Path, reading: Reading | None = None) -> list[tuple[str, R
             rows = npz_rows(open_member(path, (member,)))
             found.append((split, as_ids(rows, reading)))
     if not found:
-        listed = ", ".join(f"`{name}`" for name in known)
         raise InvalidError(
-            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed}\n"
+            f"archive `{path}`: expected `train`, `valid` or `test`, found {listed(known)}\n"
             f"hint: name them by `--split train={quoted(path)}:NAME`"
         )
     return found
 
 
-def as_ids(source: RowSource, reading: Reading | None = None) -> RowSource:
-    """Node ids from 0, as integers: those of a file with ids from 1 are moved."""
-    reading = reading or Reading()
+def as_ids(source: RowSource, reading: Reading) -> RowSource:
+    """Node ids from 0, as integers: ids from 1 are moved."""
     first = int(reading.text.one_based)
     is_float = source.dtype.kind == "f"
     if source.dtype.kind == "b" or not (first or is_float):
         return source
 
-    def chunks() -> Iterator[NDArray]:
-        row = 0
-        for chunk in source.chunks():
-            if is_float and len(wrong := np.flatnonzero(chunk.ravel() != np.trunc(chunk.ravel()))):
-                row += int(wrong[0]) // (source.width or 1)
-                found = chunk.ravel()[wrong[0]]
-                raise InvalidError(
-                    f"`{source.name}`: row {row}: expected whole numbers, found {found}"
-                )
-            ids = exactly(chunk, np.dtype(np.int64), f"`{source.name}`", row)
-            if first and len(below := np.flatnonzero(ids.ravel() < first)):
-                raise InvalidError(
-                    f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
-                    f"expected 1 or more: ids start at 1, {reading.why_from_1}"
-                )
-            row += len(chunk)
-            yield ids - first
+    def from_zero(chunk: NDArray, row: int) -> NDArray:
+        if is_float and len(wrong := np.flatnonzero(chunk.ravel() != np.trunc(chunk.ravel()))):
+            row += int(wrong[0]) // (source.width or 1)
+            fraction = chunk.ravel()[wrong[0]]
+            raise InvalidError(
+                f"`{source.name}`: row {row}: expected whole numbers, found {fraction}"
+            )
+        ids = exactly(chunk, np.dtype(np.int64), f"`{source.name}`", row)
+        if first and len(below := np.flatnonzero(ids.ravel() < first)):
+            raise InvalidError(
+                f"`{source.name}`: row {row + int(below[0])}: node id {ids.ravel()[below[0]]}, "
+                f"expected 1 or more: ids start at 1, {reading.why_from_1}"
+            )
+        return ids - first
 
-    return replace(source, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+    return source.changed(from_zero, dtype=np.dtype(np.int64))
+
+
+class Splits:
+    """The splits of one node type: arrays of rows, and columns of keys to be looked up."""
+
+    def __init__(self, choice: SplitChoice, nodes: NodeTable, reading: Reading) -> None:
+        """Opens the files.
+
+        Errors: `InvalidError` for a split that is given twice, or a table that does not say which
+        nodes it means.
+        """
+        self.arrays: list[NodeArray] = []
+        """Those by rows."""
+        self.columns: list[Column] = []
+        """The keys of the others, in the order of `names`."""
+        self._names: list[str] = []
+        self._nodes = nodes
+        by_key = bool(nodes.key)
+        reading = replace(reading, nodes=nodes.count, fill=None)
+        if choice.archive is not None:
+            for name, rows in open_splits(choice.archive, reading):
+                self._add(name, rows, nodes.node_type, by_key=by_key and rows.dtype.kind != "b")
+        for text in choice.single:
+            name, file = split_name(text)
+            spec = FileSpec.parse(file)
+            if not by_key:
+                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
+            elif is_array(spec):
+                rows = open_rows(spec, reading)
+                self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
+            else:
+                self._add_table(name, file, spec, reading)
+        require_once("--split", [*(array.name for array in self.arrays), *self._names])
+
+    def _add_table(self, name: str, file: str, spec: FileSpec, reading: Reading) -> None:
+        """A table of keys, or of keys with a column that says which of them are in the split."""
+        nodes, table = self._nodes, open_node_table(spec, reading)
+        if len(nodes.key) > 1:
+            columns, mask = _key_columns(name, spec, table, len(nodes.key)), None
+        else:
+            found = split_columns(name, spec, table, nodes.key[0])
+            if found.ids is None:
+                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
+                return
+            columns, mask = (found.ids,), found.mask
+        column = column_of(nodes.node_type, table, columns, space=nodes.space)
+        self._names.append(name)
+        self.columns.append(column if mask is None else _where_true(column, table, mask))
+
+    def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
+        if not by_key:
+            self.arrays.append(NodeArray("split", name, rows, node_type))
+            return
+        if rows.dtype.kind not in "iu":
+            raise InvalidError(f"--split {name}: expected keys, found {rows.dtype}")
+        self._names.append(name)
+        where = f"split `{name}` in `{rows.name}`"
+        self.columns.append(Column(node_type, where, _texts(rows), space=self._nodes.space))
+
+    def looked_up(self, keys: Keys, first_use: int) -> list[NodeArray]:
+        """The splits by keys, as rows; their columns are the uses from `first_use` on.
+
+        Errors: `InvalidError` for a key that no node has.
+        """
+        found = []
+        for place, (name, column) in enumerate(zip(self._names, self.columns, strict=True)):
+            rows = keys.rows(first_use + place) - self._nodes.first
+            assert self._nodes.count is not None  # Types with keys have a table.
+            missing = np.flatnonzero((rows < 0) | (rows >= self._nodes.count))
+            if len(missing):
+                raise InvalidError(
+                    f"--split {name}: {column.name}: row {int(missing[0])}: no node of type "
+                    f"`{column.node_type}` has the key `{_key_at(column, int(missing[0]))}`"
+                )
+            found.append(
+                NodeArray("split", name, from_array(f"split `{name}`", rows), column.node_type)
+            )
+        return found
+
+
+def _where_true(column: Column, table: Table, mask: str) -> Column:
+    """The keys of the rows that a mask takes."""
+
+    def texts() -> Iterator[Any]:
+        flags = (flags.astype(np.int64) for flags in _flags(table, mask))
+        for is_taken, keys in alongside(flags, column.texts()):
+            yield keys.filter(pa.array(is_taken != 0))
+
+    return replace(column, texts=texts)
+
+
+def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[str, ...]:
+    """The columns that hold keys of `count` columns.
+
+    Errors: `InvalidError` where nothing tells, or another number of columns is chosen.
+    """
+    if len(spec.columns) == count:
+        return spec.columns
+    if not spec.columns and len(table.names) == count:
+        return tuple(table.names)
+    found = f"{len(spec.columns)} chosen" if spec.columns else "none that is called so"
+    raise InvalidError(
+        f"--split {name}: `{spec.path}`: keys have {count} columns, found "
+        f"{found}\nhint: name all: `--split NAME=FILE:{','.join(['COLUMN'] * count)}`"
+    )
+
+
+def _key_at(column: Column, row: int) -> str:
+    """The key in a row of a column."""
+    first = 0
+    for texts in column.texts():
+        if row < first + len(texts):
+            return readable(str(texts[row - first]))
+        first += len(texts)
+    raise InvalidError(f"{column.name}: no row {row}")
+
+
+def _texts(rows: RowSource) -> Any:
+    def texts() -> Iterator[Any]:
+        for chunk in rows.chunks():
+            yield pa.array(chunk).cast(pa.large_string())
+
+    return texts

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from outercore.data.names import KEY
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.graph import NodeArray
-from outercore.importing.splits import require_once
+from outercore.importing.graph_tables import NodeTable
+from outercore.importing.labels import label_column
+from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, node_columns
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.rows import Reading, RowSource, described, is_array, open_node_table
-from outercore.importing.table.rows_by_key import KeyedRows, alongside
+from outercore.importing.table.keys import KeyedRows, alongside
+from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array, open_node_table
 from outercore.importing.table.table import Table
-from outercore.importing.triples import names_of
+from outercore.importing.table.text import names_of
 
 Texts = Callable[[], Iterator[pa.Array]]
 """Batches of large strings, a text for each node; no nulls."""
@@ -61,7 +62,7 @@ def text_arrays(
         NodeArray(
             "names",
             f"{kind}.{part}",
-            RowSource(where, np.dtype(dtype), None, None, chunks, files=files, notes=said),
+            RowSource(where, np.dtype(dtype), chunks, files=files, notes=said),
         )
         for part, dtype, chunks, said in parts
     ]
@@ -151,7 +152,8 @@ def table_texts(
         for (batch,) in table.texts([column], empty=""):
             yield batch
 
-    note = f"{spec.path}: {described(table, reading)}; column `{column}` is kept as text"
+    written = table.described(has_names=reading.ids is not None)
+    note = f"{spec.path}: {written}; column `{column}` is kept as text"
     texts: Texts = in_order
     if columns.key is not None:
         texts = _Keyed(table, columns.key, in_order, reading).batches
@@ -209,3 +211,57 @@ class _Keyed:
         where[np.concatenate(places)] = np.arange(sum(map(len, places))) + 1
         texts = pa.chunked_array(found).take(pa.array(where)).combine_chunks()
         return pc.cast(texts, pa.large_string())
+
+
+_OPTION = "--text"
+
+
+def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[str, list[str]]:
+    """The columns of each type that are kept as text, given as `TYPE.COLUMN`.
+
+    Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
+    """
+    require_once(_OPTION, list(given))
+    found: dict[str, list[str]] = {}
+    for text in given:
+        if "=" in text:
+            raise InvalidError(
+                f"{_OPTION}: expected TYPE.COLUMN, found `{text}`\n"
+                "hint: `outercore add DATASET --text TYPE/NAME=FILE:COLUMN` takes another file"
+            )
+        node_type, column = label_column(text, nodes, _OPTION)
+        require_text_name(column)
+        found.setdefault(node_type, []).append(column)
+    return found
+
+
+def open_node_texts(
+    given: tuple[str, ...], nodes: dict[str, NodeTable], reading: Reading
+) -> list[NodeArray]:
+    """The texts that `text_columns` finds, each called as its column.
+
+    Errors: as `text_columns`.
+    """
+    found = []
+    for node_type, columns in text_columns(given, nodes).items():
+        one = nodes[node_type]
+        assert one.table is not None
+        assert one.spec is not None
+        for column in columns:
+            of_one = NodeColumns(None, [column])
+            found += table_texts(column, node_type, one.spec, one.table, of_one, reading, one.files)
+    return found
+
+
+def columns_besides(
+    label: str | None, texts: tuple[str, ...], nodes: dict[str, NodeTable]
+) -> dict[str, set[str]]:
+    """The columns of each type that do not become features: labels and texts.
+
+    Errors: as `text_columns` and `label_column`.
+    """
+    found = {name: set(columns) for name, columns in text_columns(texts, nodes).items()}
+    if label is not None and "=" not in label:
+        node_type, column = label_column(label, nodes)
+        found.setdefault(node_type, set()).add(column)
+    return found

@@ -49,7 +49,7 @@ def _pt(path: Path) -> None:
 
 def _yaml(path: Path) -> None:
     from outercore.importing.format.graphbolt import is_typed_graphbolt, read_description
-    from outercore.importing.format.schema import read_schema
+    from outercore.importing.format.relational import read_schema
 
     (path.parent / "e.csv").write_text("0,1\n")
     for name, read in (
@@ -69,10 +69,9 @@ def _yaml(path: Path) -> None:
 def _neo4j(path: Path) -> None:
     import pandas  # noqa: F401 - what takes its time to import is not part of an input
 
-    from outercore.importing.format.neo4j import open_neo4j
-    from outercore.importing.format.neo4j_files import is_neo4j
-    from outercore.importing.graph import ImportOptions
-    from outercore.importing.typed.graph import TypedInputs
+    from outercore.importing.format.neo4j import is_neo4j, open_neo4j
+    from outercore.importing.inputs import TypedInputs
+    from outercore.importing.options import ImportOptions
 
     if is_neo4j(path.parent):
         open_neo4j(path.parent, TypedInputs((), ()), ImportOptions())
@@ -94,8 +93,9 @@ def _npy(path: Path) -> None:
 
 
 def _npz(path: Path) -> None:
-    from outercore.importing.inputs import Inputs, open_inputs
-    from outercore.importing.table.sparse_rows import sparse_rows
+    from outercore.importing.inputs import Inputs
+    from outercore.importing.plain_graph import open_inputs
+    from outercore.importing.table.sparse import sparse_rows
 
     try:
         for chunk in sparse_rows(path).chunks():

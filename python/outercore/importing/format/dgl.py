@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
-from outercore.importing.format.pyg_attributes import MASKS, TOPOLOGY, numpy_of
-from outercore.importing.format.typed_pyg import import_hetero
-from outercore.importing.graph import ImportOptions
-from outercore.importing.memory_graph import MemoryGraph, write
+from outercore.importing.build.graph import write_typed
+from outercore.importing.format.frames import MemoryGraph, write
+from outercore.importing.format.pyg import MASKS, TOPOLOGY, numpy_of, open_hetero
+from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 
 
@@ -32,14 +33,14 @@ def from_dgl(
 ) -> Graph:
     """Write a graph of DGL as a data set and open it.
 
-    Edges keep their order, so that an edge id is the same in both. Of several types, the labels and
-    masks are those of one node type.
+    Edges keep their order, so that an edge id is the same in both. Of several types, only one has
+    labels and masks.
 
     Args:
         graph: a ``DGLGraph``. Further data of nodes and edges become arrays of their names.
         out: directory of the data set.
-        features: the node data that become the features, where they are there.
-        labels: the node data that become the labels, where they are there.
+        features: the node data that become the features, if there are such data.
+        labels: the node data that become the labels, if there are such data.
         splits: by name, ids of nodes or masks; by default the masks ``train_mask``, ``val_mask``
             and ``test_mask``.
         options: :class:`ImportOptions`, such as ``ImportOptions(overwrite=True)``.
@@ -123,12 +124,14 @@ def _from_typed_dgl(
                 edge_arrays[edge_type][name] = values
     data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
     chosen = None if splits is None else dict(splits)
-    notes = import_hetero(
-        data, Path(out), chosen, tuple(further), 0, options, edge_arrays=edge_arrays
-    )
+    options = options or ImportOptions()
+    source = open_hetero(data, chosen, tuple(further), 0, options, edge_arrays)
+    write_typed(source, out, options)
+    notes = source.notes
     if not_taken:
-        listed = ", ".join(f"`{name}`" for name in not_taken)
-        notes.append(f"from_dgl: not taken: {listed}: a batch has something else under the name")
+        notes.append(
+            f"from_dgl: not taken: {listed(not_taken)}: a batch has something else under the name"
+        )
     for note in notes:
         warnings.warn(note, stacklevel=4)
     return Graph(out)

@@ -1,21 +1,397 @@
-"""Frames of pandas, graphs of NetworkX, and matrices of SciPy as data sets."""
+"""Graphs in memory as data sets: frames of pandas, graphs of NetworkX, matrices of SciPy."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral, Number
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from outercore.base.listing import listed
+from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import Graph
-from outercore.data.time_arrays import is_calendar_name
-from outercore.errors import InvalidError
-from outercore.importing.graph import ImportOptions
-from outercore.importing.memory_graph import MemoryGraph, write
+from outercore.data.split_names import normal_split
+from outercore.data.time_arrays import is_calendar_name, is_time_name
+from outercore.errors import InvalidError, NotFoundError
+from outercore.importing.build.graph import import_graph
+from outercore.importing.edges import digest_of, from_edge_index
+from outercore.importing.format.pyg import TOPOLOGY, numpy_of, splits_of
+from outercore.importing.labels import class_arrays
+from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
+from outercore.importing.source import GraphSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, other_ends, plain
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
+from outercore.importing.table.times import times_in_memory
+from outercore.importing.texts import text_arrays
+
+_ABSENT = {"f": np.nan, "O": ""}
+"""What a node without a row has; nodes need a row for values of other types."""
+
+
+@dataclass(frozen=True)
+class MemoryGraph:
+    """Edges and nodes by the ids of their owner: whole numbers or texts."""
+
+    name: str
+    """What messages call it."""
+    source: Any
+    target: Any
+    edges: Mapping[str, Any] = field(default_factory=dict)
+    """Columns with a row for each edge."""
+    node_ids: Any = None
+    """The node of each row of `nodes`; `None`: row i is node i."""
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    """Columns with a row for each node."""
+    num_nodes: int | None = None
+    """Where given, ids are numbers below it."""
+    undirected: bool = False
+    features: Sequence[str] = ()
+    labels: str | None = None
+    """Columns of `nodes`."""
+    splits: Mapping[str, Any] = field(default_factory=dict)
+    """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
+    column: str = "column"
+    """What messages call a column."""
+    keeps_form: bool = False
+    """Whether features and labels have a form of their own, as tensors do; columns have none."""
+    ids_hint: str = ""
+    """What to do where the ids of nodes are not of the kind that edges have."""
+    names_hint: str = ""
+    """What to do where ids are neither whole numbers nor texts, or too large."""
+    with_gaps: frozenset[str] = frozenset()
+    """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
+    notes: Sequence[str] = ()
+    """What was made of the graph, to be shown once."""
+
+
+def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
+    """Writes a graph as a data set and opens it; a warning names the columns that are not taken.
+
+    Errors: `InvalidError` names the column or the ids that do not fit.
+    """
+    if isinstance(graph.features, str):
+        graph = replace(graph, features=[graph.features])
+    for what, names in (("features", graph.features), ("labels", [graph.labels])):
+        if not all(isinstance(name, str | None) for name in names):
+            raise InvalidError(
+                f"{graph.name}: {what}: expected names of {graph.column}s of nodes, found "
+                f"other values\nhint: make them a {graph.column} of the nodes, and give its name"
+            )
+    keeps_gaps = options is not None and options.allow_nan
+    source, notes = _Opening(graph, keeps_gaps=keeps_gaps).source()
+    import_graph(source, out, options)
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
+    return Graph(out)
+
+
+class _Opening:
+    """A graph with its nodes numbered."""
+
+    def __init__(self, graph: MemoryGraph, *, keeps_gaps: bool) -> None:
+        self._graph, self._keeps_gaps = graph, keeps_gaps
+        self._not_taken: dict[str, str] = {}
+        columns = {"source ids": graph.source, "target ids": graph.target}
+        if graph.node_ids is not None:
+            columns["node ids"] = graph.node_ids
+        ids = {
+            what: _ids(f"{graph.name}: {what}", values, graph.names_hint)
+            for what, values in columns.items()
+        }
+        if len(ids["source ids"]) != len(ids["target ids"]):
+            raise InvalidError(
+                f"{graph.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
+            )
+        self._names: pa.Array | None = None
+        numbers, self._count = self._numbered(ids)
+        self._edge_index = np.stack(numbers[:2])
+        self._rows = numbers[2] if len(numbers) > 2 else None
+        if self._rows is not None and len(np.unique(self._rows)) != len(self._rows):
+            twice = np.flatnonzero(np.bincount(self._rows) > 1)[0]
+            place = int(np.flatnonzero(self._rows == twice)[1])
+            raise InvalidError(f"{graph.name}: node `{ids['node ids'][place]}` has several rows")
+
+    def source(self) -> tuple[GraphSource, list[str]]:
+        """Everything to import, and notes about what is not."""
+        graph = self._graph
+        edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
+        edges = replace(edges, digest=digest_of(self._edge_index))
+        arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
+        arrays += self._edge_arrays()
+        found = GraphSource([edges], arrays, self._count, graph.undirected)
+        if not self._not_taken:
+            return found, [*graph.notes]
+        listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+        return found, [*graph.notes, f"{graph.name}: not taken: {listed}"]
+
+    def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
+        """Ids from 0 for every node, and how many nodes there are."""
+        ids = list(named.values())
+        kinds = {pa.types.is_integer(one.type) for one in ids if len(one)}
+        are_numbers = kinds <= {True}
+        if self._graph.num_nodes is not None and not are_numbers:
+            raise InvalidError(f"{self._graph.name}: expected whole numbers as ids, found texts")
+        if are_numbers:
+            numbers = [one.to_numpy(zero_copy_only=False).astype(np.int64) for one in ids]
+            count = self._graph.num_nodes
+            found = np.unique(np.concatenate(numbers))
+            count = len(found) if count is None else count
+            is_dense = len(found) == 0 or (found[0] >= 0 and found[-1] < count)
+            if is_dense:
+                return numbers, count
+            if self._graph.num_nodes is not None:
+                wrong = found[0] if found[0] < 0 else found[-1]
+                raise InvalidError(
+                    f"{self._graph.name}: node id {wrong}, expected 0 to {count - 1}"
+                )
+        elif len(kinds) > 1:
+            raise self._mixed(named)
+        every = pa.chunked_array([one.cast(pa.large_string()) for one in ids])
+        encoded = every.combine_chunks().dictionary_encode()
+        names = encoded.dictionary
+        # The order of names: by their length in bytes, then by their bytes.
+        sizes = pa.table({"size": pc.binary_length(names), "name": names})
+        order = pc.sort_indices(sizes, [("size", "ascending"), ("name", "ascending")])
+        rank = np.empty(len(names), np.int64)
+        rank[order.to_numpy()] = np.arange(len(names))
+        self._names = names.take(order)
+        ends = np.cumsum([len(one) for one in ids])[:-1]
+        ranked = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+        return np.split(ranked, ends), len(names)
+
+    def _mixed(self, ids: dict[str, pa.Array]) -> InvalidError:
+        """The error where some ids are numbers and some are texts."""
+        kinds = [
+            f"{what} are {'numbers' if pa.types.is_integer(one.type) else 'texts'}"
+            for what, one in ids.items()
+            if len(one)
+        ]
+        hint = f"\nhint: {self._graph.ids_hint}" if self._graph.ids_hint else ""
+        return InvalidError(
+            f"{self._graph.name}: some ids are numbers and some are texts: {', '.join(kinds)}{hint}"
+        )
+
+    def _stored_names(self) -> list[NodeArray]:
+        return [] if self._names is None else name_arrays("entity", self._names, "names")
+
+    def _node_arrays(self) -> list[NodeArray]:
+        graph, found = self._graph, []
+        for name in [*graph.features, *([graph.labels] if graph.labels else [])]:
+            if name not in graph.nodes:
+                known = listed(graph.nodes) or "none"
+                raise NotFoundError(
+                    f"{graph.name}: no {graph.column} `{name}` of nodes; there are {known}"
+                )
+        if graph.features:
+            found.append(NodeArray("features", "x", self._features()))
+        if graph.labels:
+            found += self._labels(graph.labels)
+        used = {*graph.features, graph.labels}
+        used |= {value for value in graph.splits.values() if isinstance(value, str)}
+        for name, column in graph.nodes.items():
+            if name in used:
+                continue
+            where = self._of_nodes(name)
+            times = times_in_memory(where, name, column, in_text=is_time_name(name))
+            if times is not None and times.values is not None and name not in RESERVED:
+                in_time = from_array(where, self._in_order(where, times.values))
+                found.append(NodeArray("array", name, replace(in_time, times=times.kind)))
+                continue
+            values = _values(where, column)
+            if values is None:
+                why = "neither numbers nor texts" if times is None else times.why
+                self._not_taken[name] = why
+            elif name in RESERVED:
+                self._not_taken[name] = "batches have something else under the name"
+            elif values.dtype.kind == "O":
+                texts = pa.array(self._in_order(where, values), pa.large_string())
+                found += text_arrays(name, None, f"texts `{name}`", partial(iter, [texts]))
+            else:
+                ordered = from_array(where, self._in_order(where, values))
+                ordered = replace(ordered, has_gaps=name in graph.with_gaps)
+                found.append(NodeArray("array", name, ordered))
+        return found
+
+    def _features(self) -> RowSource:
+        graph = self._graph
+        parts = [self._numbers(name) for name in graph.features]
+        if graph.keeps_form and len(parts) == 1:
+            return replace(from_array("features", parts[0]), keeps_form=True)
+        rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
+        if rows.dtype.kind != "f":
+            rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
+        return from_array("features", rows)
+
+    def _of_nodes(self, name: str) -> str:
+        return f"{self._graph.name}: {self._graph.column} `{name}` of nodes"
+
+    def _labels(self, name: str) -> list[NodeArray]:
+        """Labels; texts become classes."""
+        where = self._of_nodes(name)
+        values = _values(where, self._graph.nodes[name])
+        if values is None:
+            raise InvalidError(f"{where}: expected numbers or texts")
+        ordered = self._in_order(where, values, absent=-1)
+        if values.dtype.kind != "O":
+            # Only a list for each node has a form.
+            keeps_form = self._graph.keeps_form or ordered.ndim == 2
+            rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
+            return [NodeArray("labels", "y", rows)]
+        return class_arrays(where, pa.array(ordered, pa.large_string()))
+
+    def _numbers(self, name: str) -> NDArray[Any]:
+        where = self._of_nodes(name)
+        values = _values(where, self._graph.nodes[name])
+        if values is None or values.dtype.kind == "O":
+            found = "other values" if values is None else "texts"
+            hint = "leave it out of `features`, and its texts are kept" if found == "texts" else ""
+            raise InvalidError(
+                f"{where}: expected numbers, found {found}" + (f"\nhint: {hint}" if hint else "")
+            )
+        return self._in_order(where, values)
+
+    def _in_order(self, where: str, values: NDArray[Any], absent: Any = None) -> NDArray[Any]:
+        """Rows in the order of the nodes."""
+        rows = np.arange(self._count) if self._rows is None else self._rows
+        if len(values) != len(rows):
+            raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
+        if len(rows) < self._count and absent is None and values.dtype.kind in "biu":
+            if not self._keeps_gaps:
+                raise InvalidError(
+                    f"{where}: {self._count - len(rows)} nodes have no row\nhint: give every node "
+                    "a row; or `options=oc.ImportOptions(allow_nan=True)`, and they have NaN"
+                )
+            values = values.astype(np.float64)
+        absent = _ABSENT.get(values.dtype.kind, absent)
+        if len(rows) < self._count and absent == -1 and values.dtype.kind in "bu":
+            # Nothing below 0 has a place in these types.
+            values = values.astype(np.int64)
+        filled = 0 if absent is None else absent
+        ordered = np.full((self._count, *values.shape[1:]), filled, values.dtype)
+        ordered[rows] = values
+        return ordered
+
+    def _splits(self) -> list[NodeArray]:
+        found = []
+        for name, value in self._graph.splits.items():
+            rows = from_array(f"split `{name}`", self._split(name, value))
+            found.append(NodeArray("split", normal_split(name), rows))
+        return found
+
+    def _split(self, name: str, value: Any) -> NDArray[np.int64]:
+        where = f"{self._graph.name}: split `{name}`"
+        if isinstance(value, str):
+            if value not in self._graph.nodes:
+                raise NotFoundError(f"{where}: no {self._graph.column} `{value}` of nodes")
+            value = np.asarray(self._graph.nodes[value])
+            if value.dtype.kind != "b":
+                raise InvalidError(f"{where}: expected a column of true and false")
+        values = numpy_of(where, value)
+        if values.dtype.kind == "b":
+            rows = np.arange(self._count) if self._rows is None else self._rows
+            if len(values) != len(rows):
+                raise InvalidError(f"{where}: {len(values)} rows, expected {len(rows)}")
+            return rows[values]
+        if self._names is None:
+            return splits_of({name: values}, self._count)[name]
+        ids = _ids(where, values).cast(pa.large_string())
+        places = pc.index_in(ids, self._names)
+        if places.null_count:
+            first = int(np.flatnonzero(np.asarray(places.is_null()))[0])
+            raise NotFoundError(f"{where}: node `{ids[first]}` is not in the graph")
+        return places.to_numpy().astype(np.int64)
+
+    def _edge_arrays(self) -> list[NodeArray]:
+        found = []
+        for name, column in self._graph.edges.items():
+            where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
+            times = times_in_memory(where, name, column, in_text=True)
+            values = _values(where, column) if times is None else times.values
+            if values is None:
+                why = "neither numbers nor texts" if times is None else times.why
+                self._not_taken[name] = why
+                continue
+            if values.dtype.kind == "O":
+                self._not_taken[name] = "texts of edges are not kept"
+                continue
+            if name in TOPOLOGY:
+                self._not_taken[name] = "a data set has something else under the name"
+                continue
+            if len(values) != self._edge_index.shape[1]:
+                raise InvalidError(
+                    f"{where}: {len(values)} rows, expected {self._edge_index.shape[1]}"
+                )
+            rows = from_array(where, values)
+            rows = replace(rows, has_gaps=name in self._graph.with_gaps)
+            if times is not None:
+                rows = replace(rows, times=times.kind)
+            found.append(NodeArray("edge", name, rows))
+        return found
+
+
+def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
+    """Ids as Arrow's whole numbers or large strings.
+
+    Errors: `InvalidError` for ids that are missing, empty or of another type.
+    """
+    mend = f"\nhint: {hint}" if hint else ""
+    wrong = InvalidError(f"{where}: expected whole numbers or texts{mend}")
+    try:
+        ids = pa.array(np.asarray(values), from_pandas=True)
+    except OverflowError:
+        largest = max((one for one in np.asarray(values).flat if isinstance(one, int)), key=abs)
+        raise InvalidError(
+            f"{where}: {largest} does not fit into 64 bits, expected whole numbers below 2^63, or "
+            f"texts{mend}"
+        ) from None
+    except (pa.ArrowException, TypeError, ValueError):
+        raise wrong from None
+    if not len(ids):
+        return pa.array([], pa.int64())
+    if ids.null_count:
+        first = int(np.flatnonzero(np.asarray(ids.is_null()))[0])
+        raise InvalidError(f"{where}: row {first} has no id")
+    if pa.types.is_integer(ids.type):
+        return ids
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+        raise wrong
+    if (empty := pc.index(ids, "").as_py()) >= 0:
+        raise InvalidError(f"{where}: row {empty} has an empty text as its id")
+    return ids.cast(pa.large_string())
+
+
+def _values(where: str, column: Any) -> NDArray[Any] | None:
+    """A column as numbers, or as texts in an array of objects; `None` for anything else."""
+    values = numpy_of(where, column)
+    if values.dtype.kind in "biuf":
+        return values
+    try:
+        found = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+        return np.array(found.fill_null("").to_pylist(), object)
+    if pa.types.is_integer(found.type) and not found.null_count:
+        return found.to_numpy()
+    if pa.types.is_integer(found.type) or pa.types.is_floating(found.type):
+        return found.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(found.type) and not found.null_count:
+        return found.to_numpy(zero_copy_only=False)
+    try:
+        rows = np.asarray(found.to_pylist())
+    except ValueError:
+        return None
+    return rows if rows.ndim == 2 and rows.dtype.kind in "biuf" else None
 
 
 @called_from_python
@@ -36,8 +412,8 @@ def from_pandas(
     others become names, which results give back.
 
     Args:
-        edges: a frame with a row for each edge. Columns of numbers beside the ends become edge
-            arrays of their names, such as ``weight``.
+        edges: a frame with a row for each edge. Further columns of numbers become edge arrays of
+            their names, such as ``weight``.
         out: directory of the data set.
         nodes: a frame with a row for each node, by its column ``id``, else by its index. Columns of
             numbers and of texts become node arrays of their names.
@@ -52,7 +428,7 @@ def from_pandas(
 
     Raises:
         InvalidError: a column does not fit; the message names it.
-        NotFoundError: there is no such column or node.
+        NotFoundError: a column or a node is missing.
 
     Example:
         >>> import outercore as oc, pandas as pd, tempfile
@@ -128,7 +504,7 @@ def from_networkx(
     of_edges = [attributes for _, _, attributes in edges]
     gaps: dict[str, str] = {}
     if options is None or not options.allow_nan:
-        # A node without a label has none; an edge without a weight has 1.
+        # A node may lack its label; an edge without a weight has 1.
         gaps = _gaps(
             "nodes", of_nodes, (labels,), [features] if isinstance(features, str) else features
         )
@@ -268,7 +644,7 @@ def _is_id(name: Any) -> bool:
 
 
 def _objects(values: list[Any]) -> Any:
-    """A list as an array of one dimension, whatever is in it."""
+    """A list as an array of objects of one dimension."""
     found = np.empty(len(values), object)
     found[:] = values
     return found

@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, OutercoreError
 from outercore.importing.edges import pushed
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_of_counts
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
-from outercore.importing.table.packed import lines
-from outercore.importing.table.rows import from_array
+from outercore.importing.table.rows import NodeArray, from_array
+from outercore.importing.table.text import lines, suffix_of
 
 _ARCS = 1 << 20
+_TEXTS = (".txt", ".dat", "")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def is_graph_text(path: Path) -> bool:
 
     No list of edges does: the lines of one have the same number of fields.
     """
+    if not path.is_file() or suffix_of(path) not in _TEXTS:
+        return False
     try:
         head = [line.split() for line, _ in zip(lines(path), range(3), strict=False)]
         numbers = [[int(field) for field in fields[:2]] for fields in head]
@@ -52,7 +56,7 @@ def is_graph_text(path: Path) -> bool:
     return graphs > 0 and nodes > 0 and 0 <= degree <= len(head[2]) - 2
 
 
-def open_graph_text(path: Path) -> GraphSource:
+def open_graph_text(path: Path, _: Inputs) -> GraphSource:
     """The graphs of such a file: an arc into each node from each of its neighbours.
 
     The node array `tag` has the tags, `x` the features where there are any.
@@ -138,7 +142,7 @@ def _add(path: Path, number: int, fields: list[str], nodes: int, graph: _OneGrap
     """Takes in a node's line; returns how many features it has."""
     where = f"`{path}`: line {number}"
     try:
-        # As NumPy has them: a tag of more than 64 bits is none.
+        # As NumPy has them: a tag has at most 64 bits.
         tag, degree = int(np.int64(int(fields[0]))), int(fields[1])
         neighbours = list(map(int, fields[2 : 2 + max(degree, 0)]))
         features = [float(field) for field in fields[2 + max(degree, 0) :]]
@@ -180,3 +184,6 @@ def _next(path: Path, numbered: Iterator[tuple[int, str]], what: str) -> tuple[i
     for number, line in numbered:
         return number, line.split()
     raise InvalidError(f"`{path}`: the file ends where {what} is expected")
+
+
+FORMAT = Format("a text of graphs", is_graph_text, open_graph_text)

@@ -13,19 +13,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import open_edges
-from outercore.importing.format.listed_files import described_file
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.format.description import (
+    count_of,
+    described_file,
+    list_of,
+    map_of,
+    read_yaml,
+    shown,
+    text_of,
+)
+from outercore.importing.graph_tables import (
+    EdgeTable,
+    array_of_edges,
+    require_type_name,
+    text_of_edges,
+)
+from outercore.importing.inputs import Inputs, TypedInputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.file_state import states
-from outercore.importing.table.rows import Reading, RowSource, filled, from_array, ids_of, open_rows
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    filled,
+    from_array,
+    ids_of,
+    open_rows,
+)
 from outercore.importing.table.text import PLAIN
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.table.yaml_file import count_of, list_of, map_of, read_yaml, shown, text_of
+from outercore.importing.typed_graph import source_of_arrays
 
 DESCRIPTION = "metadata.yaml"
 
@@ -83,7 +109,7 @@ def read_description(root: Path, *, outside: bool = False) -> Description:
     graph, counts = _graph(top, where)
     at = f"{where}: `edges`"
     edges = _parts(root, graph.get("edges"), at, ("csv", "numpy"), outside=outside, is_named=False)
-    # What samplers use is in the graph, what models use beside it.
+    # Samplers use the features in the graph, models those next to it.
     data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
     for place, value in (("feature_data", top), ("graph: feature_data", graph)):
         at = f"{where}: `{place}`"
@@ -251,8 +277,10 @@ def _sets(
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
             if others:
-                listed = ", ".join(f"`{other}`" for other in dict.fromkeys(others))
-                notes.append(f"{where}: task `{name}`: left out besides seeds and labels: {listed}")
+                notes.append(
+                    f"{where}: task `{name}`: left out besides seeds and labels: "
+                    f"{listed(dict.fromkeys(others))}"
+                )
         else:
             notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
     return chosen, notes
@@ -290,7 +318,7 @@ def rows_of(part: Part, reading: Reading) -> RowSource:
 def node_arrays(
     description: Description, kind: str, reading: Reading, *, is_labelled: bool
 ) -> list[NodeArray]:
-    """Features and arrays of a node type. The features are what is called `feat`, else the first
+    """Features and arrays of a node type. The features are the array called `feat`, else the first
     array with columns. `is_labelled` says that a task has its labels; a feature called `label` is
     those where a task has nodes of the type and no labels, and an array otherwise."""
     parts = [one for one in description.node_data if one.kind == kind]
@@ -317,13 +345,15 @@ def node_arrays(
     return found
 
 
-def edge_arrays(
-    description: Description, kind: str, reading: Reading
-) -> list[tuple[str, RowSource]]:
-    """The arrays of an edge type; what is called `feat` is the array `attr`."""
+def edge_arrays(description: Description, kind: str, reading: Reading) -> list[NodeArray]:
+    """The arrays of an edge type; an array called `feat` becomes `attr`."""
     parts = [one for one in description.edge_data if one.kind == kind]
     main = _main(parts)
-    return [(FEATURES if part is main else part.name, rows_of(part, reading)) for part in parts]
+    of_type = kind.replace(":", "__") or None
+    return [
+        NodeArray("edge", FEATURES if part is main else part.name, rows_of(part, reading), of_type)
+        for part in parts
+    ]
 
 
 def _main(parts: list[Part]) -> Part | None:
@@ -384,14 +414,17 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
             yield rows
 
     columns = width[0] if width else None
-    return RowSource("labels of the task", dtype, columns, count, chunks, keeps_form=True)
+    return RowSource(
+        "labels of the task", dtype, chunks, width=columns, count=count, keeps_form=True
+    )
 
 
-def open_untyped(root: Path, reading: Reading) -> GraphSource:
+def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
     """The graph of a directory without node types.
 
     Errors: as `read_description`.
     """
+    reading = inputs.reading()
     description = read_description(root, outside=reading.outside_files)
     from_task = labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
@@ -404,16 +437,65 @@ def open_untyped(root: Path, reading: Reading) -> GraphSource:
         )
         for one in description.edges
     ]
-    arrays = edge_arrays(description, "", reading)
     return GraphSource(
         edges,
-        [*node_arrays(description, "", reading, is_labelled=is_labelled), *from_task],
+        [
+            *node_arrays(description, "", reading, is_labelled=is_labelled),
+            *from_task,
+            *edge_arrays(description, "", reading),
+        ],
         description.counts[""],
-        edge_arrays=[_edge_array(name, rows) for name, rows in arrays],
         notes=description.notes,
         also_read=states(description.path),
     )
 
 
-def _edge_array(name: str, rows: RowSource) -> EdgeArray:
-    return EdgeArray(name, lambda _mirrored: rows, rows.files)
+def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The graph of a directory with node types, as it is described. Its first task about nodes
+    has the labels and splits.
+
+    Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
+    """
+    description = read_description(root, outside=options.outside_files)
+    where = f"`{description.path}`"
+    for name in description.counts:
+        require_type_name(where, name)
+    tables = [_edges(one, where) for one in description.edges]
+    reading = inputs.reading(options)
+    from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
+    labelled = {one.of_type for one in from_task if one.role == "labels"}
+    of_nodes = [
+        array
+        for kind in description.counts
+        for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
+    ]
+    arrays = [*of_nodes, *from_task]
+    of_types = sorted({str(one.of_type) for one in arrays if one.role in ("labels", "split")})
+    if len(of_types) > 1:
+        raise InvalidError(
+            f"{where}: the task has sets of {', '.join(of_types)}, expected one node type"
+        )
+    for one in tables:
+        arrays += edge_arrays(description, ":".join(one.edge_type), reading)
+    return source_of_arrays(
+        root,
+        inputs,
+        options,
+        description.counts,
+        sorted(tables, key=lambda one: one.key),
+        arrays,
+        description.notes,
+    )
+
+
+def _edges(part: Part, where: str) -> EdgeTable:
+    source, relation, target = part.kind.split(":")
+    require_type_name(where, relation)
+    edge_type = source, relation, target
+    if part.format == "numpy":
+        return array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(part.path, ()), "2,E"))
+    return text_of_edges(edge_type, part.path)
+
+
+FORMAT = Format("a directory of GraphBolt", is_graphbolt, open_untyped, ("outside_files",))
+TYPED = Format("a directory of GraphBolt", is_typed_graphbolt, open_graphbolt)

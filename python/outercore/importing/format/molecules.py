@@ -16,24 +16,28 @@ from numpy.typing import NDArray
 
 from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import pushed
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, read_member
-from outercore.importing.table.rows import npz_rows
+from outercore.importing.table.rows import NodeArray, npz_rows
+from outercore.importing.table.text import suffix_of
 
 _NEEDED = ("num_nodes", "num_bonds", "atom", "bond_begin", "bond_end", "y")
 _BONDS = 1 << 20
 
 
 def is_molecules(path: Path) -> bool:
-    """Whether an archive has these arrays."""
+    """Whether a path is an archive with these arrays."""
+    if not path.is_file() or suffix_of(path) != ".npz":
+        return False
     return set(_NEEDED) <= set(member_names(path))
 
 
-def open_molecules(path: Path, task: str | None = None) -> GraphSource:
+def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
     """The molecules of such an archive; every bond counts in both directions.
 
     Atoms are the features and bonds the edge array `attr`, as they are. An array of another name
@@ -67,17 +71,16 @@ def open_molecules(path: Path, task: str | None = None) -> GraphSource:
         yield from _bonds(path, bonds.shape[0], first, ends, counts.astype(np.int64))
 
     edges = pushed(str(path), batches, files=files)
-    notes = _graph_arrays(path, level, task)
-    attributes = []
+    notes = _graph_arrays(path, level, inputs.task)
+    arrays = [NodeArray("features", "x", npz_rows(atoms))]
     if "bond" in member_names(path):
         rows = npz_rows(open_member(path, ("bond",)))
-        attributes.append(EdgeArray(FEATURES, lambda _mirrored: rows, files))
+        arrays.append(NodeArray("edge", FEATURES, rows))
     return GraphSource(
         [edges],
-        [NodeArray("features", "x", npz_rows(atoms))],
+        arrays,
         level.nodes,
         True,
-        attributes,
         notes=[f"{path}: {level.count:,} molecules, {level.nodes:,} atoms", *notes],
         graphs=level,
     )
@@ -109,7 +112,8 @@ def _bonds(
 
 
 def _graph_arrays(path: Path, level: GraphLevel, task: str | None) -> list[str]:
-    """Enters labels, splits and further arrays of graphs; returns notes on what is not taken."""
+    """Enters labels, splits and further arrays of graphs; returns notes on arrays that are not
+    taken."""
     others = []
     for name in member_names(path):
         member = open_member(path, (name,))
@@ -120,7 +124,7 @@ def _graph_arrays(path: Path, level: GraphLevel, task: str | None) -> list[str]:
                 _require_rows(member, level.count, "graphs")
             others.append(name)
             continue
-        values = _whole(member)
+        values = read_member(path, name).reshape(member.rows_in_order().shape)
         if name == "y":
             level.arrays["y"] = labels_of(values, str(member), task)
         elif name == "scaffold_split":
@@ -140,12 +144,9 @@ def _splits(values: NDArray[Any], where: str) -> dict[str, NDArray[np.int64]]:
     return {name: ids for name, ids in found.items() if len(ids)}
 
 
-def _whole(member: NpzMember) -> NDArray[Any]:
-    return read_member(member.archive, member.member.removesuffix(".npy")).reshape(
-        member.rows_in_order().shape
-    )
-
-
 def _require_rows(member: NpzMember, count: int, what: str) -> None:
     if not member.shape or member.shape[0] != count:
         raise InvalidError(f"{member}: shape {member.shape}, expected {count} rows: {what}")
+
+
+FORMAT = Format("an archive of molecules", is_molecules, open_molecules)

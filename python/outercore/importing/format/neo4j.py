@@ -1,33 +1,693 @@
-"""A folder of CSV files for `neo4j-admin database import` as a typed graph."""
+"""A folder of CSV files for `neo4j-admin database import` as a typed graph.
+
+Source: the Neo4j operations manual, "CSV header format".
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.edge_types import EdgeType
-from outercore.errors import InvalidError
+from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
-from outercore.importing.format.neo4j_files import ExportFile, open_files
-from outercore.importing.format.neo4j_header import Role
-from outercore.importing.graph import ImportOptions
-from outercore.importing.table.selection import Part, Selection
-from outercore.importing.table.times import require_one_clock
-from outercore.importing.typed.edges import EdgesOfType, Ends, with_reverse
-from outercore.importing.typed.features import arrays_of_table
-from outercore.importing.typed.graph import (
-    TypedInputs,
-    TypedSource,
-    require_kinds,
-    typed_source,
+from outercore.importing.features import arrays_of_table
+from outercore.importing.format.description import require_inside
+from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.keyed_edges import EdgesOfType, Ends, with_reverse
+from outercore.importing.keys import Column, Keys, column_of
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import Format, TypedSource
+from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.table import Missing, Table, TextTable, natural
+from outercore.importing.table.text import TextFile, TextOptions, lines, suffix_of
+from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
+from outercore.importing.texts import columns_besides
+from outercore.importing.typed_graph import require_kinds, typed_source
+
+Role = Literal["key", "source", "target", "label", "type", "number", "numbers", "time", "text"]
+
+_FIELD = re.compile(
+    r"(?P<name>.*?)(?::(?P<kind>[A-Za-z_]+)(?P<array>\[\])?(?:\((?P<space>.*?)\))?(?:\{.*\})?)?$"
 )
-from outercore.importing.typed.keys import Column, Keys, column_of
-from outercore.importing.typed.node_texts import columns_besides
-from outercore.importing.typed.tables import EdgeTable, NodeTable, require_type_name
+_ENDS: dict[str, Role] = {
+    "ID": "key",
+    "START_ID": "source",
+    "END_ID": "target",
+    "LABEL": "label",
+    "TYPE": "type",
+}
+_WHOLE = ("int", "long", "short", "byte")
+_TIMES = ("date", "datetime", "localdatetime")
+_OTHERS = ("string", "char", "point", "time", "localtime", "duration")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: its name and the kind of its values."""
+
+    column: int
+    """Its place in the file."""
+    text: str
+    """The field of the header."""
+    name: str
+    role: Role
+    dtype: np.dtype | None
+    """The type of numbers."""
+    space: str
+    """Within what keys are unique; empty for the one space of all keys without a name."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns of a file, without the ignored ones."""
+
+    path: Path
+    fields: tuple[Field, ...]
+    columns: int
+    """All columns of the file."""
+
+    def of(self, *roles: Role) -> list[Field]:
+        """The columns with one of these roles."""
+        return [field for field in self.fields if field.role in roles]
+
+    @property
+    def properties(self) -> list[Field]:
+        """The columns that are neither keys nor types."""
+        return self.of("number", "numbers", "time", "text")
+
+    @property
+    def is_nodes(self) -> bool:
+        """Whether the rows are nodes, and not relationships."""
+        return bool(self.of("key"))
+
+    def space_of(self, role: Role) -> str:
+        """The space of the keys in these columns."""
+        return self.of(role)[0].space
+
+
+def is_header(names: list[str]) -> bool:
+    """Whether a first line names columns as Neo4j does."""
+    kinds = {found["kind"] for name in names if (found := _FIELD.fullmatch(name)) is not None}
+    return "ID" in kinds or {"START_ID", "END_ID"} <= kinds
+
+
+def read_header(path: Path, names: list[str]) -> Header:
+    """The header with these fields.
+
+    Errors: `InvalidError` names the field that is not known, or what is missing.
+    """
+    fields = []
+    for column, name in enumerate(names):
+        field = _field(path, column, name)
+        if field is not None:
+            fields.append(field)
+    header = Header(path, tuple(fields), len(names))
+    if header.of("key") and header.of("source", "target", "type"):
+        raise InvalidError(f"`{path}`: the header has the fields of nodes and of relationships")
+    if header.of("key") and len({field.space for field in header.of("key")}) > 1:
+        raise InvalidError(f"`{path}`: the fields `:ID` are of different spaces")
+    roles: tuple[Role, Role] = ("label", "type")
+    for role in roles:
+        if len(header.of(role)) > 1:
+            raise InvalidError(f"`{path}`: two fields `:{role.upper()}`, expected one")
+    properties = [field.name for field in header.properties]
+    for name in properties:
+        if properties.count(name) > 1:
+            raise InvalidError(f"`{path}`: two properties are called `{name}`")
+    return header
+
+
+def _field(path: Path, column: int, text: str) -> Field | None:
+    found = _FIELD.fullmatch(text)
+    assert found is not None  # The pattern matches any text.
+    name, kind = found["name"], found["kind"] or "string"
+    if kind == "IGNORE":
+        return None
+    if kind in _ENDS:
+        return Field(column, text, name, _ENDS[kind], None, found["space"] or "")
+    lower = kind.lower()
+    is_array = found["array"] is not None
+    role: Role = "text"
+    dtype = None
+    if lower in _WHOLE or lower == "boolean":
+        dtype = np.dtype(np.int64 if lower in _WHOLE else np.bool_)
+    elif lower in ("float", "double"):
+        dtype = np.dtype(np.float64)
+    elif lower in _TIMES and not is_array:
+        role = "time"
+    elif lower not in (*_TIMES, *_OTHERS):
+        known = ", ".join([*_ENDS, "IGNORE", *_WHOLE, "boolean", "float", "double", *_TIMES])
+        raise InvalidError(
+            f"`{path}`: the header has `{text}`, and `{kind}` is not known\n"
+            f"hint: known are {known}, {', '.join(_OTHERS)}"
+        )
+    if dtype is not None:
+        role = "numbers" if is_array else "number"
+    return Field(column, text, name, role, dtype, "")
+
+
+_KINDS: dict[Clock, str] = {
+    "zone": "timestamp[us, tz=UTC]",
+    "no zone": "timestamp[us]",
+    "days": "date64[us]",
+    "numbers": "timestamp[us]",
+}
+"""What Parquet would call times in microseconds."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one file."""
+
+    table: TextTable
+    columns: dict[str, str]
+    """The column of the file that has each column of the whole."""
+    rows: int
+    """The number of rows that count."""
+    chosen: tuple[str, str] | None = None
+    """A column, and what its field starts with in the rows that count; `None`: all rows count."""
+
+    def _masks(self) -> Iterator[NDArray[np.bool_]]:
+        assert self.chosen is not None
+        column, value = self.chosen
+        for (texts,) in self.table.texts([column]):
+            yield np.asarray(pc.equal(first_word(texts), value))
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        names = [self.columns[name] for name in columns]
+        batches = self.table.numbers(names, dtype, missing)
+        if self.chosen is None:
+            yield from batches
+            return
+        for batch, mask in zip(batches, self._masks(), strict=True):
+            yield batch[mask]
+
+    def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`."""
+        batches = self.table.texts([self.columns[name] for name in columns])
+        if self.chosen is None:
+            yield from batches
+            return
+        for batch, mask in zip(batches, self._masks(), strict=True):
+            yield [column.filter(pa.array(mask)) for column in batch]
+
+
+def first_word(texts: pa.Array) -> pa.Array:
+    """The text before the first semicolon of each text."""
+    return pc.replace_substring_regex(texts, "(?s);.*", "")
+
+
+@dataclass(frozen=True)
+class Selection(Table):
+    """Parts of text files as one table, whose columns hold what the user says."""
+
+    parts: tuple[Part, ...]
+    types: dict[str, np.dtype | None]
+    """Columns, and the type of those that hold numbers."""
+    times: frozenset[str] = frozenset()
+    """Those that hold dates and times, as text."""
+    vectors: dict[str, np.dtype] = field(default_factory=dict)
+    """Those that hold lists of numbers such as `0.5;1.25`, as text, and the type of the numbers."""
+
+    @property
+    def has_types(self) -> bool:
+        """The type of a number in a header says nothing of its width."""
+        return False
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`, of the first file."""
+        return self.parts[0].table.described(has_names=has_names)
+
+    @property
+    def path(self) -> Path:
+        """The first file."""
+        return self.parts[0].table.path
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self.types)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """As `Table.dtype`."""
+        return np.dtype(np.int64) if name in self.times else self.types[name]
+
+    def kind(self, name: str) -> str:
+        """As `Table.kind`."""
+        if name in self.times:
+            return _KINDS[clock_of(self._as_text(), name)]
+        return "text" if self.types[name] is None else str(self.types[name])
+
+    def missing(self, name: str) -> int:
+        """Rows without a number, a time or a list in a column; it is read for it."""
+        if name in self.times or name in self.vectors:
+            empty = (pc.equal(texts, "") for (texts,) in self.texts([name]))
+            return sum(pc.sum(rows).as_py() or 0 for rows in empty)
+        if self.types[name] is None:
+            return 0
+        # As floats, numbers beyond 2^53 would be refused: they are read so only where one has to.
+        if not any(part.table.missing(part.columns[name]) for part in self.parts):
+            return 0
+        return sum(
+            int(np.count_nonzero(np.isnan(rows)))
+            for part in self.parts
+            for rows in part.numbers([name], np.dtype(np.float64), "nan")
+        )
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        if len(columns) == 1 and columns[0] in self.times:
+            for times in time_values(self._as_text(), columns[0]):
+                yield times[:, None]
+            return
+        for part in self.parts:
+            yield from part.numbers(columns, dtype, missing)
+
+    def list_type(self, name: str) -> pa.DataType | None:
+        """As `Table.list_type`."""
+        dtype = self.vectors.get(name)
+        return None if dtype is None else pa.from_numpy_dtype(dtype)
+
+    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """As `Table.lists`; an empty field is a null.
+
+        Errors: `InvalidError` for text other than a list of numbers of the type.
+        """
+        kind, row = self.list_type(name), 0
+        nothing = pa.scalar(None, pa.large_string())
+        for (whole,) in self.texts([name]):
+            for first in range(0, len(whole), rows):
+                texts = whole.slice(first, rows)
+                lists = pc.split_pattern(pc.if_else(pc.equal(texts, ""), nothing, texts), ";")
+                try:
+                    values = pc.cast(pc.utf8_trim_whitespace(lists.flatten()), kind)
+                except pa.ArrowInvalid as error:
+                    raise InvalidError(
+                        f"`{self.path}`: column `{name}`: rows {row} to {row + len(texts) - 1}: "
+                        f"{error}"
+                    ) from None
+                yield pa.LargeListArray.from_arrays(lists.offsets, values, mask=lists.is_null())
+                row += len(texts)
+
+    def _as_text(self) -> Selection:
+        """The same columns, with times as the texts that they are."""
+        return replace(self, times=frozenset())
+
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`; a text has empty fields and no nulls."""
+        for part in self.parts:
+            yield from part.texts(columns)
+
+
+_TEXTS = (".csv", ".tsv", ".txt")
+_SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
+"""What may separate fields; where several fit, the first one: `;` and `|` separate values, too."""
+_KEYS: dict[Role, str] = {"key": ":ID", "source": ":START_ID", "target": ":END_ID"}
+_KEY = re.compile(r":(ID|START_ID|END_ID)\b")
+_KIND = re.compile(r"^:|\(.*")
+"""What stands around the kind in a field without a name, such as `:START_ID(User)`."""
+_HEADER_FILE = re.compile(r"(.+?)[-_.]?header", re.IGNORECASE)
+_PART = re.compile(r"(.+?)(?:[-_ ]?(?P<word>part|chunk|split|shard)[-_ ]?|[-_ ])\d+", re.IGNORECASE)
+"""A name of a part of a table: `users-part1`, `users_002`."""
+
+
+@dataclass(frozen=True)
+class ExportFile:
+    """A file of nodes or relationships; its header may be a separate file."""
+
+    header: Header
+    table: TextTable
+    files: tuple[FileState, ...]
+    name: str
+    """The type of its rows, where no field says it."""
+
+    @property
+    def path(self) -> Path:
+        """The file with the rows."""
+        return self.table.path
+
+    def columns_of(self, role: Role) -> tuple[str, ...]:
+        """The columns of keys with this role; all files call them the same."""
+        name = _KEYS[role]
+        count = len(self.header.of(role))
+        return tuple(name if place == 0 else f"{name} {place + 1}" for place in range(count))
+
+    @property
+    def by_value(self) -> Iterator[tuple[str, Part]]:
+        """The rows by their label or type; all by the name of the file where no field has it."""
+        role: Role = "label" if self.header.is_nodes else "type"
+        names = self.table.names
+        columns = {
+            name: names[field.column]
+            for key in _KEYS
+            for name, field in zip(self.columns_of(key), self.header.of(key), strict=True)
+        }
+        columns |= {field.name: names[field.column] for field in self.header.properties}
+        if not self.header.of(role):
+            yield self.name, Part(self.table, columns, self.table.rows)
+            return
+        column = names[self.header.of(role)[0].column]
+        rows = Counter[str]()
+        for (texts,) in self.table.texts([column]):
+            for one in pc.value_counts(first_word(texts)).to_pylist():
+                rows[one["values"]] += one["counts"]
+        for value in sorted(rows):
+            chosen = (column, value) if len(rows) > 1 else None
+            yield value or self.name, Part(self.table, columns, rows[value], chosen)
+
+
+def is_neo4j(folder: Path) -> bool:
+    """Whether a folder has a text file whose first line is a header of Neo4j."""
+
+    def has_header(path: Path) -> bool:
+        try:
+            return _with_header(path, TextOptions(comment="")) is not None
+        except OutercoreError:
+            return False
+
+    return any(has_header(path) for path in _text_files(folder))
+
+
+@dataclass(frozen=True)
+class _Headed:
+    """A file that begins with a header."""
+
+    header: Header
+    table: TextTable
+    said: TextOptions
+    """How it is written."""
+
+    @property
+    def path(self) -> Path:
+        return self.header.path
+
+    @property
+    def fields(self) -> list[str]:
+        """The header as it is written."""
+        return self.table.names
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What parts of one table have in common."""
+        roles: tuple[Role, ...] = ("key", "source", "target")
+        return tuple((role, field.space) for role in roles for field in self.header.of(role))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether a field says the types of the rows."""
+        return bool(self.header.of("label", "type"))
+
+    def repeats(self, fields: list[str]) -> bool:
+        """Whether a first line names the same columns, with their types or without."""
+        if len(fields) != len(self.fields):
+            return False
+        names = [own.partition(":")[0] for own in self.fields]
+        kinds = [_KIND.sub("", own).lower() for own in self.fields]
+        return any(found and found == name for found, name in zip(fields, names, strict=True)) and (
+            all(
+                found in (own, name) or (not name and found.lower() == kind)
+                for found, own, name, kind in zip(fields, self.fields, names, kinds, strict=True)
+            )
+        )
+
+
+def open_files(
+    folder: Path, options: TextOptions, *, outside: bool = False
+) -> tuple[list[ExportFile], list[str]]:
+    """The files with a header, in them or in another file; and notes. `outside` as
+    in `described_file`.
+
+    Files whose names differ in the number of a part are one table.
+
+    Errors: `InvalidError` for a header that does not fit, and a link out of the folder; what is
+    wrong with a file that may have one.
+    """
+    texts = _text_files(folder)
+    headed = {path: one for path in texts if (one := _headed(path, options)) is not None}
+    rest = [path for path in texts if path not in headed]
+    empty = {path: one for path, one in headed.items() if not one.table.rows}
+    filled = {path: one for path, one in headed.items() if path not in empty}
+    belongs = {path: header for path in rest if (header := _header_of(path, filled, empty))}
+    names = _names(filled, empty, set(belongs.values()))
+    found, notes = [], list[str]()
+    for path, one in headed.items():
+        if path in filled:
+            found.append(ExportFile(one.header, one.table, states(path), names[path]))
+        below = [other for other in rest if belongs.get(other) == path]
+        for other in below:
+            table, note = _below(one, other, options.header)
+            notes += note
+            name = _stem(path) if path in empty else _part_stem(path)
+            names[path] = name
+            found.append(ExportFile(one.header, table, (*states(path), *states(other)), name))
+        rest = [other for other in rest if other not in below]
+        is_known = not {_stem(path), _part_stem(path)}.isdisjoint(names.values())
+        if path in empty and not below and not is_known:
+            found.append(ExportFile(one.header, one.table, states(path), _stem(path)))
+    found = [replace(one, name=names.get(one.path, one.name)) for one in found]
+    for file in found:
+        for path in (file.header.path, file.path):
+            require_inside(folder, path, f"`{folder}`", outside=outside)
+    notes += [*_repeated(found), *_joined(found)]
+    others = sorted(
+        [*rest, *(one for one in folder.iterdir() if one not in texts and one.name[0] != ".")]
+    )
+    if not others:
+        return found, notes
+    return found, [
+        *notes,
+        f"without a header of Neo4j, so not read: {listed((path.name for path in others), most=6)}",
+    ]
+
+
+def _names(
+    filled: dict[Path, _Headed], empty: dict[Path, _Headed], used: set[Path]
+) -> dict[Path, str]:
+    """The type of the rows of each file with a header, if no field has it.
+
+    `used` are the headers with rows in files without one.
+
+    Errors: `InvalidError` for parts of one table with other columns.
+    """
+    names = {}
+    for path, one in filled.items():
+        stem = _part_stem(path)
+        header = _header_of(path, {}, empty)
+        if (
+            header is not None
+            and sorted(empty[header].fields) == sorted(one.fields)
+            and (header not in used or stem == _stem(header))
+        ):
+            names[path] = _stem(header)
+            continue
+        parts = [
+            other
+            for other in filled.values()
+            if other.path != path and _part_stem(other.path) == stem and other.kind == one.kind
+        ]
+        same = [other for other in parts if sorted(other.fields) == sorted(one.fields)]
+        names[path] = stem if same or path in used else _stem(path)
+        if len(same) == len(parts) or one.has_names or not _is_part(path):
+            continue
+        other = next(other for other in parts if other not in same)
+        raise InvalidError(
+            f"`{path}`: has other columns than `{other.path}`, and their names say that both are "
+            f"parts of `{stem}`\nhint: give both the same columns, or names without `part`"
+        )
+    return names
+
+
+def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, list[str]]:
+    """A file without a header as rows below the header of another file; and a note if its first
+    line names the columns all the same.
+
+    `header` is the user's word on such a line.
+
+    Errors: `InvalidError` for another number of columns, and for one key that may be a name.
+    """
+    columns = one.header.columns
+    line = _first_line(path, one.said)
+    is_named = one.repeats(line) and header is not False
+    if is_named and header is None and len(line) == 1 and line != one.fields:
+        below = TextFile.detect(path, "table", one.said, columns=columns)
+        if below.dialect["kinds"] == ["text"]:
+            raise InvalidError(
+                f"`{path}`: the first line, `{line[0]}`, may name the column, or be a key\n"
+                "hint: say which: `--header` if it names the column, `--no-header` if it is data"
+            )
+    said = replace(one.said, header=is_named)
+    file = TextFile.detect(path, "table", said, columns=columns)
+    file = replace(file, dialect={**file.dialect, "header_line": _line_of(one)})
+    table = TextTable(file)
+    if len(table.names) != columns:
+        raise InvalidError(
+            f"`{path}`: {len(table.names)} columns, but the header `{one.path}` has {columns}"
+        )
+    again = f"`{path.name}`: line 1 names the columns again and holds no row"
+    return table, [again] if is_named else []
+
+
+def _line_of(one: _Headed) -> str | None:
+    """The line of a header, by which it is known where it comes again."""
+    line: str | None = one.table.file.dialect["header_line"]
+    return line
+
+
+def _repeated(files: list[ExportFile]) -> list[str]:
+    """Notes on lines that repeat the header."""
+    notes = []
+    for one in files:
+        count = one.table.file.profile.repeated_headers
+        if count:
+            what = "1 line repeats" if count == 1 else f"{count:,} lines repeat"
+            notes.append(f"`{one.path.name}`: {what} the header and holds no row")
+    return notes
+
+
+def _joined(files: list[ExportFile]) -> list[str]:
+    """Notes on files that are one table because of their names."""
+    parts: dict[tuple[str, bool], list[str]] = {}
+    for one in files:
+        if not one.header.of("label", "type"):
+            parts.setdefault((one.name, one.header.is_nodes), []).append(one.path.name)
+    return [
+        f"read as one table `{name}`: {', '.join(f'`{path}`' for path in paths[:6])}"
+        + (f" and {len(paths) - 6} more" if len(paths) > 6 else "")
+        for (name, _), paths in parts.items()
+        if len(paths) > 1
+    ]
+
+
+def _text_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    files = (path for path in folder.iterdir() if suffix_of(path) in _TEXTS and path.is_file())
+    return sorted(files, key=natural)
+
+
+def _headed(path: Path, options: TextOptions) -> _Headed | None:
+    """The file, if its first line is a header of Neo4j.
+
+    Errors: as `_with_header`, and `InvalidError` for an unknown field.
+    """
+    found = _with_header(path, options)
+    return None if found is None else _Headed(read_header(path, found[0].names), *found)
+
+
+def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptions] | None:
+    """The file and how it is written, if its first line is a header of Neo4j, which says what
+    separates fields.
+
+    Errors: `InvalidError` for a header that does not fit to the rows.
+    """
+    found: TextTable | None = None
+    wrong: OutercoreError | None = None
+    for separator in [options.separator] if options.separator else _SEPARATORS:
+        said = replace(options, separator=separator, header=True)
+        try:
+            table = TextTable(TextFile.detect(path, "table", said))
+        except OutercoreError as error:
+            wrong = wrong or error
+            continue
+        names = table.names if table.is_named else []
+        if is_header(names) and (found is None or len(names) > len(found.names)):
+            found, chosen = table, said
+    if found is not None:
+        return found, chosen
+    if _may_have_header(path, is_table=wrong is None):
+        raise wrong or _uneven(path, options)
+    return None
+
+
+def _uneven(path: Path, options: TextOptions) -> InvalidError:
+    """The error of a file whose header has another number of fields than its rows."""
+    line = next(lines(path), "").strip()
+    cuts = {name: [one.strip('"') for one in line.split(by)] for name, by in _SEPARATORS.items()}
+    fitting = [name for name, fields in cuts.items() if is_header(fields)]
+    separator = max(fitting, key=lambda name: len(cuts[name]), default=None)
+    said = options.native()["separator"]
+    if separator is not None and said not in (None, separator):
+        return InvalidError(
+            f"`{path}`: the first line is a header of Neo4j with another separator\n"
+            "hint: leave out `--separator`: the header of each file says what separates its fields"
+        )
+    count = f" {len(cuts[separator])}" if separator is not None else ""
+    return InvalidError(
+        f"`{path}`: the header has{count} fields, and the lines below it have others\n"
+        "hint: give each line as many fields as the header, and quote those with a separator in "
+        "them"
+    )
+
+
+def _first_line(path: Path, said: TextOptions) -> list[str]:
+    """The fields of the first line; none where they cannot be names."""
+    try:
+        return TextFile.detect(path, "table", replace(said, header=True)).names or []
+    except OutercoreError:
+        return []
+
+
+def _may_have_header(path: Path, *, is_table: bool) -> bool:
+    """Whether a file may be part of the export although its header does not fit."""
+    try:
+        return _KEY.search(next(lines(path), "")) is not None
+    except OutercoreError:
+        # Only a text for people is sure to be none.
+        return not is_table and suffix_of(path) != ".txt"
+
+
+def _stem(path: Path) -> str:
+    """The name of a file, without `-header` at the end."""
+    name = path.name.partition(".")[0]
+    found = _HEADER_FILE.fullmatch(name)
+    return found[1] if found is not None else name
+
+
+def _part_stem(path: Path) -> str:
+    """The name of a file, without the number of a part at the end."""
+    name = _stem(path)
+    found = _PART.fullmatch(name)
+    return found[1] if found is not None else name
+
+
+def _is_part(path: Path) -> bool:
+    """Whether a name says in a word that a file is a part."""
+    found = _PART.fullmatch(_stem(path))
+    return found is not None and found["word"] is not None
+
+
+def _header_of(path: Path, filled: dict[Path, _Headed], empty: dict[Path, _Headed]) -> Path | None:
+    """The header for the rows of a file: in a separate file whose name begins the file's, or in the
+    first part of the same table; the header with the longest name."""
+    fitting = [one for one in empty if path.name.startswith(_stem(one))]
+    first = next((one for one in filled if _part_stem(one) == _part_stem(path)), None)
+    fitting += [first] if first is not None else []
+    return max(fitting, key=lambda one: len(_part_stem(one)), default=None)
+
 
 _ROWS = 1 << 20
 
@@ -46,8 +706,8 @@ class _Relation:
 def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     """The graph in a folder of node and relationship files.
 
-    The first label of a node is its type; without one it is the name of the file. So are the types
-    of relationships. Numbers are features and edge arrays, dates are arrays of their own.
+    The first label of a node is its type; without a label it is the name of the file. The same
+    holds for relationships. Numbers are features and edge arrays, dates are separate arrays.
 
     Errors: `InvalidError` names the file with its field, or the key that no node has.
     """
@@ -105,8 +765,8 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
     for name, own in sorted(parts.items()):
         spaces = {one.header.space_of("key") for one, _ in own}
         if len(spaces) > 1:
-            listed = " and ".join(f"`{one.path}`" for one, _ in own[:2])
-            raise InvalidError(f"{listed}: nodes of type `{name}` have keys of different spaces")
+            paths = " and ".join(f"`{one.path}`" for one, _ in own[:2])
+            raise InvalidError(f"{paths}: nodes of type `{name}` have keys of different spaces")
         space, table = spaces.pop(), _selection(own, ("key",))
         first, count = firsts.get(space, 0), table.rows
         firsts[space] = first + count
@@ -116,9 +776,8 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
         found[name] = NodeTable(name, spec, table, keys, count, states, space, first)
         properties = {field.name for one, _ in own for field in one.header.properties}
         if left := sorted(properties - set(table.names)):
-            listed = ", ".join(f"`{one}`" for one in left)
             notes.append(
-                f"properties of `{name}` that some of its files lack are left out: {listed}"
+                f"properties of `{name}` that some of its files lack are left out: {listed(left)}"
             )
     return found, notes
 
@@ -132,20 +791,20 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
     types = dict.fromkeys((name for key in keys for name in file.columns_of(key)), None)
     shared: dict[str, np.dtype | None] = dict(types)
     times, vectors = set(), {}
-    for field in file.header.properties:
+    for wanted in file.header.properties:
         same = [
-            other for one, _ in own for other in one.header.properties if other.name == field.name
+            other for one, _ in own for other in one.header.properties if other.name == wanted.name
         ]
         if len(same) < len(own):
             continue
-        if any((one.role, one.dtype) != (field.role, field.dtype) for one in same):
+        if any((one.role, one.dtype) != (wanted.role, wanted.dtype) for one in same):
             listed = " and ".join(f"`{one.path}`" for one, _ in own)
-            raise InvalidError(f"{listed}: property `{field.name}` has different types")
-        shared[field.name] = field.dtype if field.role == "number" else None
-        if field.role == "time":
-            times.add(field.name)
-        if field.role == "numbers" and field.dtype is not None:
-            vectors[field.name] = field.dtype
+            raise InvalidError(f"{listed}: property `{wanted.name}` has different types")
+        shared[wanted.name] = wanted.dtype if wanted.role == "number" else None
+        if wanted.role == "time":
+            times.add(wanted.name)
+        if wanted.role == "numbers" and wanted.dtype is not None:
+            vectors[wanted.name] = wanted.dtype
     return Selection(tuple(part for _, part in own), shared, frozenset(times), vectors)
 
 
@@ -216,7 +875,7 @@ def _part(nodes: NodeTable) -> range:
 def _pairs(
     relation: _Relation, keys: Keys, uses: tuple[int, int]
 ) -> list[tuple[NodeTable, NodeTable]]:
-    """The node types between which there are edges; the first ones where there are none."""
+    """The node types between which there are edges; the first ones in a graph without edges."""
     sources = keys.rows(uses[0])
     starts = [np.array([one.first for one in types]) for types in relation.ends]
     found = set()
@@ -228,3 +887,6 @@ def _pairs(
         found |= set(np.unique(come * len(starts[1]) + to).tolist())
     pairs = [divmod(pair, len(starts[1])) for pair in sorted(found)] or [(0, 0)]
     return [(relation.ends[0][come], relation.ends[1][to]) for come, to in pairs]
+
+
+FORMAT = Format("an export for Neo4j", is_neo4j, open_neo4j, ("header",))

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.base.shell import quoted
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.edge_arrays import FEATURES, EdgeArray
+from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
+from outercore.importing.format.download import CACHE, library, reaching
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
+from outercore.importing.inputs import Inputs, TypedInputs
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import member_names, open_member, read_member
-from outercore.importing.table.rows import RowSource, npz_rows
+from outercore.importing.table.rows import NodeArray, Reading, RowSource, npz_rows, open_rows
+from outercore.importing.table.table import TextTable
 from outercore.importing.table.text import PLAIN, TextFile
+from outercore.importing.typed_graph import source_of_arrays
 
 _SPLITS = ("train", "valid", "test")
 _LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
@@ -43,25 +52,17 @@ _BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
 """Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
 
 
-def is_layout(root: Path) -> bool:
-    """Whether `root` looks like a raw OGB node data set."""
-    return (root / "raw" / "edge.csv.gz").exists() or (root / "raw" / "data.npz").exists()
-
-
 def is_hetero_layout(root: Path) -> bool:
     """Whether `root` looks like a heterogeneous OGB data set in text, such as `ogbn-mag`."""
     return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
 
 
-def open_layout(
-    root: Path, split: str | None = None, *, undirected: bool | None = None
-) -> GraphSource:
+def open_layout(root: Path, inputs: Inputs) -> GraphSource:
     """The edges, features, labels and splits under `root/raw` and `root/split`.
 
     Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
-    of the large ones (`data.npz`, `node-label.npz`). `split` names the folder under `split`,
-    which may be left out where there is one. `undirected` is OGB's `add_inverse_edge`, known by
-    the folder's name where it is not given.
+    of the large ones (`data.npz`, `node-label.npz`). `--ogb-split` is the folder under `split`,
+    which may be left out where there is one. The folder's name tells OGB's `add_inverse_edge`.
 
     Errors: `NotFoundError` where `root` is neither; `InvalidError` for a part of a heterogeneous
     one.
@@ -74,8 +75,7 @@ def open_layout(
             f"directory `{root}`: a heterogeneous OGB data set by `raw/{typed}`, expected "
             f"`raw/{_TYPED[0]}` and `raw/{_TYPED[1]}`"
         )
-    if undirected is None:
-        undirected = True if root.resolve().name in _BOTH_WAYS else None
+    undirected = True if root.resolve().name in _BOTH_WAYS else None
     if (raw / "data.npz").exists():
         source = _archives(raw, undirected)
     elif (raw / "edge.csv.gz").exists():
@@ -87,9 +87,10 @@ def open_layout(
         )
     # Looks at the name of the split too.
     source.arrays.extend(
-        NodeArray("split", name, rows) for name, rows in split_arrays(root / "split", split)
+        NodeArray("split", name, rows)
+        for name, rows in split_arrays(root / "split", inputs.ogb_split)
     )
-    source.notes.extend(_not_read(root, split))
+    source.notes.extend(_not_read(root, inputs.ogb_split))
     if undirected:
         source.notes.append(
             f"{root}: the files hold each edge once, and it counts in both directions"
@@ -98,7 +99,7 @@ def open_layout(
 
 
 def _not_read(root: Path, split: str | None) -> list[str]:
-    """Notes that name the files and arrays nothing is made of."""
+    """Notes that name the files and arrays that are not taken."""
     raw = root / "raw"
     known = _READ_ARCHIVES if (raw / "data.npz").exists() else _READ
     others = [f"raw/{path.name}" for path in sorted(raw.iterdir()) if path.name not in known]
@@ -119,16 +120,15 @@ def _not_read(root: Path, split: str | None) -> list[str]:
         others += [str(path.relative_to(root)) for path in paths if path.name not in taken]
     if not others:
         return notes
-    listed = ", ".join(f"`{name}`" for name in others)
     return [
         *notes,
-        f"{root}: not read: {listed} (take them by --array NAME=FILE, --edge-time FILE, "
+        f"{root}: not read: {listed(others)} (take them by --array NAME=FILE, --edge-time FILE, "
         "--split NAME=FILE and the like)",
     ]
 
 
 def _texts(raw: Path, undirected: bool | None) -> GraphSource:
-    arrays, edge_arrays = [], []
+    arrays = []
     features, labels = raw / "node-feat.csv.gz", raw / "node-label.csv.gz"
     if features.exists():
         arrays.append(NodeArray("features", "x", _numbers(features)))
@@ -136,15 +136,14 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
         arrays.append(NodeArray("labels", "y", label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
-        found = _numbers(edge_features)
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+        arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
         sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
         nodes = _of_one_graph(f"`{counts}`", sizes)
     edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", PLAIN)
-    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+    return GraphSource([edges], arrays, nodes, undirected)
 
 
 def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
@@ -178,11 +177,11 @@ def _numbers(path: Path) -> RowSource:
             yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
             first += len(rows)
 
-    return RowSource(str(path), np.dtype(np.float32), width, None, chunks, files=states(path))
+    return RowSource(str(path), np.dtype(np.float32), chunks, width=width, files=states(path))
 
 
 def label_rows(path: Path) -> RowSource:
-    """Classes, or a column for each of several tasks; empty and `nan` are no label.
+    """Classes, or a column for each of several tasks; empty and `nan` mean a missing label.
 
     One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
     """
@@ -192,9 +191,8 @@ def label_rows(path: Path) -> RowSource:
         return RowSource(
             str(path),
             np.dtype(np.float64),
-            len(columns),
-            None,
             lambda: file.floats(columns),
+            width=len(columns),
             files=states(path),
         )
     is_whole = file.profile.kinds == ["integer"] and not file.profile.missing[0]
@@ -206,8 +204,6 @@ def label_rows(path: Path) -> RowSource:
     return RowSource(
         str(path),
         np.dtype(np.int64 if is_whole else np.float64),
-        None,
-        None,
         chunks,
         files=states(path),
         keeps_form=True,
@@ -223,12 +219,12 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
             f"archive `{data}`: expected `edge_index`, found {', '.join(names)}\n"
             "hint: heterogeneous graphs cannot be imported yet"
         )
-    arrays, edge_arrays = [], []
+    arrays = []
     if "node_feat" in names:
         arrays.append(NodeArray("features", "x", npz_rows(open_member(data, ("node_feat",)))))
     if "edge_feat" in names:
-        found = npz_rows(open_member(data, ("edge_feat",)))
-        edge_arrays.append(EdgeArray(FEATURES, lambda _mirrored: found, found.files))
+        rows = npz_rows(open_member(data, ("edge_feat",)))
+        arrays.append(NodeArray("edge", FEATURES, rows))
     labels = raw / "node-label.npz"
     if labels.exists():
         arrays.append(NodeArray("labels", "y", npz_rows(open_member(labels, ("node_label",)))))
@@ -236,14 +232,14 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     if "num_nodes_list" in names:
         nodes = _of_one_graph(f"`{data}:num_nodes_list`", read_member(data, "num_nodes_list"))
     edges = npz_edges(open_member(data, ("edge_index",)), "2,E")
-    return GraphSource([edges], arrays, nodes, undirected, edge_arrays)
+    return GraphSource([edges], arrays, nodes, undirected)
 
 
 def split_arrays(
     directory: Path, split: str | None, node_type: str = ""
 ) -> list[tuple[str, RowSource]]:
-    """The ids of each part of the split called `split`, or of the only one there is; they lie in
-    a folder of `node_type` where a data set has several.
+    """The ids of each part of the split called `split`, or of the only one; in a
+    folder of `node_type` if a data set has several types.
 
     Errors: `NotFoundError` for a split that is not there; `InvalidError` where there are several.
     """
@@ -282,4 +278,144 @@ def _ids(path: Path) -> RowSource:
             for rows in file.integers([0]):
                 yield rows[:, 0].copy()
 
-    return RowSource(str(path), np.dtype(np.int64), None, None, chunks, files=states(path))
+    return RowSource(str(path), np.dtype(np.int64), chunks, files=states(path))
+
+
+_NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")
+"""What a relation has besides arrays: `edge_reltype` is one number for the whole relation."""
+
+
+def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+    """The nodes, edges, features, labels and splits under `root/raw` and `root/split`.
+
+    `node-feat` and `edge-feat` become features, other `node_NAME` and `edge_NAME` arrays.
+
+    Errors: `NotFoundError` for an edge type without its file; `InvalidError` for several graphs or
+    several types with labels.
+    """
+    raw = root / "raw"
+    reading = replace(inputs.reading(options), text=PLAIN)
+    counts = _counts(raw)
+    edge_types = _edge_types(raw, counts)
+    arrays = [array for node_type in counts for array in _of_nodes(raw, node_type, reading)]
+    labelled = [str(array.of_type) for array in arrays if array.role == "labels"]
+    if len(labelled) > 1:
+        raise InvalidError(
+            f"directory `{raw}/node-label`: labels of {', '.join(labelled)}, expected one type"
+        )
+    for node_type in labelled:
+        arrays += [
+            NodeArray("split", name, rows, node_type)
+            for name, rows in split_arrays(root / "split", inputs.ogb_split, node_type)
+        ]
+    arrays += [array for one in edge_types for array in _of_edges(raw, one, reading)]
+    tables = [_edges(raw, one) for one in edge_types]
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, [])
+
+
+def _rows_of_text(path: Path) -> list[list[str]]:
+    """The fields of a short text without a header."""
+    table = TextTable(TextFile.detect(path, "table", PLAIN))
+    columns: list[list[str]] = [[] for _ in table.names]
+    for batch in table.texts(list(table.names)):
+        for column, values in zip(columns, batch, strict=True):
+            column += values.to_pylist()
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _counts(raw: Path) -> dict[str, int]:
+    path = raw / COUNTS
+    rows = _rows_of_text(path)
+    if len(rows) != 2 or not all(count.isdecimal() for count in rows[1]):
+        raise InvalidError(
+            f"`{path}`: expected a line of node types and a line with the number of nodes of each; "
+            "sets of many graphs are not read"
+        )
+    for name in rows[0]:
+        require_type_name(f"`{path}`", name)
+    counts = dict(zip(*rows, strict=True))
+    if len(counts) != len(rows[0]):
+        raise InvalidError(f"`{path}`: a node type is there twice")
+    return {name: int(count) for name, count in sorted(counts.items())}
+
+
+def _edge_types(raw: Path, counts: dict[str, int]) -> list[EdgeType]:
+    path = raw / TRIPLES
+    found: list[EdgeType] = []
+    for row in _rows_of_text(path):
+        if len(row) != 3:
+            raise InvalidError(
+                f"`{path}`: expected lines of source, relation and target, found {row}"
+            )
+        require_type_name(f"`{path}`", row[1])
+        for end in (row[0], row[2]):
+            if end not in counts:
+                raise InvalidError(f"`{path}`: there is no node type `{end}`")
+        found.append((row[0], row[1], row[2]))
+    return sorted(found, key=edge_type_key)
+
+
+def _folder(raw: Path, edge_type: EdgeType) -> Path:
+    return raw / "relations" / "___".join(edge_type)
+
+
+def _edges(raw: Path, edge_type: EdgeType) -> EdgeTable:
+    path = _folder(raw, edge_type) / "edge.csv.gz"
+    if not path.exists():
+        raise NotFoundError(f"file `{path}` is not there; `{TRIPLES}` names its edge type")
+    return text_of_edges(edge_type, path)
+
+
+def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:
+    folder, found = raw / "node-feat" / node_type, []
+    for path in sorted(folder.glob("node*.csv.gz")):
+        name = path.name.removesuffix(".csv.gz")
+        role, name = ("features", "x") if name == "node-feat" else ("array", name[len("node_") :])
+        found.append(NodeArray(role, name, open_rows(FileSpec(path, ()), reading), node_type))  # type: ignore[arg-type]
+    labels = raw / "node-label" / node_type / "node-label.csv.gz"
+    if labels.exists():
+        found.append(NodeArray("labels", "y", label_rows(labels), node_type))
+    return found
+
+
+def _of_edges(raw: Path, edge_type: EdgeType, reading: Reading) -> list[NodeArray]:
+    found = []
+    for path in sorted(_folder(raw, edge_type).glob("edge*.csv.gz")):
+        if path.name in _NOT_DATA:
+            continue
+        name = path.name.removesuffix(".csv.gz")
+        name = FEATURES if name == "edge-feat" else name[len("edge_") :]
+        rows = open_rows(FileSpec(path, ()), reading)
+        found.append(NodeArray("edge", name, rows, edge_type_key(edge_type)))
+    return found
+
+
+def directory_of(name: str) -> Path:
+    """The raw files of a data set by its name in OGB, downloaded and unpacked, but not processed.
+
+    Errors: `UnsupportedError` where OGB is not installed, `NotFoundError` for an unknown name,
+    `DeviceError` where it cannot be fetched.
+    """
+    directory = CACHE.expanduser() / "ogb"
+    ogb = library("ogb.nodeproppred", "ogb", "pip install ogb")
+    urls = library("ogb.utils.url", "ogb", "pip install ogb")
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(Path(ogb.__file__).with_name("master.csv")).to_pydict()
+    listed = [key for key in table if key]
+    if name not in listed:
+        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(listed)}")
+    described = dict(zip(next(iter(table.values())), table[name], strict=True))
+    unpacked = directory / described["download_name"]
+    if not (unpacked / "raw").exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        with reaching(f"ogb:{name}"):
+            archive = urls.download_url(described["url"], str(directory))
+            urls.extract_zip(archive, str(directory))
+    return unpacked
+
+
+FORMAT = Format("a data set of OGB", Path.is_dir, open_layout, ("ogb_split",))
+TYPED = Format(
+    "a heterogeneous data set of OGB", is_hetero_layout, open_hetero_layout, ("ogb_split",)
+)

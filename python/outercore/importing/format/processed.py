@@ -13,12 +13,15 @@ from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
-from outercore.importing.edges import EdgeShape
-from outercore.importing.format.layout import source_of_arrays
-from outercore.importing.graph import ImportOptions, NodeArray
-from outercore.importing.label_rows import without_label
+from outercore.importing.graph_tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.inputs import TypedInputs
+from outercore.importing.labels import has_label, without_label
+from outercore.importing.options import ImportOptions
+from outercore.importing.source import Format, TypedSource
+from outercore.importing.table.edge_array import EdgeArrayTable, EdgeShape
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
+    NodeArray,
     Reading,
     RowSource,
     count_rows,
@@ -30,9 +33,7 @@ from outercore.importing.table.rows import (
 from outercore.importing.table.table import Missing
 from outercore.importing.table.text import suffix_of
 from outercore.importing.table.torch_file import read_torch
-from outercore.importing.typed.graph import TypedInputs, TypedSource
-from outercore.importing.typed.labels import has_label
-from outercore.importing.typed.tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.typed_graph import source_of_arrays
 
 _FEATURES = "node_feat.npy"
 _IGB_LABELS = "node_label_19.npy"
@@ -92,7 +93,7 @@ def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSo
         arrays.append(NodeArray("labels", "y", rows, node_type))
         arrays += _in_order(rows, node_type, options.task)
         notes.append(f"labels: `{spec}`; splits in the order of the nodes, 60, 20 and 20 %")
-    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, notes)
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, notes)
 
 
 def _igb_rows(
@@ -153,7 +154,7 @@ def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> Row
             first += len(chunk)
             place += len(nodes)
 
-    return RowSource(f"split `{name}`", np.dtype(np.int64), None, len(own), chunks)
+    return RowSource(f"split `{name}`", np.dtype(np.int64), chunks, count=len(own))
 
 
 def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
@@ -177,7 +178,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         counts[node_type] = count
         for path in sorted((root / "processed" / node_type).glob("node_*.npy")):
             name = path.stem.removeprefix("node_")
-            # A missing label is none, whatever stands for missing features.
+            # `--fill` gives values to features only.
             own = replace(reading, fill=None) if name == "label" else reading
             rows = open_rows(FileSpec(path, ()), own)
             if name == "feat":
@@ -189,7 +190,7 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
                 arrays.append(NodeArray("array", name, rows, node_type))
     if labelled is not None:
         arrays += _mag_splits(root / "split_dict.pt", labelled, counts[labelled])
-    return source_of_arrays(root, inputs, options, counts, tables, arrays, {}, [])
+    return source_of_arrays(root, inputs, options, counts, tables, arrays, [])
 
 
 def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
@@ -215,9 +216,13 @@ def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:
     for edge_type, path in _relations(root, between):
         for name in edge_type:
             require_type_name(f"directory `{path.parent}`", name)
-        tables.append(array_of_edges(edge_type, FileSpec(path, ()), shape))
+        tables.append(array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(path, ()), shape)))
     return sorted(tables, key=lambda one: one.key)
 
 
 def _types(tables: list[EdgeTable]) -> list[str]:
     return sorted({end for one in tables for end in (one.edge_type[0], one.edge_type[2])})
+
+
+MAG240M = Format("a directory of MAG240M", is_mag240m, open_mag240m)
+IGB = Format("a directory of IGBH", is_igb, open_igb)

@@ -1,36 +1,68 @@
-"""PyTorch Geometric objects as data sets."""
+"""PyTorch Geometric objects as data sets: `Data`, `TemporalData` and `HeteroData`."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
+from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.split_names import normal_split
-from outercore.errors import InvalidError
-from outercore.importing.edge_arrays import EdgeArray
-from outercore.importing.edges import digest_of, from_edge_index
-from outercore.importing.format.pyg_attributes import (
-    MASKS,
-    edge_attributes,
-    edge_values,
-    masks_of,
-    node_arrays,
-    numpy_of,
-    rows_of,
-    splits_of,
-)
-from outercore.importing.format.pyg_events import is_events, open_events
-from outercore.importing.format.typed_pyg import import_hetero
-from outercore.importing.graph import GraphSource, ImportOptions, NodeArray, import_graph
+from outercore.errors import InvalidError, NotFoundError
+from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
+from outercore.importing.format.download import CACHE, library, reaching
+from outercore.importing.graph_tables import array_of_edges, require_type_name
+from outercore.importing.inputs import Inputs, TypedInputs
+from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
-from outercore.importing.table.rows import from_array
+from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.table.edge_array import EdgeArrayTable
+from outercore.importing.table.rows import NodeArray, RowSource, from_array
+from outercore.importing.table.times import whole_times
+from outercore.importing.texts import text_arrays
+from outercore.importing.typed_graph import source_of_arrays
+
+_KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
+"""Attributes of edges whatever their length, and the edge arrays they become."""
+TOPOLOGY = ("offsets", "sources", "ids")
+MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
+
+
+_EVENTS = {"t": "time", "msg": "attr"}
+"""Attributes of events, and the edge arrays that they become; others keep their names."""
+
+
+_PYG = {
+    "Planetoid": ("Cora", "CiteSeer", "PubMed"),
+    "HeterophilousGraphDataset": (
+        "Roman-empire",
+        "Amazon-ratings",
+        "Minesweeper",
+        "Tolokers",
+        "Questions",
+    ),
+    "Amazon": ("Computers", "Photo"),
+    "Coauthor": ("CS", "Physics"),
+    "Twitch": ("DE", "EN", "ES", "FR", "PT", "RU"),
+    "Reddit": (),
+    "Reddit2": (),
+    "Flickr": (),
+    "Yelp": (),
+    "AmazonProducts": (),
+    "WikiCS": (),
+    "FacebookPagePage": (),
+    "GitHub": (),
+    "LastFMAsia": (),
+}
 
 
 @called_from_python
@@ -55,20 +87,23 @@ def from_pyg(
     Each event of a `TemporalData` becomes an edge: `t` the edge array `time`, `msg` the edge array
     `attr`, other attributes such as `y` edge arrays of their names.
 
-    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` are those of one
+    Of a `HeteroData` the same is taken from each type; `y`, masks and `splits` belong to one
     node type.
 
-    Errors: `InvalidError` names what does not fit.
+    Errors: `InvalidError` names the attribute that does not fit.
     """
     import outercore
 
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
+    options = options or ImportOptions()
     if hasattr(data, "edge_types"):
-        notes = import_hetero(data, Path(out), splits, arrays, mask_column, options)
+        typed = open_hetero(data, splits, arrays, mask_column, options)
+        write_typed(typed, out, options)
+        notes = typed.notes
     else:
         source = open_data(data, splits, arrays, mask_column)
-        notes = source.notes
         import_graph(source, out, options)
+        notes = source.notes
     for note in notes:
         warnings.warn(note, stacklevel=3)
     return outercore.open(out)
@@ -81,14 +116,10 @@ def open_data(
     mask_column: int = 0,
 ) -> GraphSource:
     """The edges and arrays of a PyG `Data` object; arguments as `from_pyg`."""
-    if is_events(data):
-        return open_events(data, splits, arrays)
-    found: list[NodeArray] = []
+    # `TemporalData` has `edge_index` too, but is not a `Data`.
+    if hasattr(type(data), "num_events"):
+        return _open_events(data, splits, arrays)
     edge_index = _edge_index(data)
-    for role, name in (("features", "x"), ("labels", "y")):
-        value = getattr(data, name, None)
-        if value is not None:
-            found.append(NodeArray(role, name, rows_of(f"data.{name}", value)))  # type: ignore[arg-type]
     nodes = int(data.num_nodes)
     of_edges = edge_attributes(data, edge_index.shape[1])
     for name in arrays:
@@ -97,33 +128,32 @@ def open_data(
                 f"data.{name}: batches have something else under this name\n"
                 "hint: `x` and `y` are taken without being named; rename other attributes"
             )
-        value = getattr(data, name, None)
-        if value is None:
+        if getattr(data, name, None) is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
-        if name in of_edges:
-            continue
-        found += node_arrays(f"data.{name}", name, value, nodes)
+    named = [name for name in arrays if name not in of_edges]
     chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
-    for name, ids in chosen.items():
-        rows = from_array(f"split `{name}`", ids)
-        found.append(NodeArray("split", normal_split(name), rows))
-    edges = replace(from_edge_index("data.edge_index", edge_index), digest=digest_of(edge_index))
-    # PyG's `edge_index` holds both directions of an undirected edge already.
+    others = sorted(_not_taken(data, {"edge_index", "y", *arrays, *of_edges}, splits))
+    hint = "arrays of nodes by `arrays=(NAME, ...)`, splits by `splits={NAME: IDS}`"
     return GraphSource(
-        [edges],
-        found,
-        nodes,
-        False,
+        [_edges("data.edge_index", edge_index)],
         [
-            EdgeArray(name, lambda _mirrored, rows=rows: rows)  # type: ignore[misc]
-            for name, rows in edge_values(data, edge_index)
+            *_node_attributes(data, "data", named, nodes),
+            *_split_arrays(chosen),
+            *edge_values(data, edge_index),
         ],
-        notes=_not_taken(data, edge_index.shape[1], arrays, splits is not None),
+        nodes,
+        # `edge_index` holds both directions of an undirected edge already.
+        False,
+        notes=_notes("PyG object", others, hint),
     )
 
 
+def _edges(name: str, edge_index: NDArray[Any]) -> EdgeSource:
+    return replace(from_edge_index(name, edge_index), digest=digest_of(edge_index))
+
+
 def _edge_index(data: Any) -> NDArray[Any]:
-    """[2, edges] the ends; none of an object with nodes alone.
+    """[2, edges] the ends; empty for an object with nodes only.
 
     Errors: `InvalidError` where edges may be elsewhere.
     """
@@ -137,19 +167,432 @@ def _edge_index(data: Any) -> NDArray[Any]:
     return np.empty((2, 0), np.int64)
 
 
-def _not_taken(data: Any, edges: int, arrays: tuple[str, ...], are_splits_given: bool) -> list[str]:
-    """A note that names the attributes nothing is made of."""
-    of_edges = edge_attributes(data, edges)
-    taken = {"edge_index", "x", "y", "num_nodes", *arrays, *of_edges}
-    for names in MASKS.values():
-        there = [name for name in names if name in data]
-        taken.update(there if are_splits_given else there[:1])
-    known = data.keys()
-    others = sorted(name for name in known if name not in taken and data[name] is not None)
-    if not others:
-        return []
-    listed = ", ".join(f"`{name}`" for name in others)
+def _open_events(data: Any, splits: dict[str, Any] | None, arrays: tuple[str, ...]) -> GraphSource:
+    """Each event as an edge: `t` becomes the edge array `time`, `msg` becomes `attr`, and other
+    attributes with a row for each event, such as `y`, edge arrays of their names.
+
+    Errors: `InvalidError` for an attribute of nodes, and for an attribute with another number of
+    rows.
+    """
+    missing = [name for name in ("src", "dst", "t") if getattr(data, name, None) is None]
+    if missing:
+        raise InvalidError(f"TemporalData: expected `src`, `dst` and `t`, found no `{missing[0]}`")
+    if arrays:
+        raise InvalidError(
+            f"TemporalData: `{arrays[0]}`: it has attributes of events, expected none by `arrays`\n"
+            "hint: leave `arrays` out: attributes of events become edge arrays"
+        )
+    names = [name for name, value in data.to_dict().items() if value is not None]
+    columns = {name: numpy_of(f"data.{name}", data[name]) for name in names}
+    edge_index = np.stack([columns.pop(name).reshape(-1) for name in ("src", "dst")])
+    notes, of_edges = [], []
+    for name, values in columns.items():
+        is_of_events = values.ndim in (1, 2) and len(values) == edge_index.shape[1]
+        if not is_of_events or name in TOPOLOGY:
+            notes.append(f"TemporalData: not taken: `{name}`, which has no row for each event")
+            continue
+        if name == "t":
+            values = values.reshape(-1)
+            if values.dtype.kind == "f":
+                values = whole_times("data.t", values)
+        rows = from_array(f"data.{name}", np.ascontiguousarray(values))
+        of_edges.append(NodeArray("edge", _EVENTS.get(name, name), rows))
+    nodes = int(data.num_nodes)
+    return GraphSource(
+        [_edges("data.src and data.dst", edge_index)],
+        [*_split_arrays(splits_of(splits or {}, nodes)), *of_edges],
+        nodes,
+        False,
+        notes=notes,
+    )
+
+
+def open_hetero(
+    data: Any,
+    splits: dict[str, Any] | None,
+    arrays: tuple[str, ...],
+    mask_column: int,
+    options: ImportOptions,
+    edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
+) -> TypedSource:
+    """The edges and arrays of a PyG `HeteroData` object; arguments as `from_pyg`.
+
+    `edge_arrays` are further arrays of edges, by their names.
+
+    Errors: `InvalidError` names the type and the attribute that does not fit.
+    """
+    counts = {name: _count(data, name) for name in sorted(data.node_types)}
+    if not counts:
+        raise InvalidError("HeteroData: expected node types, found none")
+    edge_types = sorted(data.edge_types, key=edge_type_key)
+    for relation in data.edge_types:
+        require_type_name("HeteroData", relation[1])
+    ends = {one: _ends_of_type(data, one) for one in edge_types}
+    labelled = _labelled(data, counts)
+    for name in arrays:
+        if name in RESERVED:
+            raise InvalidError(f"`{name}`: batches have something else under this name")
+        if all(data[one].get(name) is None for one in [*counts, *edge_types]):
+            raise InvalidError(f"HeteroData: no node type has an attribute `{name}`")
+    found, others = [], [f"data.{name}" for name in data._global_store if name != "num_nodes"]
+    for node_type, count in counts.items():
+        store, where = data[node_type], _where(node_type)
+        is_labelled = node_type == labelled
+        found += _node_attributes(store, where, arrays, count, node_type, is_labelled=is_labelled)
+        own = _not_taken(store, {*arrays, *(["y"] if is_labelled else [])}, splits, is_labelled)
+        others += [f"{where}.{name}" for name in own]
+    if splits is None:
+        chosen = masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
+    elif labelled is None:
+        raise InvalidError(
+            "splits: no node type has labels `y`, so they do not say whose nodes they are"
+        )
+    else:
+        chosen = splits_of(splits, counts[labelled])
+    found += _split_arrays(chosen, labelled)
+    tables, identities = [], []
+    for edge_type, edge_index in ends.items():
+        store, where, key = data[edge_type], _where(edge_type), edge_type_key(edge_type)
+        found += edge_values(store, edge_index, where, key)
+        for name, values in (edge_arrays or {}).get(edge_type, {}).items():
+            found.append(NodeArray("edge", name, rows_of(f"{where}.{name}", values), key))
+        of_edges = edge_attributes(store, edge_index.shape[1])
+        others += [f"{where}.{name}" for name in store if name not in {"edge_index", *of_edges}]
+        tables.append(array_of_edges(edge_type, EdgeArrayTable(Path("HeteroData"), edge_index)))
+        identities.append(f"HeteroData {key} {digest_of(edge_index)}")
+    notes = _notes("HeteroData", others, "arrays of nodes by `arrays=(NAME, ...)`")
+    inputs = TypedInputs((), ())
+    source = source_of_arrays(Path("HeteroData"), inputs, options, counts, tables, found, notes)
+    return replace(source, identities=identities)
+
+
+def _where(of_type: str | EdgeType) -> str:
+    return f"data[{of_type!r}]"
+
+
+def _count(data: Any, node_type: str) -> int:
+    """The number of nodes.
+
+    Errors: `InvalidError` where nothing says it.
+    """
+    require_type_name("HeteroData", node_type)
+    with warnings.catch_warnings():
+        # PyG guesses from the edges, and nodes without edges would be lost.
+        warnings.simplefilter("error")
+        try:
+            count = data[node_type].num_nodes
+        except UserWarning:
+            count = None
+    if count is None:
+        where = _where(node_type)
+        raise InvalidError(
+            f"{where}: the number of nodes is not known\nhint: `{where}.num_nodes = COUNT`"
+        )
+    return int(count)
+
+
+def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
+    """[2, edges] the ends of the edges; empty for a type without attributes.
+
+    Errors: `InvalidError` for an array of another form, and an end that is not a node.
+    """
+    where = f"{_where(edge_type)}.edge_index"
+    value = data[edge_type].get("edge_index")
+    if value is None and not len(data[edge_type]):
+        return np.empty((2, 0), np.int64)
+    if value is None:
+        raise InvalidError(f"{where}: expected an array, found none; `adj_t` is not read")
+    ends = numpy_of(where, value)
+    if ends.ndim != 2 or ends.shape[0] != 2:
+        raise InvalidError(f"{where}: expected [2, edges], found {ends.shape}")
+    if ends.dtype.kind not in "iu":
+        raise InvalidError(f"{where}: expected integers, found {ends.dtype}")
+    for row, node_type in enumerate((edge_type[0], edge_type[2])):
+        if node_type not in data.node_types:
+            raise InvalidError(f"{where}: there is no node type `{node_type}`")
+        count = int(data[node_type].num_nodes)
+        wrong = np.flatnonzero((ends[row] < 0) | (ends[row] >= count))
+        if len(wrong):
+            raise InvalidError(
+                f"{where}: edge {wrong[0]}: `{node_type}` {ends[row][wrong[0]]}, expected a number "
+                f"below {count}"
+            )
+    return ends
+
+
+def _labelled(data: Any, counts: dict[str, int]) -> str | None:
+    """The node type with labels.
+
+    Errors: `InvalidError` where more than one has some and masks do not tell.
+    """
+    with_labels = [name for name in counts if data[name].get("y") is not None]
+    masks = [mask for names in MASKS.values() for mask in names]
+    with_masks = [name for name in counts if any(mask in data[name] for mask in masks)]
+    found = with_labels or with_masks
+    if len(found) > 1:
+        found = [name for name in found if name in with_masks]
+    if len(found) == 1 or not (with_labels or with_masks):
+        return found[0] if found else None
+    several = with_labels or with_masks
+    raise InvalidError(
+        f"HeteroData: node types {', '.join(several)} have labels or masks; a data set has those "
+        f"of one\nhint: `del data[{several[0]!r}].y`, and import that type's labels into another"
+    )
+
+
+def _node_attributes(
+    store: Any,
+    where: str,
+    names: Sequence[str],
+    count: int,
+    of_type: str | None = None,
+    *,
+    is_labelled: bool = True,
+) -> list[NodeArray]:
+    """The features, the labels and the attributes `names` of `count` nodes, as far as they are
+    there."""
+    found: list[NodeArray] = []
+    if (value := store.get("x")) is not None:
+        found.append(NodeArray("features", "x", rows_of(f"{where}.x", value), of_type))
+    if is_labelled and (value := store.get("y")) is not None:
+        found.append(NodeArray("labels", "y", rows_of(f"{where}.y", value), of_type))
+    for name in names:
+        if (value := store.get(name)) is not None:
+            found += node_arrays(f"{where}.{name}", name, value, count, of_type)
+    return found
+
+
+def _split_arrays(splits: dict[str, NDArray[Any]], of_type: str | None = None) -> list[NodeArray]:
     return [
-        f"PyG object: not taken: {listed} (arrays of nodes by `arrays=(NAME, ...)`, splits by "
-        "`splits={NAME: IDS}`)"
+        NodeArray("split", normal_split(name), from_array(f"split `{name}`", ids), of_type)
+        for name, ids in splits.items()
     ]
+
+
+def _not_taken(
+    store: Any, taken: set[str], splits: Mapping[str, Any] | None, has_masks: bool = True
+) -> list[str]:
+    """The attributes of nodes that are not taken: of several masks of a split, all but the
+    first."""
+    taken = taken | {"x", "num_nodes"}
+    for names in MASKS.values() if has_masks else ():
+        there = [name for name in names if name in store]
+        taken.update(there if splits is not None else there[:1])
+    return [name for name in store.keys() if name not in taken and store[name] is not None]  # noqa: SIM118
+
+
+def _notes(what: str, others: list[str], hint: str) -> list[str]:
+    """A note that names the attributes that are not taken."""
+    return [f"{what}: not taken: {listed(others)} ({hint})"] if others else []
+
+
+def edge_attributes(data: Any, edges: int) -> dict[str, str]:
+    """Attributes with a row for each edge, with the edge arrays they become.
+
+    `data` is a `Data`, or the storage of an edge type. An edge array ``type`` comes in batches as
+    ``edge_type``, so that an attribute may have the prefix or lack it. Left out are what batches
+    have themselves, and the second of two attributes that would be one array.
+    """
+    found = {one: name for one, name in _KNOWN.items() if data.get(one) is not None}
+    for attribute in data.keys():  # noqa: SIM118  # A storage iterates over its values.
+        name = attribute.removeprefix("edge_")
+        is_taken = name in TOPOLOGY or (f"edge_{name}" in RESERVED and name != "norm")
+        if is_taken or name in found.values() or not _has_rows(data, attribute, edges):
+            continue
+        found[attribute] = name
+    return found
+
+
+def _has_rows(data: Any, attribute: str, edges: int) -> bool:
+    """Whether an attribute has numbers with a row for each edge, and none for each node."""
+    if hasattr(data, "is_edge_attr") and not data.is_edge_attr(attribute):
+        return False
+    value = data[attribute]
+    if not (hasattr(value, "dtype") and hasattr(value, "shape")) or len(value.shape) not in (1, 2):
+        return False
+    return len(value) == edges and numpy_of(attribute, value).dtype.kind in "biuf"
+
+
+def edge_values(
+    data: Any, edge_index: NDArray, where: str = "data", of_type: str | None = None
+) -> list[NodeArray]:
+    """The edge arrays of an object that messages call `where`.
+
+    Errors: `InvalidError` for another number of rows than edges, or times that are not whole.
+    """
+    found = []
+    for attribute, name in edge_attributes(data, edge_index.shape[1]).items():
+        value = data[attribute]
+        place = f"{where}.{attribute}"
+        values = numpy_of(place, value)
+        count = len(values) if values.ndim else 0
+        if count != edge_index.shape[1]:
+            raise InvalidError(
+                f"{place}: {count} rows, expected {edge_index.shape[1]}: one for each column of "
+                "`edge_index`"
+            )
+        is_column = name in ("weight", "time") and values.ndim == 2
+        if is_column:
+            if values.shape[1] != 1:
+                raise InvalidError(f"{place}: {values.shape[1]} columns, expected one")
+            values = values[:, 0]
+        rows = replace(from_array(place, values), keeps_form=True, is_column=is_column)
+        if attribute == "edge_time" and values.dtype.kind not in "iu":
+            raise InvalidError(f"{place}: type {values.dtype}, expected whole numbers")
+        found.append(NodeArray("edge", name, rows, of_type))
+    return found
+
+
+def masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
+    """The splits that are masks of what messages call `where`.
+
+    Errors: `InvalidError` for a mask that is neither true and false nor 1 and 0.
+    """
+    masks = {}
+    for split, names in MASKS.items():
+        name = next((name for name in names if name in data and data[name] is not None), None)
+        if name is None:
+            continue
+        mask = numpy_of(f"{where}.{name}", data[name])
+        if mask.ndim == 2:
+            if not 0 <= column < mask.shape[1]:
+                raise InvalidError(
+                    f"mask of split `{split}`: expected column {column}, found {mask.shape[1]}"
+                )
+            mask = np.ascontiguousarray(mask[:, column])
+        if mask.dtype.kind != "b":
+            # Older code keeps masks as 0 and 1, which would also be ids.
+            if mask.dtype.kind not in "iuf" or not np.isin(mask, (0, 1)).all():
+                raise InvalidError(
+                    f"{where}.{name}: expected true and false, or 1 and 0, found other values\n"
+                    "hint: node ids: `from_pyg(data, out, splits={'train': IDS, ...})`"
+                )
+            mask = mask.astype(bool)
+        masks[split] = mask
+    return masks
+
+
+def splits_of(splits: dict[str, Any], nodes: int) -> dict[str, NDArray]:
+    """Ids or masks as arrays.
+
+    Errors: `InvalidError` for numbers that may be either.
+    """
+    found = {}
+    for name, value in splits.items():
+        ids = numpy_of(f"split `{name}`", value)
+        if not ids.size and ids.ndim == 1:
+            # NumPy makes an empty list floats.
+            ids = ids.astype(np.int64)
+        # A split does not repeat an id; with two nodes only the narrow type tells.
+        narrow = ids.dtype.itemsize == 1 and nodes == 2
+        is_whole = ids.dtype.kind in "iu" and ids.shape == (nodes,)
+        if is_whole and (nodes > 2 or narrow) and np.isin(ids, (0, 1)).all():
+            raise InvalidError(
+                f"split `{name}`: one 0 or 1 for each node, which looks like a mask; expected "
+                "true and false, or ids\nhint: a mask: `mask.astype(bool)`, in PyTorch "
+                "`mask.bool()`"
+            )
+        found[name] = ids
+    return found
+
+
+def node_arrays(
+    where: str, name: str, value: Any, count: int, node_type: str | None = None
+) -> list[NodeArray]:
+    """An attribute of `count` nodes as an array of numbers, or as texts.
+
+    Errors: as `numpy_of`; `InvalidError` for another number of texts than nodes.
+    """
+    texts = _texts_of(value)
+    if texts is None:
+        return [NodeArray("array", name, rows_of(where, value), node_type)]
+    if len(texts) != count:
+        raise InvalidError(f"{where}: {len(texts)} texts, expected {count}: one for each node")
+    return text_arrays(name, node_type, where, lambda: iter([texts]))
+
+
+def _texts_of(value: Any) -> pa.Array | None:
+    """A list of texts as large strings, with an empty text for `None`; `None` for anything else."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return None
+    try:
+        found = pa.array(value, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        return None
+    return found.cast(pa.large_string()).fill_null("")
+
+
+def rows_of(where: str, value: Any) -> RowSource:
+    """An attribute as rows.
+
+    Errors: as `numpy_of`.
+    """
+    return replace(from_array(where, numpy_of(where, value)), keeps_form=True)
+
+
+def numpy_of(where: str, value: Any) -> NDArray:
+    """An attribute as an array.
+
+    Errors: `InvalidError` for a value that NumPy cannot convert.
+    """
+    if hasattr(value, "is_sparse") and (value.is_sparse or value.layout != _strided()):
+        value = value.to_dense()
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            # NumPy lacks these types; float32 holds all their values.
+            if str(value.dtype).startswith(("torch.bfloat16", "torch.float8")):
+                value = value.float()
+            return value.numpy()
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        found = getattr(value, "dtype", type(value).__name__)
+        raise InvalidError(
+            f"{where}: expected an array of numbers, found {found}: {error}"
+        ) from None
+
+
+def _strided() -> Any:
+    import torch
+
+    return torch.strided
+
+
+def _open_named(path: Path, _: Inputs) -> GraphSource:
+    """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
+
+    Errors: `UnsupportedError` where PyG is not installed, `DeviceError` where it cannot reach its
+    data.
+    """
+    return open_data(_pyg_data(str(path).removeprefix("pyg:"), CACHE.expanduser() / "pyg"))
+
+
+def _pyg_data(name: str, directory: Path) -> Any:
+    datasets = library(
+        "torch_geometric.datasets", "torch-geometric", 'pip install "outercore[torch]"'
+    )
+    kind, member = _pyg_class(name)
+    if not hasattr(datasets, kind):
+        raise NotFoundError(f"PyG has no data set `{name}`\nhint: give it as `pyg:Class/Name`")
+    arguments = {"name": member} if member else {}
+    root = directory / kind if not member else directory / kind / member
+    with reaching(f"pyg:{name}"):
+        return getattr(datasets, kind)(root=str(root), **arguments)[0]
+
+
+def _pyg_class(name: str) -> tuple[str, str | None]:
+    if "/" in name:
+        kind, _, member = name.partition("/")
+        return kind, member
+    for kind, members in _PYG.items():
+        for member in members:
+            if member.lower() == name.lower():
+                return kind, member
+        if kind.lower() == name.lower():
+            return kind, None
+    return name, None
+
+
+FORMAT = Format("a data set of PyG", lambda path: str(path).startswith("pyg:"), _open_named)

@@ -16,10 +16,11 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
-from outercore.importing.graph import GraphSource, NodeArray
+from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
-from outercore.importing.table.rows import from_array
+from outercore.importing.table.rows import NodeArray, from_array
 from outercore.importing.table.text import TextOptions
 
 _INDICATOR = "_graph_indicator.txt"
@@ -32,10 +33,10 @@ def is_tu(directory: Path) -> bool:
     return any(directory.glob(f"*{_INDICATOR}"))
 
 
-def open_tu(directory: Path) -> GraphSource:
+def open_tu(directory: Path, _: Inputs) -> GraphSource:
     """The graphs of such a directory.
 
-    Labels of graphs become classes, their attributes numbers to predict where there are no labels,
+    Labels of graphs become classes, their attributes numbers to predict in a set without labels,
     else the array `attributes`. Labels of nodes become the node array `tag`, attributes of nodes
     the features.
 
@@ -131,10 +132,13 @@ def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
 def _read(path: Path, dtype: Any) -> NDArray[Any]:
     require_file(path, "table")
     with warnings.catch_warnings():
-        # An empty file is told by its number of rows.
+        # The number of rows shows that a file is empty.
         warnings.simplefilter("ignore", UserWarning)
         try:
             rows: NDArray[Any] = np.loadtxt(path, dtype, delimiter=",", comments=None, ndmin=2)
         except (ValueError, OverflowError) as error:
             raise InvalidError(f"`{path}`: {error}") from None
     return rows
+
+
+FORMAT = Format("a directory of the TU collection", is_tu, open_tu)

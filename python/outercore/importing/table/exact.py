@@ -1,7 +1,9 @@
-"""Numbers in another type, without a change."""
+"""Numbers in another type or unit, without a change."""
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,8 @@ from outercore.errors import InvalidError
 def exactly(values: NDArray[Any], dtype: np.dtype, where: str, first: int = 0) -> NDArray[Any]:
     """`values` as `dtype`.
 
-    Errors: `InvalidError` with the first value that would change; rounding of fractions to a
-    narrower float is no change, a number that becomes 0 or infinite is.
+    Errors: `InvalidError` with the first value that would change; fractions may be rounded to a
+    narrower float, but not to 0 or infinity.
     """
     if values.dtype == dtype:
         return values
@@ -61,3 +63,41 @@ def _same_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]
     wide = np.abs(np.where(finite, cast, 0).astype(np.float64)) < limit
     back = np.where(wide & finite, cast, 0).astype(np.int64)
     return finite & wide & (back == values.astype(np.int64))
+
+
+KIND = re.compile(r"(timestamp|date32|date64)\[(s|ms|us|ns|day)(?:, tz=(.+))?\]")
+"""How Arrow writes the types of dates and times."""
+_MICROSECONDS = {
+    "s": Fraction(10**6),
+    "ms": Fraction(1000),
+    "us": Fraction(1),
+    "ns": Fraction(1, 1000),
+    "day": Fraction(86_400 * 10**6),
+}
+
+
+def in_microseconds(
+    where: str, values: NDArray[np.int64], unit: str, first: int = 0
+) -> NDArray[np.int64]:
+    """Times of a column in microseconds since 1970; `unit` is the unit of the file.
+
+    Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
+    """
+    factor = _MICROSECONDS[unit]
+    if factor == 1:
+        return values
+    if factor < 1:
+        wrong = values % factor.denominator != 0
+        scaled = values // factor.denominator
+    else:
+        limit = np.iinfo(np.int64).max // factor.numerator
+        wrong = np.abs(values) > limit
+        scaled = np.where(wrong, 0, values) * factor.numerator
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InvalidError(
+            f"{where}: row {first + row}: time {int(values[row])} "
+            f"{unit} is no whole number of microseconds\n"
+            "hint: round the column before, or store it as whole numbers of a unit of your own"
+        )
+    return scaled

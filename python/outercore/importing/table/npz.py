@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.input_file import require_file
 from outercore.files.npy import read_header
@@ -119,17 +120,17 @@ def open_member(archive: Path, names: tuple[str, ...] = ()) -> NpzMember:
     Errors: `NotFoundError` and `InvalidError` list what there is.
     """
     known = member_names(archive)
-    listed = ", ".join(f"`{name}`" for name in known)
+    arrays_there = listed(known)
     if len(names) > 1:
         raise InvalidError(f"archive `{archive}`: expected one array, found {', '.join(names)}")
     if not names and len(known) != 1:
         raise InvalidError(
-            f"archive `{archive}` holds {listed or 'no array'}\n"
+            f"archive `{archive}` holds {arrays_there or 'no array'}\n"
             f"hint: choose one by `{archive}:NAME`"
         )
     name = names[0] if names else known[0]
     if name not in known:
-        raise NotFoundError(f"archive `{archive}`: no array `{name}`; it has {listed}")
+        raise NotFoundError(f"archive `{archive}`: no array `{name}`; it has {arrays_there}")
     with _zip(archive) as opened:
         try:
             with opened.open(f"{name}.npy") as file:
@@ -152,10 +153,9 @@ def other_members(member: NpzMember) -> list[str]:
     others = [name for name in member_names(member.archive) if f"{name}.npy" != member.member]
     if not others:
         return []
-    listed = ", ".join(f"`{name}`" for name in others)
     return [
         f"{member.name}: other arrays of the archive are taken where an option names them: "
-        f"{listed} (such as `--weight {member.archive}:NAME`)"
+        f"{listed(others)} (such as `--weight {member.archive}:NAME`)"
     ]
 
 

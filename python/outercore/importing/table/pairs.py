@@ -14,12 +14,11 @@ from outercore.data.file_ids import FileIds, NodeNames
 from outercore.data.names import Names
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
-from outercore.files.npy import open_npy
-from outercore.importing.edges import oriented
 from outercore.importing.table.columns import EdgeColumns, edge_columns
-from outercore.importing.table.key_texts import key_texts
+from outercore.importing.table.edge_array import EdgeArrayTable
+from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
-from outercore.importing.table.text import Purpose, TextOptions, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
 
 _PAIRS = 1 << 17
 """Pairs of an array that are looked at together."""
@@ -41,7 +40,7 @@ class PairList:
     def parse(cls, text: str, ids: NodeNames) -> PairList:
         """The list in `FILE` or `FILE:SOURCE,TARGET`.
 
-        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for formats of
+        Errors: `NotFoundError` for a missing file; `UnsupportedError` for formats of
         graphs and matrices.
         """
         spec = FileSpec.parse(text)
@@ -55,7 +54,7 @@ class PairList:
     def chunks(self) -> Iterator[NDArray[np.int64]]:
         """The positions of the pairs, [n, 2], in the order of the file.
 
-        Errors: `InvalidError` for what is no node, with its row.
+        Errors: `InvalidError` with the row of a value that is not a node.
         """
         if isinstance(self.ids, Names):
             yield from self._named(self.ids)
@@ -74,9 +73,6 @@ class PairList:
             first += len(pairs)
 
     def _numbers(self) -> Iterator[NDArray[np.int64]]:
-        if suffix_of(self.spec.path) == ".npy":
-            yield from self._array()
-            return
         for name in self._ends:
             if self._table.kind(name) == "text":
                 raise InvalidError(
@@ -84,18 +80,6 @@ class PairList:
                     "set have ids and no names"
                 )
         yield from self._table.numbers(self._ends, np.dtype(np.int64), "nan")
-
-    def _array(self) -> Iterator[NDArray[np.int64]]:
-        array = open_npy(self.spec, "edges")
-        if array.shape == (2, 2):
-            raise InvalidError(
-                f"edges `{self.spec.path}`: shape (2, 2) may be [2, edges] or [edges, 2]\n"
-                "hint: write the two pairs as a text"
-            )
-        which = oriented(f"edges `{self.spec.path}`", array.shape, array.dtype)
-        pairs = array.T if which == "2,E" else array
-        for first in range(0, len(pairs), _PAIRS):
-            yield np.ascontiguousarray(pairs[first : first + _PAIRS]).astype(np.int64)
 
     def _named(self, names: Names) -> Iterator[NDArray[np.int64]]:
         first = 0
@@ -105,11 +89,7 @@ class PairList:
             first += len(columns[0])
 
     def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
-        # A name that occurs again is looked up once.
-        coded = column.dictionary_encode()
-        distinct = coded.dictionary.to_pylist()
-        ids = np.array([-1 if (id_ := names.find(name)) is None else id_ for name in distinct])
-        found = ids.astype(np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        found = names.lookup(*names_of(column))
         if len(missing := np.flatnonzero(found < 0)):
             row = int(missing[0])
             name = column[row].as_py()
@@ -120,17 +100,19 @@ class PairList:
 
     @cached_property
     def _table(self) -> Table:
+        if suffix_of(self.spec.path) == ".npy" and isinstance(self.ids, FileIds):
+            return EdgeArrayTable.open(self.spec, what="edges")
         purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
         try:
             return open_table(self.spec, purpose=purpose)
         except InvalidError as error:
             said, _, hint = str(error).partition("\nhint: ")
             if "`--comment" in hint:
-                # What is no row has no node of the data set, and is refused for that.
+                # A comment is refused as a row: it does not name nodes of the data set.
                 return open_table(self.spec, TextOptions(comment=""), purpose)
             if "`--" not in hint:
                 raise
-            # The commands that take pairs have no options for texts.
+            # The commands that take pairs lack options for texts.
             way = "write the pairs as Parquet, or with tabs between them and a header above"
             raise InvalidError(f"{said}\nhint: {way}") from None
 

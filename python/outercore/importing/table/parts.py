@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec, are_named
-from outercore.importing.table.columns import has_ends
+from outercore.importing.table.columns import EdgeColumns, edge_columns, has_ends
 from outercore.importing.table.table import (
     Missing,
     Table,
@@ -30,7 +31,7 @@ _NUMBER = re.compile(r"[-+.\d]*")
 
 @dataclass
 class Parts:
-    """What the first of several files says about the columns of those that follow."""
+    """The columns of the first of several files, for the files that follow."""
 
     _first: Table | None = None
     _ends: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class Parts:
             )
 
     def by_name(self, spec: FileSpec, table: Table, ends: int = 2) -> tuple[FileSpec, str]:
-        """The file with the columns of the first one, where it has these in another order; and a
+        """The file with the columns of the first file, if it has these in another order; and a
         note on that."""
         has_others = (
             bool(self._ends)
@@ -124,8 +125,22 @@ class Parts:
         )
         if not has_others or self._first is None:
             return spec, ""
-        listed = ", ".join(f"`{name}`" for name in self._ends)
-        return replace(spec, columns=self._ends), f"; by name, as in {self._first.path}: {listed}"
+        return replace(
+            spec, columns=self._ends
+        ), f"; by name, as in {self._first.path}: {listed(self._ends)}"
+
+    def edges(
+        self, spec: FileSpec, table: Table, values: Container[str] = ()
+    ) -> tuple[FileSpec, EdgeColumns, str]:
+        """The file and its ends of edges, as in the first file; and a note on that.
+
+        Errors: `NotFoundError` for a column of `spec` that is not there; as `edge_columns`.
+        """
+        require_columns(table, spec)
+        spec, by_name = self.by_name(spec, table)
+        ends = edge_columns(spec, table, values)
+        self.remember(table, (ends.source, ends.target))
+        return spec, ends, by_name
 
     def remember(self, table: Table, ends: tuple[str, ...]) -> None:
         """`table` is the first file, if it has names for its columns; `ends` are those taken."""
@@ -141,7 +156,7 @@ def _first_line(file: TextFile) -> list[str]:
 def _with_names_of(
     first: TextFile, detected: Callable[[TextOptions], TextFile], options: TextOptions
 ) -> TextFile | None:
-    """The file with its first line as the header, where that names the columns of `first`."""
+    """The file with its first line as the header, if this names the columns of `first`."""
     if options.header is False:
         return None
     try:
@@ -166,6 +181,12 @@ class TextParts(TextTable):
     def rows(self) -> int:
         """Rows of all files."""
         return sum(part.rows for part in self._parts)
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`, of each file."""
+        first, *others = (part.file.described(has_names=has_names) for part in self._parts)
+        named = zip((part.path for part in self.others), others, strict=True)
+        return "; further part ".join([first, *(f"{path}: {text}" for path, text in named)])
 
     def dtype(self, name: str) -> np.dtype | None:
         """The type that holds what all files have in a column; `None` for text."""

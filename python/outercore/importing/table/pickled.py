@@ -1,14 +1,13 @@
-"""Pickles as data: a machine of its own that knows containers, numbers, texts and arrays.
+"""Pickles as data: a small machine that knows containers, numbers, texts and arrays.
 
-A pickle is a program. Python's own unpickler calls what it names, and passes on whatever the
+A pickle is a program. Python's own unpickler calls what it names, and passes on the values that the
 program built before, so each function would have to defend itself against every type. This machine
-has no such way: its values have the types that are listed here, an extent is an `int` and nothing
-else, and whatever an operation does not expect ends the reading. Nothing is imported or called by
-name.
+cannot do that: its values have the types that are listed here, an extent is an `int` and nothing
+else, and an unexpected value ends the reading. Nothing is imported or called by name.
 
-**Cost** a pass in Python over the operations; bytes are bounded by those of the pickle.
+**Cost** a pass in Python over the operations; it builds at most as many bytes as the pickle has.
 
-**Source** the operations are those of Python's module `pickletools`, which also parses them.
+**Source** Python's module `pickletools` describes the operations, and parses them here.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def read_pickle(data: bytes, functions: Functions, persistent: Persistent, most:
     have to look at it. `persistent` gives what is stored outside. The value's arrays may have
     `most` bytes together, one that is there twice counted twice.
 
-    Errors: `Refused`; `ValueError` for bytes that are no pickle.
+    Errors: `Refused`; `ValueError` for other bytes than a pickle.
     """
     machine = _Machine(data, functions, persistent)
     return _Plain(_SHARED + len(data), most).of(machine.run())
@@ -407,7 +406,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 class _Plain:
     """The value that was built, with arrays in place of what built them.
 
-    A list that is in two places is walked twice, here and by whoever reads the value: a few hundred
+    A list that is in two places is walked twice, here and by the reader of the value: a few hundred
     bytes of pickle can describe more places than a machine can visit. So places are counted.
     """
 

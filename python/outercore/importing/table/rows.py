@@ -1,34 +1,89 @@
-"""Arrays as streams of row chunks, whatever file they come from."""
+"""What to say of a column that was expected to hold numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from outercore.base.native import Role
+from outercore.base.shell import quoted
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.files.npy import open_npy, require_numbers
 from outercore.importing.format.foreign import refuse_foreign
-from outercore.importing.table.columns import NodeColumns, node_columns
+from outercore.importing.table.columns import (
+    NodeColumns,
+    node_columns,
+    ways_to_join,
+    without_counting,
+)
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.key_texts import padded_in
-from outercore.importing.table.lists import Batches, is_list, list_rows
-from outercore.importing.table.not_numbers import no_numbers
+from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.row_order import ways_to_join, without_counting
-from outercore.importing.table.rows_by_key import KeyedRows, NodeIds, numbered
-from outercore.importing.table.table import Missing, Table, TextTable, is_parquet
-from outercore.importing.table.text import TextOptions, suffix_of
-from outercore.importing.table.times import are_whole, time_values, times_of, whole_times
+from outercore.importing.table.table import (
+    Batches,
+    Missing,
+    Table,
+    TextTable,
+    is_parquet,
+    list_rows,
+)
+from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
+from outercore.importing.table.times import (
+    STORED,
+    are_whole,
+    clock_of,
+    time_values,
+    times_of,
+    whole_times,
+)
+
+
+def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+    """What to say of a column without numbers, one of `columns`.
+
+    Cost: reads a text up to the first such field.
+    """
+    found = table.kind(name)
+    way = "cast the column to numbers: `column.cast('float64')`"
+    if found.startswith(("list", "large_list", "fixed_size_list")):
+        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
+    elif found == "text":
+        way = (
+            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
+            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
+            "numbers by `codes, names = pandas.factorize(column)`"
+        )
+        found += _first_text(table, name)
+    if len(columns) > 1:
+        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
+    return InvalidError(
+        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
+    )
+
+
+def _first_text(table: Table, name: str) -> str:
+    """The first field of a text that is not a number, and its place."""
+    if isinstance(table, TextTable):
+        try:
+            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
+                pass
+        except InvalidError as error:
+            _, _, why = str(error).partition("\n")[0].partition("`: ")
+            return f" ({why})"
+    return ""
+
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -44,10 +99,10 @@ class RowSource:
     name: str
     """What messages call it."""
     dtype: np.dtype
-    width: int | None
-    count: int | None
-    """Rows, where known without reading them."""
     chunks: Callable[[], Iterator[NDArray]]
+    width: int | None = None
+    count: int | None = None
+    """Rows, if known without reading them."""
     path: Path | None = None
     """A `.npy` file that holds exactly this, for the core to read by itself."""
     whole: tuple[int, ...] = ()
@@ -71,6 +126,8 @@ class RowSource:
     """The type of points in time, as the manifest has it."""
     padded: int = 0
     """Ids of nodes with zeros in front, which are read as numbers."""
+    mirrored: Callable[[], Iterator[NDArray]] | None = None
+    """The rows of edges with the reverse of each entry that a symmetric file leaves out."""
 
     @property
     def row_shape(self) -> list[int]:
@@ -78,10 +135,30 @@ class RowSource:
         width = 1 if self.is_column else self.width
         return [] if width is None else [width]
 
+    def with_reverse(self) -> RowSource:
+        """The rows of a graph that is stored as it is given, with both entries of a pair."""
+        return self if self.mirrored is None else replace(self, chunks=self.mirrored)
+
+    def changed(self, change: Callable[[NDArray, int], NDArray], **fields: Any) -> RowSource:
+        """The rows with other values: `change` gets a chunk and the number of its first row.
+
+        `fields` are further fields that differ.
+        """
+
+        def of(source: Callable[[], Iterator[NDArray]]) -> Iterator[NDArray]:
+            first = 0
+            for chunk in source():
+                yield change(chunk, first)
+                first += len(chunk)
+
+        mirrored = None if self.mirrored is None else partial(of, self.mirrored)
+        chunks = partial(of, self.chunks)
+        return replace(self, chunks=chunks, mirrored=mirrored, path=None, **fields)
+
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user says about the files of an import."""
+    """The user's options on the files of an import."""
 
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
@@ -101,11 +178,13 @@ class Reading:
     """Whether rows are in their order, whatever columns of ids say."""
     outside_files: bool = False
     """Whether the description of a folder may name files outside of it."""
+    purpose: Purpose = "table"
+    """What the tables of nodes are for: it decides how comments are told from rows."""
     takes_times: bool = False
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 
     def starting_at(self, first_id: int, why: str) -> Reading:
-        """The same, with this first id for every file; `why` says what has it from 1."""
+        """The same, with this first id for every file; `why` names the reason for ids from 1."""
         if first_id == int(self.text.one_based):
             return self
         return replace(self, text=replace(self.text, one_based=first_id == 1), why_from_1=why)
@@ -125,8 +204,8 @@ def open_rows(
 ) -> RowSource:
     """The rows of a `.npy`, a member of a `.npz`, or columns of a text or Parquet file.
 
-    A table with a column of ids is put into the order of the nodes; `absent` is what a node
-    without a row gets, `None` refuses the file.
+    A table with a column of ids is put into the order of the nodes; `absent` is the value
+    of a node without a row; `None` refuses the file.
 
     Errors: `NotFoundError` for the file or column, `InvalidError` for a table without rows, or of
     a type that holds no numbers.
@@ -169,11 +248,18 @@ def as_times(name: str, rows: RowSource) -> RowSource:
     is_one = rows.width is None and rows.dtype.kind == "f" and is_time_name(name)
     if not is_one or not are_whole(rows.chunks()):
         return rows
+    return rows.changed(lambda chunk, _: whole_times(rows.name, chunk), dtype=np.dtype(np.int64))
 
-    def chunks() -> Iterator[NDArray]:
-        return (whole_times(rows.name, chunk) for chunk in rows.chunks())
 
-    return replace(rows, dtype=np.dtype(np.int64), chunks=chunks, path=None)
+def time_rows(table: Table, name: str) -> RowSource:
+    """A column of times, as `time_values`."""
+    return RowSource(
+        f"{table.path}:{name}",
+        np.dtype(np.int64),
+        lambda: time_values(table, name),
+        count=table.rows,
+        times=STORED.get(clock_of(table, name)),
+    )
 
 
 def require_rows(table: Table, *, of_names: bool = False) -> None:
@@ -191,17 +277,19 @@ def require_rows(table: Table, *, of_names: bool = False) -> None:
 def open_node_table(
     spec: FileSpec, reading: Reading, *, may_be_empty: bool = False, parts: Parts | None = None
 ) -> Table:
-    """A text or Parquet file with rows for nodes; `parts` are those of the same table before it.
+    """A text or Parquet file with rows for nodes; `parts` are the previous files of the same
+    table.
 
-    With `may_be_empty` a table that names its columns may have no rows.
+    With `may_be_empty` a table that names its columns may be empty.
 
     Errors: as `open_rows`.
     """
     refuse_foreign(spec.path)
-    _require_table(spec)
-    table = (parts or Parts()).open(spec, reading.text, "table")
+    if reading.purpose == "table":
+        _require_table(spec)
+    table = (parts or Parts()).open(spec, reading.text, reading.purpose)
     if not (may_be_empty and table.is_named):
-        require_rows(table)
+        require_rows(table, of_names=reading.purpose == "named_table")
     return table
 
 
@@ -235,7 +323,10 @@ def table_rows(
 
     Errors: `InvalidError` for a column that may say another order.
     """
-    columns, left_out = _without_counting(spec, table, columns, reading)
+    left_out: list[str] = []
+    if not reading.is_in_order:
+        first_id = int(reading.text.one_based)
+        columns, left_out = without_counting(spec, table, columns, first_id, reading.rows_of)
     values = columns.values
     width = len(values) if len(values) > 1 else None
     whole: tuple[int, ...] = ()
@@ -244,9 +335,9 @@ def table_rows(
     if absent is None and times is None and (reading.fill is not None or reading.keeps_gaps):
         # A node without a row is filled as a field without a value is.
         absent = np.nan
-    # Whole numbers have no NaN for the nodes without a row.
+    # Whole numbers lack NaN for the nodes without a row.
     is_float = columns.key is not None and absent is not None and np.isnan(absent)
-    if width is None and is_list(table, values[0]):
+    if width is None and table.list_type(values[0]) is not None:
         width, dtype, source = list_rows(table, values[0], _CHUNK_BYTES)
         if is_float and dtype.kind in "iub":
             source, dtype = _as_floats(spec, source), np.dtype(np.float64)
@@ -264,7 +355,7 @@ def table_rows(
         def source() -> Iterator[NDArray]:
             return table.numbers(values, dtype, missing)
 
-    notes = [f"{spec.path}: {described(table, reading)}"]
+    notes = [f"{spec.path}: {table.described(has_names=reading.ids is not None)}"]
     notes[0] += "".join(f"; column `{name}` counts the rows and is left out" for name in left_out)
     count = table.rows if columns.key is None else None
     if columns.key is not None:
@@ -293,26 +384,16 @@ def table_rows(
     return RowSource(
         str(spec),
         dtype,
-        width,
-        count,
         chunks,
+        width=width,
+        count=count,
         notes=notes,
         whole=whole,
         key=columns.key,
-        typed=not hasattr(table, "file"),
+        typed=table.has_types,
         times=times,
-        padded=padded_in(table, None if reading.ids else columns.key),
+        padded=0 if reading.ids or columns.key is None else table.padded(columns.key),
     )
-
-
-def _without_counting(
-    spec: FileSpec, table: Table, columns: NodeColumns, reading: Reading
-) -> tuple[NodeColumns, list[str]]:
-    """As `without_counting`, unless the rows are known to be in order."""
-    if reading.is_in_order:
-        return columns, []
-    first_id = int(reading.text.one_based)
-    return without_counting(spec, table, columns, first_id, reading.rows_of)
 
 
 def without_gaps(rows: NDArray, fill: float | None) -> NDArray:
@@ -326,12 +407,7 @@ def filled(source: RowSource, fill: float | None) -> RowSource:
     """`source` with `fill` for NaN."""
     if fill is None or source.dtype.kind != "f":
         return source
-
-    def chunks() -> Iterator[NDArray]:
-        for rows in source.chunks():
-            yield without_gaps(rows, fill)
-
-    return replace(source, chunks=chunks, path=None)
+    return source.changed(lambda rows, _: without_gaps(rows, fill))
 
 
 def _as_floats(spec: FileSpec, source: Batches) -> Batches:
@@ -376,19 +452,6 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     return found
 
 
-def described(table: Table, reading: Reading | None = None, *, has_names: bool = False) -> str:
-    """How a table's file was understood, in words; nodes with names have no first number."""
-    file = getattr(table, "file", None)
-    if file is not None:
-        has_names = has_names or (reading is not None and reading.ids is not None)
-        texts = [file.described(has_names=has_names)]
-        for part in getattr(table, "others", ()):
-            texts.append(f"{part.path}: {part.file.described(has_names=has_names)}")
-        return "; further part ".join(texts)
-    columns = len(table.names)
-    return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
-
-
 def from_array(name: str, array: NDArray) -> RowSource:
     """Rows of an array in memory, or mapped from a file."""
     if array.ndim not in (1, 2):
@@ -401,7 +464,16 @@ def from_array(name: str, array: NDArray) -> RowSource:
         for _, block in blocks(array, step):
             yield np.ascontiguousarray(block)
 
-    return RowSource(name, array.dtype, width, len(array), chunks)
+    return RowSource(name, array.dtype, chunks, width=width, count=len(array))
+
+
+def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
+    """Names in memory as the two arrays that keep them; `called` is what messages call both."""
+    offsets, characters = names_of(names)
+    return [
+        NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
+        for part, values in (("offsets", offsets.astype(np.uint64)), ("bytes", characters))
+    ]
 
 
 def ids_of(name: str, values: NDArray, count: int) -> RowSource:
@@ -437,7 +509,9 @@ def npz_rows(member: NpzMember) -> RowSource:
 
     dtype = member.dtype.newbyteorder("=")
     files = states(member.archive)
-    return RowSource(name, dtype, width, member.shape[0], chunks, files=files, keeps_form=True)
+    return RowSource(
+        name, dtype, chunks, width=width, count=member.shape[0], files=files, keeps_form=True
+    )
 
 
 def count_rows(source: RowSource) -> int:
@@ -480,10 +554,28 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
 
     path = spec.path if in_order else None
     rows = RowSource(
-        str(spec.path), dtype, width, count, chunks, path=path, files=files, keeps_form=True
+        str(spec.path),
+        dtype,
+        chunks,
+        width=width,
+        count=count,
+        path=path,
+        files=files,
+        keeps_form=True,
     )
     return filled(rows, fill)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:
     return max(_CHUNK_BYTES // max(dtype.itemsize * (width or 1), 1), 1)
+
+
+@dataclass(frozen=True)
+class NodeArray:
+    """An array and its role."""
+
+    role: Role
+    name: str
+    rows: RowSource
+    of_type: str | None = None
+    """The node type, or edge type, that it belongs to in a graph of several."""

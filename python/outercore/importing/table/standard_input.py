@@ -1,4 +1,4 @@
-"""Standard input as an input file: kept beside the data set until the import is done."""
+"""Standard input as an input file, stored next to the data set until the import is done."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Piped:
 def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped]:
     """`files` with a file for `-` or `/dev/stdin:SOURCE,TARGET`, which is gone after the block.
 
-    Cost: as much space beside `out` as standard input has bytes.
+    Cost: as much space next to `out` as standard input has bytes.
     Errors: `InvalidError` where `-` is given twice, nothing is piped, or `out` holds a data set
     that is not to be replaced; `NoSpaceError`. Errors of the block name standard input.
     """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
-from outercore.importing.table.exact import exactly
-from outercore.importing.table.microseconds import KIND, in_microseconds
+from outercore.importing.table.exact import KIND, exactly, in_microseconds
 from outercore.importing.table.text import Purpose, TextFile, TextOptions, suffix_of
 
 _BATCH = 1 << 15
@@ -33,34 +34,64 @@ Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
 
 
-class Table(Protocol):
+class Table(ABC):
     """Columns by name; values arrive unchanged or are refused."""
 
     @property
+    @abstractmethod
     def path(self) -> Path:
         """The file."""
 
     @property
+    @abstractmethod
     def names(self) -> list[str]:
-        """The columns; `column 1`, `column 2`, ... where nothing names them."""
+        """The columns; `column 1`, `column 2`, ... in a text without a header."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """The number of rows; a text file is read for it."""
 
     @property
     def is_named(self) -> bool:
         """Whether the file names its columns."""
+        return True
 
     @property
-    def rows(self) -> int:
-        """The number of rows; a text file is read for it."""
+    def has_types(self) -> bool:
+        """Whether the file says the type of its numbers; text does not."""
+        return True
 
+    @abstractmethod
+    def described(self, *, has_names: bool = False) -> str:
+        """How the file is written, in words; nodes with names have no first number."""
+
+    @abstractmethod
     def dtype(self, name: str) -> np.dtype | None:
         """The type of a column of numbers or Booleans; `None` for text."""
 
     def kind(self, name: str) -> str:
-        """What a column holds, in words for messages."""
+        """The type of a column, in words for messages."""
+        dtype = self.dtype(name)
+        return "text" if dtype is None else str(dtype)
 
     def missing(self, name: str) -> int:
         """Rows without a value in a column."""
+        return 0
 
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front, such as `007`, in a column of texts.
+
+        Cost: reads the column, unless a text was read for its rows.
+        """
+        if self.kind(name) != "text":
+            return 0
+        return sum(
+            int(pc.sum(pc.match_substring_regex(texts, "^0[0-9]+$")).as_py() or 0)
+            for (texts,) in self.texts([name], "")
+        )
+
+    @abstractmethod
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:
@@ -69,6 +100,7 @@ class Table(Protocol):
         Errors: `InvalidError` for a value that would change, with its row or line.
         """
 
+    @abstractmethod
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """Batches of the columns as Arrow's large strings; integers as decimals.
 
@@ -76,6 +108,14 @@ class Table(Protocol):
 
         Errors: `InvalidError` for a null without `empty`, and for a column of another type.
         """
+
+    def list_type(self, name: str) -> pa.DataType | None:
+        """The type of the values in the lists of a column; `None` for a column of other values."""
+        return None
+
+    def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """Batches of at most `rows` lists of a column of lists; a null for a missing one."""
+        return iter(())
 
 
 def open_table(
@@ -133,13 +173,12 @@ def require_column(table: Table, *names: str) -> None:
     missing = [name for name in names if name not in table.names]
     if missing:
         known = ", ".join(f"`{known}`" for known in table.names[:12])
-        listed = ", ".join(f"`{name}`" for name in missing)
         what = "column" if len(missing) == 1 else "columns"
-        raise NotFoundError(f"`{table.path}`: no {what} {listed}; it has {known}")
+        raise NotFoundError(f"`{table.path}`: no {what} {listed(missing)}; it has {known}")
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TextTable(Table):
     """A table in a text file."""
 
     file: TextFile
@@ -160,19 +199,24 @@ class TextTable:
         return self.file.names is not None
 
     @property
+    def has_types(self) -> bool:
+        """The columns of a text tell their types by all their fields."""
+        return False
+
+    @property
     def rows(self) -> int:
         """Rows of the whole file."""
         return self.file.profile.rows
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        return self.file.described(has_names=has_names)
 
     def dtype(self, name: str) -> np.dtype | None:
         """int64, float64 or bool by all fields of the column; `None` for text."""
         kinds = {"integer": np.int64, "float": np.float64, "boolean": np.bool_, "empty": np.float64}
         kind = kinds.get(self.file.profile.kinds[self.names.index(name)])
         return None if kind is None else np.dtype(kind)
-
-    def kind(self, name: str) -> str:
-        """As `Table.kind`."""
-        return "text" if self.dtype(name) is None else str(self.dtype(name))
 
     def missing(self, name: str) -> int:
         """Fields without a value."""
@@ -201,10 +245,15 @@ class TextTable:
 
 
 @dataclass(frozen=True)
-class ParquetTable:
+class ParquetTable(Table):
     """A table in a Parquet file, or in all files of a directory: `part.2` before `part.10`."""
 
-    path: Path
+    place: Path
+
+    @property
+    def path(self) -> Path:
+        """The file, or the directory."""
+        return self.place
 
     @cached_property
     def files(self) -> list[Path]:
@@ -249,11 +298,6 @@ class ParquetTable:
         """The columns."""
         return list(self.schema.names)
 
-    @property
-    def is_named(self) -> bool:
-        """Parquet names its columns."""
-        return True
-
     @cached_property
     def rows(self) -> int:
         """Rows of all files, from their footers."""
@@ -281,12 +325,17 @@ class ParquetTable:
             kind = kind.value_type
         return "text" if _is_text(kind) else str(kind)
 
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        columns = len(self.names)
+        return f"Parquet, {columns} {'column' if columns == 1 else 'columns'}"
+
     def missing(self, name: str) -> int:
         """Nulls of a column; it is read for it."""
         return sum(column.null_count for (column,) in self.batches([name]))
 
     def list_type(self, name: str) -> pa.DataType | None:
-        """As `ListTable.list_type`."""
+        """As `Table.list_type`."""
         kind = self.schema.field(name).type
         is_list = (
             pa.types.is_list(kind)
@@ -296,7 +345,7 @@ class ParquetTable:
         return kind.value_type if is_list else None
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
-        """As `ListTable.lists`."""
+        """As `Table.lists`."""
         yield from (column for (column,) in self.batches([name], rows))
 
     def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
@@ -408,7 +457,7 @@ def parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     require_file(path, "Parquet file")
     try:
-        # Otherwise all columns of a row group are read at once, whatever its size.
+        # With a buffer before, Arrow reads all columns of a row group at once, of any size.
         file = pa.parquet.ParquetFile(path, buffer_size=_READ, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InvalidError(f"Parquet file `{path}`: {error}") from None
@@ -430,8 +479,8 @@ def _arrow_errors(where: str) -> Iterator[None]:
 
 
 def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
-    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; whatever
-    stands for nulls.
+    """A column of numbers as NumPy has it, dates and times in microseconds since 1970; nulls have
+    any value.
 
     Errors: as `in_microseconds`.
     """
@@ -468,3 +517,80 @@ def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first:
             f"{where}: row {first + int(changed[0])}: {column[int(changed[0])]} would change as "
             "float64\nhint: store the values in a type that holds them"
         )
+
+
+Batches = Callable[[], Iterator[NDArray[Any]]]
+
+
+def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
+    """The length of the lists, the type of their values, and how to read batches [rows, length].
+
+    A missing value is NaN, and a missing list one of NaN.
+
+    Errors: `InvalidError` for lists of anything but numbers, an empty first list; while reading,
+    with its row, for a list of another length.
+    """
+    kind, where = table.list_type(name), f"`{table.path}`: column `{name}`"
+    assert kind is not None  # The caller knows that it holds lists.
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise InvalidError(f"{where}: expected lists of numbers, found lists of {kind}")
+    dtype = np.dtype(kind.to_pandas_dtype())
+    row, width = _first_list(table, name)
+    if not width:
+        raise InvalidError(f"{where}: row {row}: the list is empty")
+    step = max(chunk_bytes // (dtype.itemsize * width), 1)
+
+    def batches() -> Iterator[NDArray[Any]]:
+        row = 0
+        for column in table.lists(name, step):
+            yield _matrix(where, column, width, dtype, row)
+            row += len(column)
+
+    return width, dtype, batches
+
+
+def _first_list(table: Table, name: str) -> tuple[int, int]:
+    """The row and the length of the first list that is there."""
+    row = 0
+    for column in table.lists(name, 1024):
+        there = np.flatnonzero(np.asarray(column.is_valid()))
+        if len(there):
+            return row + int(there[0]), len(column[int(there[0])])
+        row += len(column)
+    # Without any list nothing says how long they are.
+    return 0, 1
+
+
+def _matrix(where: str, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray[Any]:
+    missing = np.asarray(column.is_null())
+    lengths = np.asarray(column.value_lengths().fill_null(0))
+    ragged = np.flatnonzero((lengths != width) & ~missing)
+    if len(ragged):
+        row = int(ragged[0])
+        raise InvalidError(
+            f"{where}: row {first + row}: expected {width} values, found {lengths[row]}"
+        )
+    if missing.any():
+        if dtype.kind != "f":
+            row = first + int(np.flatnonzero(missing)[0])
+            raise InvalidError(
+                f"{where}: row {row}: the list is missing, expected whole numbers\n"
+                "hint: store the lists as floats; then `--fill VALUE` fills them"
+            )
+        rows = np.full((len(column), width), np.nan, dtype)
+        rows[~missing] = _matrix(where, column.drop_null(), width, dtype, first)
+        return rows
+    values = column.flatten()
+    absent = np.asarray(values.is_null()) if values.null_count else None
+    if absent is not None:
+        if dtype.kind != "f":
+            row = int(np.flatnonzero(absent)[0]) // width
+            raise InvalidError(
+                f"{where}: row {first + row}: a value is missing, expected whole numbers\n"
+                "hint: store the lists as floats; then `--fill VALUE` fills them"
+            )
+        values = values.fill_null(0)
+    numbers = exactly(values.to_numpy(zero_copy_only=False), dtype, where, first)
+    if absent is not None:
+        numbers = np.where(absent, np.array(np.nan, dtype), numbers)
+    return numbers.reshape(-1, width)

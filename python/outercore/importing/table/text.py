@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore import _core
+from outercore.base.native import Names
 from outercore.base.options import Option
-from outercore.errors import InvalidError
+from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
 
 Purpose = Literal["edges", "named_edges", "triples", "table", "named_table"]
@@ -55,7 +61,7 @@ _CALLED = {
 
 @dataclass(frozen=True)
 class TextOptions:
-    """What the user says about the text files of an import; everything else is detected."""
+    """The user's options on the text files of an import; everything else is detected."""
 
     separator: Annotated[
         str | None,
@@ -96,7 +102,7 @@ PLAIN = TextOptions(separator="comma", header=False, comment="")
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says how a file is written, before that of its compression."""
+    """The suffix that says how a file is written, without the suffix of its compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     while suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -106,7 +112,7 @@ def suffix_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the columns of a whole file hold."""
+    """The kinds of values in the columns of a whole file."""
 
     rows: int
     comments: int
@@ -203,7 +209,7 @@ class TextFile:
 
     @property
     def mirror(self) -> Literal["no", "same", "negated"]:
-        """What an entry off the diagonal stands for besides itself: its reverse, or nothing."""
+        """The reverse entry that an entry off the diagonal implies, if any."""
         format_ = self.dialect["format"]
         if "matrix_market" in format_:
             symmetry = format_["matrix_market"]["symmetry"]
@@ -216,7 +222,7 @@ class TextFile:
     def described(self, *, has_names: bool = False) -> str:
         """How the file is written, in words: `tab separated, header: src, dst; ids from 0`.
 
-        With `has_names` nodes have no first number, whatever the file is for.
+        With `has_names` nodes lack a first number, for any purpose of the file.
         """
         format_ = self.format
         if format_ == "delimited":
@@ -248,7 +254,7 @@ class TextFile:
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
         remark = self.dialect.get("remark")
         text += f"; {remark}" if remark else ""
-        # A file is not read for it alone.
+        # A file is not read just for this.
         profile: Profile | None = self.__dict__.get("profile")
         if profile is not None and (again := profile.repeated_headers):
             what = "1 line repeats" if again == 1 else f"{again:,} lines repeat"
@@ -303,3 +309,51 @@ class TextFile:
                 )
                 for offsets, data in batch
             ]
+
+
+_MAGIC: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
+}
+_LONGEST = 1 << 24
+"""Characters of a line: a packed file without line ends would fill the memory."""
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_DAMAGED = (EOFError, lzma.LZMAError, zlib.error, OSError, UnicodeDecodeError)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text in gzip, xz or bzip2, by its first bytes, or in none of them.
+
+    Errors: `UnsupportedError` for zstd; `CorruptError` for a file that is damaged or cut short;
+    `InvalidError` for a line that is far too long.
+    """
+    require_file(path, "text")
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start.startswith(_ZSTD):
+        raise UnsupportedError(
+            f"`{path}`: zstd is not read for sets of many graphs\nhint: unpack it, or pack it by xz"
+        )
+    opener = next((opener for magic, opener in _MAGIC.items() if start.startswith(magic)), None)
+    try:
+        with path.open("rb") if opener is None else opener(path, "rb") as file:
+            text = io.TextIOWrapper(file, encoding="utf-8")
+            while line := text.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise InvalidError(
+                        f"`{path}`: a line is longer than {_LONGEST >> 20} MiB, expected short "
+                        "lines of text"
+                    )
+                yield line
+    except _DAMAGED as error:
+        raise CorruptError(f"`{path}`: {error}\nhint: copy the file again") from error
+
+
+def names_of(column: Any) -> Names:
+    """A column of large strings as offsets and bytes."""
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    used = text[starts[0] : starts[-1]]
+    return np.ascontiguousarray(starts - starts[0]), np.ascontiguousarray(used)

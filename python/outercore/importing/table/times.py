@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
-from outercore.importing.table.microseconds import KIND
+from outercore.importing.table.exact import KIND, in_microseconds
 from outercore.importing.table.table import Table, TextTable
 
 TIME = "time"
@@ -73,7 +74,7 @@ def _look_like_dates(table: Table, name: str) -> bool:
     try:
         first = next((texts for (texts,) in table.texts([name], "")), None)
     except InvalidError:
-        # Whoever reads the file says what is wrong with it.
+        # Reading the file gives the error.
         return False
     return first is not None and look_like_dates(first)
 
@@ -101,7 +102,7 @@ def has_gaps(table: Table, name: str) -> bool:
 
 
 def clock_of(table: Table, name: str) -> Clock:
-    """What the times of a column count from; of a text its first value tells.
+    """The origin of the times of a column; the first value of a text tells it.
 
     Errors: `InvalidError` for a column that holds no times.
     """
@@ -138,8 +139,8 @@ def clock_of_text(texts: pa.Array) -> Clock | None:
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
     """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
 
-    Errors: `InvalidError` with the row of a missing time, of one that is no time, and of one
-    between two microseconds or beyond int64.
+    Errors: `InvalidError` with the row of a missing time, of a text that is not a time, and of a
+    time between two microseconds or beyond int64.
     """
     first = 0
     if table.kind(name) != "text":
@@ -160,7 +161,7 @@ def _has_zone(text: str) -> bool:
 def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArray[np.int64]:
     """Times in text in microseconds since 1970; `first` is the row of the first one.
 
-    Errors: `InvalidError` with the row of a text that is no time.
+    Errors: `InvalidError` with the row of a text that is not a time.
     """
     kind = pa.timestamp("us", "UTC" if has_zone else None)
     try:
@@ -171,7 +172,7 @@ def parsed(where: str, texts: pa.Array, first: int, *, has_zone: bool) -> NDArra
     where = f"{where}: row {first + row}"
     if text == "":
         raise InvalidError(f"{where} has no value, expected a time\nhint: fill it, or leave it out")
-    # One that has a zone where the first one has none, or the other way round.
+    # A time with a zone after times without, or the other way round.
     if _is(texts[row], pa.timestamp("us", None if has_zone else "UTC")):
         has, others = ("no time zone", "one") if has_zone else ("a time zone", "none")
         raise InvalidError(
@@ -264,7 +265,8 @@ def require_one_clock(
     """Errors: `InvalidError` where some times have a time zone and others have none, and where the
     columns that the user chose as times are dates in one table and whole numbers in another.
 
-    Times with a zone count from 1970 in UTC; without one nobody knows.
+    Times with a zone count from 1970 in UTC; without a zone their
+    origin is unknown.
     """
     seen: dict[Clock, str] = {}
     picked: dict[Clock, str] = {}
@@ -286,3 +288,58 @@ def require_one_clock(
             f"{picked['numbers']} holds whole numbers as times, {dates} holds dates\n"
             "hint: store all times as dates, or all as whole numbers of one unit"
         )
+
+
+class Times(NamedTuple):
+    """A column of times."""
+
+    values: NDArray[np.int64] | None
+    """`None` where they cannot be stored."""
+    kind: str | None
+    """Their type, as the manifest has it; `None` for whole numbers in a unit of the owner's."""
+    why: str = ""
+    """Why they cannot be stored."""
+
+
+def times_in_memory(where: str, name: str, column: Any, *, in_text: bool) -> Times | None:
+    """The times in a column called `name`; `None` for a column of anything else.
+
+    These are dates and times; floats that are whole numbers, where the name says that they are
+    times; and with `in_text` texts that look like dates.
+
+    Errors: as `in_microseconds`.
+    """
+    values = column if isinstance(column, np.ndarray) else np.asarray(column)
+    if values.ndim != 1:
+        return None
+    if values.dtype.kind == "f":
+        is_whole = len(values) > 0 and is_time_name(name) and are_whole([values])
+        return Times(values.astype(np.int64), None) if is_whole else None
+    if values.dtype.kind not in "MO":
+        return None
+    try:
+        found = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+    if not len(found):
+        return None
+    if (kind := KIND.fullmatch(str(found.type))) is not None:
+        if found.null_count:
+            row = int(np.flatnonzero(np.asarray(found.is_null()))[0])
+            return Times(None, None, f"row {row} has no time")
+        numbers = found.cast(pa.int32()) if kind[1] == "date32" else found
+        raw = numbers.cast(pa.int64()).to_numpy()
+        unit = "ms" if kind[1] == "date64" else kind[2]
+        of_type: Clock = "days" if kind[1] != "timestamp" else "zone" if kind[3] else "no zone"
+        return Times(in_microseconds(where, raw, unit), STORED[of_type])
+    if not in_text or not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        return None
+    texts = found.fill_null("").cast(pa.large_string())
+    if not look_like_dates(texts):
+        return None
+    clock = clock_of_text(texts) or "days"
+    try:
+        return Times(parsed(where, texts, 0, has_zone=clock == "zone"), STORED[clock])
+    except InvalidError as error:
+        said = str(error).partition("\n")[0].removeprefix(f"{where}: ")
+        return Times(None, None, said.replace("`", "'"))

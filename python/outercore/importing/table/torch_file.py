@@ -55,7 +55,7 @@ def read_torch(path: Path) -> Any:
     """Maps, lists, texts, numbers and arrays of a file; tensors become arrays.
 
     Cost: tensors are mapped, arrays of NumPy are read.
-    Errors: `InvalidError` for a file of another form, and for what is none of these.
+    Errors: `InvalidError` for a file of another form, and for other values.
     """
     where = f"file `{path}`"
     require_file(path, "file")
@@ -75,9 +75,9 @@ def read_torch(path: Path) -> Any:
 
 
 def _value(path: Path, archive: zipfile.ZipFile) -> Any:
-    """What the pickle of an archive describes.
+    """The value that the pickle of an archive describes.
 
-    Errors: `Refused`, and those of a damaged archive.
+    Errors: `Refused`, and the errors of a damaged archive.
     """
     # PyTorch packs nothing, so what is read has at most the bytes of the file.
     packed = [

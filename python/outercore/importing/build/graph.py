@@ -1,0 +1,299 @@
+"""The core's importer of graphs: edges and arrays from anywhere, into one data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outercore import _core
+from outercore.base import native
+from outercore.base.listing import listed
+from outercore.base.native import Arrays, Importer, Progress
+from outercore.base.sizes import parse_size
+from outercore.data.many_graphs import FIRST
+from outercore.errors import InvalidError
+from outercore.importing.edges import with_range
+from outercore.importing.keyed_edges import Dangling
+from outercore.importing.keys import Keys
+from outercore.importing.many_graphs import GraphLevel, require_inside
+from outercore.importing.options import ArrayOptions, FeatureType, ImportOptions
+from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.table.file_state import require_unchanged
+from outercore.importing.table.rows import NodeArray, RowSource
+from outercore.importing.table.times import require_one_scale
+
+
+def import_graph(
+    source: GraphSource,
+    out: str | Path,
+    options: ImportOptions | None = None,
+    progress: Progress = lambda *_: None,
+) -> dict[str, Any]:
+    """Writes a data set and returns the summary.
+
+    After an interrupt the same call resumes. The data set appears only when it is
+    complete.
+
+    Cost: within `options.memory`, for inputs of any size.
+    Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
+    `out` holds a data set and `overwrite` is not given, or another process writes to it.
+    """
+    options = options or ImportOptions()
+    require_place(source.arrays, options)
+    undirected = options.undirected if options.undirected is not None else source.undirected
+    if source.of_edges and options.self_loops == "add":
+        raise InvalidError(
+            "--self-loops add: the added edges have no row in the edge array "
+            f"`{source.of_edges[0].name}`\nhint: add the loops to the edge list, with values"
+        )
+    nodes = source.node_count()
+    described = {
+        "memory": parse_size(options.memory),
+        "nodes": nodes,
+        "first_id": source.first_id,
+        "undirected": bool(undirected),
+        "self_loops": options.self_loops,
+        "duplicates": options.duplicates,
+        "overwrite": options.overwrite,
+        "command": options.command,
+        "inputs": source.inputs(),
+        "edges": [edge.identity for edge in source.edges],
+        "reading": source.reading,
+    }
+    if source.graphs is None:
+        return _import_nodes(source, Path(out), options, described, progress)
+    found: dict[str, Any] = {}
+    if not is_unfinished(Path(out), described):
+        require_inside(source.edges, source.graphs)
+        found = _import_nodes(source, Path(out), options, described, progress)
+    return found | add_graphs(Path(out), source.graphs)
+
+
+def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
+    """Errors: `InvalidError` where features shall stay in place and no `.npy` has them, and where
+    an array and a text have one name."""
+    texts = {array.name for array in arrays if array.role == "names"}
+    for array in arrays:
+        if array.role == "array" and f"{array.of_type or 'node'}.{array.name}.offsets" in texts:
+            raise InvalidError(
+                f"array `{array.name}`: the nodes have a text of this name\n"
+                "hint: call one of them otherwise"
+            )
+    features = [array.rows for array in arrays if array.role == "features"]
+    if options.in_place and all(rows.path is None for rows in features):
+        raise InvalidError(
+            "--in-place: expected features in a `.npy` file, which can stay where they are\n"
+            "hint: name one by `--features`, or leave `--in-place` out and they are copied"
+        )
+
+
+def _import_nodes(
+    source: GraphSource,
+    out: Path,
+    options: ImportOptions,
+    described: dict[str, Any],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Writes the edges and the arrays of nodes and edges; returns the summary."""
+    arrays = [*source.of_nodes, *source.of_edges]
+    require_comparable(arrays)
+    if not described["undirected"]:
+        arrays = [replace(array, rows=array.rows.with_reverse()) for array in arrays]
+    with Importer(out, described, progress) as importer:
+        for edges in source.edges:
+            try:
+                edges.feed(importer, described["nodes"])
+            except InvalidError as error:
+                raise with_range(error, edges, described["nodes"]) from None
+        for array in arrays:
+            feed_array(importer, array, options, progress)
+        require_unchanged(source.files())
+        return importer.finish()
+
+
+def require_comparable(
+    arrays: list[NodeArray], present: Iterable[tuple[str, str, str | None]] = ()
+) -> None:
+    """Errors: as `require_one_scale`, for new arrays and those that are `present` already."""
+    of = {"array": "nodes", "edge": "edges"}
+    named = [
+        (f"`{array.name}` of {array.of_type or of[array.role]}", array.name, array.rows.times)
+        for array in arrays
+        if array.role in of and array.rows.width is None and array.rows.dtype.kind in "iu"
+    ]
+    require_one_scale([*present, *named])
+
+
+def feed_array(
+    importer: Arrays, array: NodeArray, options: ArrayOptions, progress: Progress
+) -> None:
+    """Hands an array to the importer, whole or chunk by chunk."""
+    rows = array.rows
+    described: dict[str, Any] = {
+        "allow_nan": options.allow_nan or rows.has_gaps,
+        "of_type": array.of_type,
+        "times": rows.times if array.role in ("array", "edge") else None,
+    }
+    if array.role == "features":
+        described["dtype"] = options.feature_dtype or (None if rows.typed else "float32")
+    if array.role == "labels":
+        described["task"] = options.task
+    if rows.keeps_form and _differs(array):
+        described["given"] = {"dtype": rows.dtype.name, "row_shape": rows.row_shape}
+    if rows.path is not None:
+        described["in_place"] = options.in_place and array.role == "features"
+        importer.array_npy(array.role, array.name, rows.path, described)
+        return
+    importer.array_begin(array.role, array.name, rows.dtype.name, rows.width, described)
+    stored = described.get("dtype")
+    for chunk in _counted(rows, array.name or array.role, stored, progress):
+        importer.array_push(chunk)
+    importer.array_end()
+
+
+def _differs(array: NodeArray) -> bool:
+    """Whether batches would have the array in another form than that in which it is given.
+
+    Features are stored in columns and come as float32. Labels, weights and times of one column are
+    stored without it.
+    Whole numbers of any width stay classes.
+    """
+    rows = array.rows
+    if array.role == "edge":
+        return rows.is_column
+    if array.role == "features":
+        return rows.width is None or rows.dtype.kind in "iub"
+    is_column = rows.is_column or rows.width == 1
+    return array.role == "labels" and (is_column or rows.dtype.kind == "f")
+
+
+def _counted(
+    rows: RowSource, name: str, stored: FeatureType | None, progress: Progress
+) -> Iterator[NDArray]:
+    done = 0
+    for chunk in rows.chunks():
+        if stored is not None and rows.whole:
+            _refuse_other_numbers(rows, chunk, stored, done)
+        yield chunk
+        done += len(chunk)
+        progress(f"array {name}", done, rows.count or 0, "rows")
+
+
+def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, first: int) -> None:
+    """Errors: `InvalidError` for a whole number of the file that `stored` cannot hold."""
+    values = chunk.reshape(len(chunk), -1)[:, list(rows.whole)]
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32 if stored == "bfloat16" else stored)
+    if stored == "bfloat16":
+        # bfloat16 is the upper half of a float32.
+        narrow = np.where(narrow.view(np.uint32) & 0xFFFF, np.float32(np.inf), narrow)
+    # What fills a gap may be a fraction.
+    whole = np.isfinite(values) & (values == np.trunc(values))
+    changed = np.argwhere(whole & (narrow != values))
+    if len(changed):
+        row, place = changed[0]
+        raise InvalidError(
+            f"`{rows.name}`: row {first + row}, column {rows.whole[place]}: "
+            f"{int(values[row, place])} would change as {stored}\n"
+            "hint: `--feature-dtype float64` holds whole numbers up to 2^53; or scale them before"
+        )
+
+
+def _refuse_options(options: ImportOptions) -> None:
+    """Errors: `InvalidError` for options that mean nothing for edges of several types."""
+    for name, given in (
+        ("--undirected", options.undirected),
+        ("--self-loops", options.self_loops != "keep"),
+    ):
+        if given:
+            raise InvalidError(
+                f"{name}: does not go with several types of nodes\n"
+                "hint: `--add-reverse` adds the other direction of each edge type"
+            )
+
+
+def write_typed(
+    source: TypedSource,
+    out: str | Path,
+    options: ImportOptions,
+    progress: Progress = lambda *_: None,
+    note: Callable[[str], object] = lambda _: None,
+    *,
+    dangling: Dangling = "refuse",
+) -> dict[str, Any]:
+    """Writes a data set of several types and returns the summary.
+
+    Stopped in between, the same call resumes. The data set appears only when it is complete.
+
+    Cost: within `options.memory`; 16 bytes a node on disk while it is built.
+    Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
+    """
+    _refuse_options(options)
+    require_place(source.arrays, options)
+    for line in source.notes:
+        note(line)
+    out = Path(out)
+    uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
+    with Keys(out, source.node_keys, uses, "\n".join(source.identities)) as keys:
+        keys.build(parse_size(options.memory), progress)
+        if source.find_edges is not None:
+            source = replace(source, edges=source.find_edges(keys))
+        described = {
+            "memory": parse_size(options.memory),
+            "duplicates": options.duplicates,
+            "overwrite": options.overwrite,
+            "command": options.command,
+            "inputs": source.inputs,
+            "edges": source.identities,
+            "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
+        }
+        with Importer(out, described, progress) as importer:
+            dropped = {one.key: one.feed(importer, keys, dangling) for one in source.edges}
+            by_keys = []
+            if source.splits is not None:
+                by_keys = source.splits.looked_up(keys, len(source.edge_keys))
+            for array in [*source.arrays, *by_keys, *keys.arrays()]:
+                feed_array(importer, array, options, progress)
+            named = list(source.arrays)
+            for edges in source.edges:
+                arrays, left_out = edges.arrays(keys, source.fill)
+                named += arrays
+                require_comparable(named)
+                for array in arrays:
+                    feed_array(importer, array, options, progress)
+                if left_out and not edges.reverse:
+                    note(f"columns of {','.join(edges.edge_type)} are left out: {listed(left_out)}")
+            require_unchanged(source.files())
+            found = importer.finish()
+    return found | {
+        "node_types": source.counts,
+        "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
+        "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
+    }
+
+
+def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
+    """Whether an import with these options was stopped when only arrays of graphs were missing."""
+    path = out / "graph.json"
+    if not path.exists():
+        return False
+    manifest = _core.DataSet(out).manifest()
+    made = manifest.get("provenance", {}).get("options")
+    return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
+
+
+def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
+    """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
+    for key, values in level.stored():
+        native.add_array(out, key, values, "")
+    found: dict[str, Any] = {"graphs": level.count}
+    labels = level.arrays.get("y")
+    if labels is not None and labels.dtype == np.int64:
+        found["classes"] = int(labels.max(initial=-1)) + 1
+    return found

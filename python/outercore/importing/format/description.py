@@ -1,0 +1,220 @@
+"""Descriptions of folders in YAML, and the files that they name.
+
+Values stay the text that they are. YAML's aliases let a few hundred bytes describe more values than
+fit into memory. Descriptions may have them, but not more values than people write.
+
+The author of a description chose the names of the files. Without a rule a downloaded folder could
+have any file of this machine copied into the data set: by an absolute name, by `..`, or by a link.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from outercore.base.likeness import suggestion
+from outercore.errors import InvalidError, NotFoundError
+from outercore.files.input_file import read_small
+from outercore.importing.table.table import PARQUET
+
+_MOST_BYTES = 1 << 18
+_MOST_DEPTH = 16
+_MOST_VALUES = 100_000
+_MOST_SHOWN = 60
+
+
+class _Plain(yaml.BaseLoader):
+    """Text, lists and maps only: a column `no` or `2013` stays a name, and nothing is executed."""
+
+    _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As PyYAML's, which calls itself for each list in a list.
+
+        Errors: `ComposerError` for values that are too deep.
+        """
+        self._depth += 1
+        if self._depth > _MOST_DEPTH:
+            raise _too_deep(self.peek_event().start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def get_single_node(self) -> Any:
+        """As PyYAML's; what aliases stand for is counted each time.
+
+        Errors: `ComposerError` for too many values, and for a list in itself.
+        """
+        node = super().get_single_node()
+        if node is not None:
+            _size(node, {}, 0)
+        return node
+
+
+def _size(node: Any, known: dict[int, tuple[int, int]], depth: int) -> tuple[int, int]:
+    """How many values a node has without aliases, and how deep; each is looked into once."""
+    values, height = known.get(id(node), (0, 0))
+    if id(node) in known and not values:
+        raise _refused("a value that is part of itself", node.start_mark)
+    if not values:
+        known[id(node)] = values, height
+        within: list[Any] = []
+        if isinstance(node, yaml.MappingNode):
+            within = [one for pair in node.value for one in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            within = node.value
+        sizes = [_size(one, known, depth + 1) for one in within]
+        values = 1 + sum(count for count, _ in sizes)
+        height = 1 + max((below for _, below in sizes), default=0)
+        known[id(node)] = values, height
+    if depth + height > _MOST_DEPTH:
+        raise _too_deep(node.start_mark)
+    if values > _MOST_VALUES:
+        raise _refused(f"more than {_MOST_VALUES:,} values", node.start_mark)
+    return values, height
+
+
+def _too_deep(mark: Any) -> yaml.MarkedYAMLError:
+    return _refused(f"lists or maps in each other, more than {_MOST_DEPTH} deep", mark)
+
+
+def _refused(what: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.composer.ComposerError(None, None, what, mark)
+
+
+def _map_without_doubles(loader: _Plain, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen = set[str]()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(
+                None, None, "expected a name before the colon", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"`{shown(key)}` is there twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Plain.add_constructor("tag:yaml.org,2002:map", _map_without_doubles)
+
+
+def read_yaml(path: Path) -> Any:
+    """The maps, lists and texts of a YAML file.
+
+    Errors: `InvalidError` with the line that is not YAML, that repeats a key, or that describes
+    more values than a description has.
+    """
+    data = read_small(path, "description", _MOST_BYTES)
+    try:
+        return yaml.load(data.decode("utf-8-sig"), Loader=_Plain)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        raise InvalidError(f"`{path}`: {line}{error.problem}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # An escape beyond Unicode is one of the latter two.
+        raise InvalidError(f"`{path}`: {error}") from None
+
+
+def map_of(value: Any, where: str, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """`value` as a map; an empty value is an empty map.
+
+    Errors: `InvalidError` for anything else, and for a key that is not in `known`.
+    """
+    if value in ("", None):
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidError(f"{where}: expected `name: value` lines, found {shown(value)}")
+    for key in value:
+        if known is not None and key not in known:
+            guess = suggestion(shown(key), known, otherwise="known are")
+            raise InvalidError(f"{where}: `{shown(key)}` is not known\nhint: {guess}")
+    return value
+
+
+def list_of(value: Any, where: str) -> list[Any]:
+    """`value` as a list; an empty value is an empty list.
+
+    Errors: `InvalidError` for anything else.
+    """
+    if value in ("", None):
+        return []
+    if not isinstance(value, list):
+        raise InvalidError(f"{where}: expected a list, found {shown(value)}")
+    return value
+
+
+def text_of(value: Any, where: str) -> str:
+    """`value` as a text.
+
+    Errors: `InvalidError` for anything else, and for none.
+    """
+    if not isinstance(value, str):
+        raise InvalidError(f"{where}: expected one value, found {shown(value)}")
+    if not value:
+        raise InvalidError(f"{where}: expected a value, found none")
+    return value
+
+
+def count_of(value: Any, where: str) -> int:
+    """`value` as a number of nodes.
+
+    Errors: `InvalidError` for anything else.
+    """
+    text = text_of(value, where)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) >= 2**63:
+        raise InvalidError(f"{where}: expected a number of nodes, found {shown(text)}")
+    return int(text)
+
+
+def shown(value: Any, most: int = _MOST_SHOWN) -> str:
+    """What messages show of a value: a text of at most so many characters."""
+    if isinstance(value, (dict, list)):
+        return "a map" if isinstance(value, dict) else "a list"
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+_MOST_OF_PATH = 500
+"""Characters of a path in a message."""
+
+
+def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Path:
+    """The file, or directory of Parquet files, that a description in `folder` names.
+
+    `where` is the entry; `outside` says that the user allows files outside of the folder.
+
+    Errors: `InvalidError` for one outside; `NotFoundError` for one that is not there.
+    """
+    path = folder / name
+    try:
+        require_inside(folder, path, where, outside=outside)
+        is_there = path.exists()
+    except InvalidError:
+        raise
+    except (OSError, ValueError, RuntimeError):
+        # Longer than a name may be, with a zero byte, or links in a circle.
+        is_there = False
+    if not is_there:
+        raise NotFoundError(f"{where}: file `{shown(path, _MOST_OF_PATH)}` does not exist")
+    return path
+
+
+def require_inside(folder: Path, path: Path, where: str, *, outside: bool) -> None:
+    """Errors: `InvalidError` for a path that leaves `folder`, or a directory with such links."""
+    if outside:
+        return
+    root = folder.resolve()
+    parts = [at for kind in PARQUET for at in path.glob(kind)] if path.is_dir() else []
+    for one in (path, *parts):
+        if not one.resolve().is_relative_to(root):
+            raise InvalidError(
+                f"{where}: `{shown(one, _MOST_OF_PATH)}` is outside of the folder `{folder}`\n"
+                "hint: put the file into the folder, or, where you trust the description, pass "
+                "`--outside-files`"
+            )

@@ -1,0 +1,300 @@
+"""Keys of tables as numbers of rows, through a dictionary on disk.
+
+Each key of a column is a pair of itself with itself. A key counts within its node type.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.base.native import Names, Progress
+from outercore.data.graph import Graph
+from outercore.data.names import KEY
+from outercore.errors import InvalidError, NotFoundError
+from outercore.files.atomic import device_errors
+from outercore.files.large_arrays import blocks, forget
+from outercore.importing.build.dictionary import Dictionary, Part
+from outercore.importing.table.keys import key_texts
+from outercore.importing.table.rows import NodeArray, RowSource
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import names_of
+from outercore.importing.texts import text_arrays
+
+_SEPARATOR, _WITHIN = "\x1f", "\x1e"
+"""What stands between a node type and its keys, and between the columns of one key."""
+_ROWS = 1 << 20
+NO_NODE, EMPTY = -1, -2
+"""What stands for a key that no node has, and for a row without a key."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that holds keys of a node type."""
+
+    node_type: str
+    name: str
+    """What messages call it."""
+    texts: Callable[[], Iterator[Any]]
+    """The keys in batches, as Arrow's large strings."""
+    may_be_empty: bool = False
+    """Whether a row may have no key: an empty field, or a null."""
+    space: str | None = None
+    """What the keys are unique within, where several node types share it; else the node type."""
+    first: int = 0
+    """The number of the first row among all nodes of the space."""
+    is_one: bool = True
+    """Whether a key is the text of one column."""
+
+    @property
+    def prefix(self) -> str:
+        """What tells the same key of another space apart."""
+        return self.node_type if self.space is None else self.space
+
+
+def column_of(
+    node_type: str,
+    table: Table,
+    columns: tuple[str, ...],
+    *,
+    may_be_empty: bool = False,
+    space: str | None = None,
+    first: int = 0,
+) -> Column:
+    """The column, or several, of a table that hold keys of `node_type`."""
+    empty = "" if may_be_empty else None
+
+    def texts() -> Iterator[Any]:
+        for parts in key_texts(table, list(columns), empty):
+            yield parts[0] if len(parts) == 1 else _joined(parts)
+
+    name = f"`{table.path}`: {shown(columns)}"
+    return Column(node_type, name, texts, may_be_empty, space, first, len(columns) == 1)
+
+
+def shown(columns: tuple[str, ...]) -> str:
+    """What messages call the columns of a key."""
+    word = "column" if len(columns) == 1 else "columns"
+    return f"{word} {', '.join(f'`{name}`' for name in columns)}"
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Keys of several columns as one text; empty where one of them is."""
+    separator = pa.scalar(_WITHIN, pa.large_string())
+    whole = pc.binary_join_element_wise(*parts, separator)
+    empty = pc.equal(pc.binary_length(parts[0]), 0)
+    for part in parts[1:]:
+        empty = pc.or_(empty, pc.equal(pc.binary_length(part), 0))
+    return pc.if_else(empty, pa.scalar("", pa.large_string()), whole)
+
+
+def readable(key: str) -> str:
+    """A key as messages show it."""
+    return key.replace(_WITHIN, ", ")
+
+
+class Keys:
+    """The row of each key; a context that removes the dictionary's own files.
+
+    `nodes` are the columns that define the keys of their types, one for each type that has some;
+    `uses` refer to them.
+
+    Cost: each column is read once, and once more where an import is resumed; on disk
+    the keys, and 16 bytes a key and use.
+    """
+
+    def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
+        self._dictionary = Dictionary(out.parent / f".{out.name}.keys", [identity])
+        self._columns = [*nodes, *uses]
+        self._nodes = len(nodes)
+        self._rows: list[NDArray[np.int64]] = []
+        self._counts: list[int] = []
+        self._row_of = self._column_of = np.empty(0, np.int64)
+
+    def __enter__(self) -> Keys:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._rows = []
+        self._row_of = self._column_of = np.empty(0, np.int64)
+        self._dictionary.__exit__(kind)
+
+    def build(self, memory: int, progress: Progress) -> None:
+        """Numbers all keys.
+
+        Errors: `InvalidError` for an empty key, and for two rows of nodes with one key.
+        """
+        if not self._columns:
+            return
+        names = self._dictionary.build(memory, progress, self._pairs())
+        self._number(names, self._dictionary.numbers(names, "train")[:, 0])
+
+    def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
+        for column in self._columns:
+            row = 0
+            for texts in column.texts():
+                keys = _named(column, texts, row)
+                row += len(texts)
+                yield "train", keys, keys
+            self._counts.append(row)
+        # Tables may all be empty, and a dictionary may not.
+        none = names_of(pa.array([_SEPARATOR], pa.large_string()))
+        yield "train", none, none
+
+    def rows(self, use: int) -> NDArray[np.int64]:
+        """[rows] the row of the key at each place of column number `use` of the uses; `NO_NODE`
+        and `EMPTY` where there is none."""
+        return self._rows[use]
+
+    def arrays(self) -> list[NodeArray]:
+        """The keys of the nodes as texts, with their order, for results and for looking them up.
+
+        A type whose keys are the numbers of its rows needs none. Keys of several columns are not
+        kept.
+
+        Cost: goes through the keys of a type up to three times.
+        """
+        found = []
+        for number, column in enumerate(self._columns[: self._nodes]):
+            if not column.is_one or _are_rows(column):
+                continue
+            found += text_arrays(KEY, column.node_type, column.name, column.texts)
+            order = RowSource(
+                column.name, np.dtype(np.uint64), partial(self._ranked, number, column)
+            )
+            found.append(NodeArray("names", f"{column.node_type}.{KEY}.order", order))
+        return found
+
+    def _ranked(self, number: int, column: Column) -> Iterator[NDArray[np.uint64]]:
+        """The nodes of a type, in the order of their keys: the dictionary is in that order."""
+        for start, of_column in blocks(self._column_of, _ROWS):
+            rows = self._row_of[start : start + len(of_column)][of_column == number]
+            yield (rows - column.first).astype(np.uint64)
+            forget(self._row_of)
+
+    def example(self, node_type: str) -> str | None:
+        """The key of the first node of a type, and where it is; `None` where no table has keys."""
+        for column in self._columns[: self._nodes]:
+            if column.node_type == node_type:
+                for texts in column.texts():
+                    if len(texts):
+                        return f"`{readable(str(texts[0]))}` in {column.name}"
+        return None
+
+    def are_known(self, node_type: str, keys: Any) -> bool:
+        """Whether nodes of a type have most of these keys.
+
+        Cost: reads the keys of the type.
+        """
+        known = pa.array([False] * len(keys))
+        for column in self._columns[: self._nodes]:
+            for texts in column.texts() if column.node_type == node_type else ():
+                known = pc.or_(known, pc.is_in(keys, value_set=texts))
+        return 2 * int(pc.sum(known).as_py() or 0) > len(keys)
+
+    def part(self, use: int, part: slice) -> NDArray[np.int64]:
+        """A copy of a part of `rows`; what was read of the file is let go."""
+        found = np.array(self._rows[use][part])
+        forget(self._rows[use])
+        return found
+
+    def _number(self, names: Graph, ids: NDArray[np.int64]) -> None:
+        row_of = self._row_of = self._scratch("row_of", int(names.num_nodes))
+        column_of = self._column_of = self._scratch("column_of", int(names.num_nodes))
+        row_of[:] = column_of[:] = NO_NODE
+        counts = self._counts or [
+            sum(len(texts) for texts in column.texts()) for column in self._columns
+        ]
+        first = 0
+        for number, (column, count) in enumerate(zip(self._columns, counts, strict=True)):
+            own = ids[first : first + count]
+            first += count
+            if number < self._nodes:
+                self._define(column, own, row_of, names)
+                for _, block in blocks(own, _ROWS):
+                    column_of[block] = number
+                continue
+            rows = self._scratch(f"rows-{number}", count)
+            empty = _empty_name(column, names)
+            for start, block in blocks(own, _ROWS):
+                found = np.where(block == empty, EMPTY, row_of[block])
+                rows[start : start + len(block)] = found
+                forget(rows)
+            self._rows.append(rows)
+
+    def _define(
+        self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64], names: Any
+    ) -> None:
+        for start, block in blocks(ids, _ROWS):
+            own = np.arange(start, start + len(block)) + column.first
+            row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
+            twice = np.flatnonzero(row_of[block] != own)
+            if len(twice):
+                rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]]) - column.first])
+                key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
+                if rows[0] < 0:
+                    raise InvalidError(
+                        f"{column.name}: key `{readable(key)}` in row {rows[1]} is that of a "
+                        "node of another type\nhint: keys of one space name one node; leave one out"
+                    )
+                raise InvalidError(
+                    f"{column.name}: key `{readable(key)}` stands in rows {rows[0]} and {rows[1]}, "
+                    "expected once\nhint: each row is a node; leave the second one out"
+                )
+
+    def _scratch(self, name: str, count: int) -> NDArray[np.int64]:
+        if not count:
+            return np.empty(0, np.int64)
+        again = "run the same command again"
+        # A file without a name disappears with this process, also when it is killed.
+        with (
+            device_errors(f"`{self._dictionary.place}`: {name}", again),
+            tempfile.TemporaryFile(dir=self._dictionary.place) as file,
+        ):
+            # A full disk is an error here; behind a mapped page it would end the process.
+            os.posix_fallocate(file.fileno(), 0, 8 * count)
+            return np.memmap(file, np.int64, "r+", shape=(count,))
+
+
+def _are_rows(column: Column) -> bool:
+    """Whether each key is the number of its row; it is read until one is not."""
+    row = 0
+    for texts in column.texts():
+        numbers = pa.array(np.arange(row, row + len(texts))).cast(pa.large_string())
+        if not pc.all(pc.equal(texts, numbers)).as_py() and len(texts):
+            return False
+        row += len(texts)
+    return True
+
+
+def _named(column: Column, texts: Any, first: int) -> Names:
+    """Keys within their type, as the importer takes them.
+
+    Errors: `InvalidError` with the row of an empty key.
+    """
+    empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
+    if len(empty) and not column.may_be_empty:
+        raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
+    prefix = pa.scalar(column.prefix + _SEPARATOR, pa.large_string())
+    joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
+    return names_of(joined)
+
+
+def _empty_name(column: Column, names: Any) -> int:
+    """The number of the empty key of a column; -1 without an empty key."""
+    if not column.may_be_empty:
+        return -1
+    try:
+        return int(names.entity_id(column.prefix + _SEPARATOR))
+    except NotFoundError:
+        return -1

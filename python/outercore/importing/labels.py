@@ -1,0 +1,328 @@
+"""Labels of nodes: numbers as they are, words as classes, which keep their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.importing.graph_tables import NodeTable, refuse_keys
+from outercore.importing.table.columns import NodeColumns, node_columns
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import states
+from outercore.importing.table.rows import (
+    NodeArray,
+    Reading,
+    RowSource,
+    from_array,
+    is_array,
+    name_arrays,
+    open_node_table,
+    open_rows,
+    table_rows,
+)
+from outercore.importing.table.table import Missing, ParquetTable, Table, TextTable, require_column
+
+
+def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
+    """Labels from texts in memory, and the names of the classes; an empty text is a missing label.
+
+    Errors: `InvalidError` where no row has a label.
+    """
+    names = sorted({name for name in pc.unique(texts).to_pylist() if name})
+    if not names:
+        raise InvalidError(f"{where} has no label in any row")
+    known = pa.array(names, pa.large_string())
+    rows = replace(
+        from_array("labels", _codes(texts, known)), notes=[numbered_classes(where, len(names))]
+    )
+    return [NodeArray("labels", "y", rows), *class_names(known)]
+
+
+def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
+    """The places of words among the classes; -1 for others."""
+    places = pc.fill_null(pc.index_in(words, names), -1)
+    return places.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def class_names(names: pa.Array) -> list[NodeArray]:
+    """The arrays that keep the names of classes, in the order of their numbers."""
+    return name_arrays("class", names)
+
+
+def numbered_classes(where: str, count: int) -> str:
+    """A note on words that became classes."""
+    return f"{where} has {count:,} classes, numbered in the order of their names"
+
+
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "<NA>")
+"""Words for a missing label, as pandas, R and SQL write them."""
+
+
+def without_label(task: str | None) -> tuple[Missing, float]:
+    """How labels treat an empty cell, and the label of a node without a row.
+
+    Among numbers to learn -1 is a number like any other.
+    """
+    return ("nan", np.nan) if task == "regression" else ("minus_one", -1)
+
+
+def label_arrays(
+    text: str, reading: Reading, task: str | None, node_type: str | None = None
+) -> list[NodeArray]:
+    """The labels in a file, and the names of their classes where they are words.
+
+    Errors: as `open_rows`; words among numbers are refused.
+    """
+    spec = FileSpec.parse(text, may_leave_out=True)
+    if is_array(spec):
+        missing, absent = without_label(task)
+        rows = open_rows(spec, replace(reading, fill=None), missing=missing, absent=absent)
+        return [NodeArray("labels", "y", rows, node_type)]
+    files = states(spec.path)
+    table = open_node_table(spec, reading)
+    found = label_columns(
+        spec, table, node_columns(spec, table, reading.key), reading, task, node_type
+    )
+    return [replace(found[0], rows=replace(found[0].rows, files=files)), *found[1:]]
+
+
+def label_columns(
+    spec: FileSpec,
+    table: Table,
+    columns: NodeColumns,
+    reading: Reading,
+    task: str | None,
+    node_type: str | None = None,
+) -> list[NodeArray]:
+    """As `label_arrays`, for the chosen columns of an open table."""
+    reading = replace(reading, fill=None)
+    missing, absent = without_label(task)
+    names = None if task == "regression" else _names(table, columns.values)
+    if names is None:
+        rows = table_rows(spec, table, columns, reading, missing, absent)
+        rows = replace(rows, notes=[*rows.notes, *_on_zeros(table, columns.values)])
+        return [NodeArray("labels", "y", rows, node_type)]
+    (column,) = columns.values
+    coded: Any = _Codes(table, column, names)
+    rows = table_rows(spec, coded, columns, reading, missing, absent)
+    note = numbered_classes(f"`{table.path}`: column `{column}`", len(names))
+    rows = replace(rows, notes=[*rows.notes, note])
+    return [NodeArray("labels", "y", rows, node_type), *class_names(names)]
+
+
+def _on_zeros(table: Table, columns: list[str]) -> list[str]:
+    """Notes on labels with zeros in front, of which others may be the same number."""
+    counts = {name: table.padded(name) for name in columns}
+    return [
+        f"`{table.path}`: column `{name}`: {count:,} labels have zeros in front: as numbers, `007` "
+        "and `7` are one class; a Parquet file with texts keeps them apart"
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def words_of(table: Table, column: str) -> Iterator[pa.Array]:
+    """A column of text; a null or an empty text means no label."""
+    if isinstance(table, ParquetTable):
+        for (values,) in table.batches([column]):
+            if pa.types.is_dictionary(values.type):
+                values = values.dictionary_decode()
+            yield values.cast(pa.large_string())
+        return
+    for (values,) in table.texts([column]):
+        yield values
+
+
+def _names(table: Table, columns: list[str]) -> pa.Array | None:
+    """The classes of one column of words, sorted; `None` for anything else.
+
+    In a text file a number among the words shows that the column was meant to hold numbers. Parquet
+    and Neo4j have a type for words.
+    """
+    if len(columns) != 1 or table.kind(columns[0]) != "text":
+        return None
+    found: set[str] = set()
+    for batch in words_of(table, columns[0]):
+        known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
+        found.update(known.to_pylist())
+    is_typed = not isinstance(table, TextTable)
+    if not found or (not is_typed and any(map(_is_number, found))):
+        return None
+    return pa.array(sorted(found), pa.large_string())
+
+
+def _is_missing(words: pa.Array) -> pa.Array:
+    return pc.or_(pc.is_null(words), pc.is_in(words, pa.array(MISSING, pa.large_string())))
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+class _Codes:
+    """A table whose column of words holds the places of the words among the classes."""
+
+    def __init__(self, table: Table, column: str, names: pa.Array) -> None:
+        self._table, self._column, self._names = table, column, names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """As `Table.dtype`."""
+        return np.dtype(np.int64) if name == self._column else self._table.dtype(name)
+
+    def missing(self, name: str) -> int:
+        """As `Table.missing`."""
+        if name != self._column:
+            return self._table.missing(name)
+        words = words_of(self._table, name)
+        return sum(int(pc.sum(_is_missing(batch)).as_py() or 0) for batch in words)
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        if columns != [self._column]:
+            yield from self._table.numbers(columns, dtype, missing)
+            return
+        for batch in words_of(self._table, self._column):
+            codes = _codes(batch, self._names)
+            yield exactly(codes.reshape(-1, 1), dtype, str(self._table.path))
+
+
+SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
+"""How labelled nodes are divided where no split is given."""
+
+
+def open_labels(
+    text: str, nodes: dict[str, NodeTable], reading: Reading, task: str | None
+) -> list[NodeArray]:
+    """Labels given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
+
+    Words become classes, as in `label_columns`.
+
+    Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
+    """
+    node_type, equals, file = text.partition("=")
+    if equals:
+        _require_type(node_type, nodes, text)
+        refuse_keys("--labels", file, nodes[node_type], reading)
+        reading = replace(reading, nodes=nodes[node_type].count)
+        return label_arrays(file, reading, task, node_type)
+    node_type, column = label_column(text, nodes)
+    table, spec = nodes[node_type].table, nodes[node_type].spec
+    assert table is not None
+    assert spec is not None
+    return label_columns(spec, table, NodeColumns(None, [column]), reading, task, node_type)
+
+
+def label_column(
+    text: str, nodes: dict[str, NodeTable], option: str = "--label"
+) -> tuple[str, str]:
+    """Node type and column of `TYPE.COLUMN`.
+
+    Errors: as `open_labels`.
+    """
+    # A type may have dots, and so may a column: the longest type that has the column.
+    parts = text.split(".")
+    ends = range(len(parts) - 1, 0, -1)
+    known = [(".".join(parts[:end]), ".".join(parts[end:])) for end in ends]
+    known = [(node_type, column) for node_type, column in known if node_type in nodes]
+    for node_type, column in known:
+        table = nodes[node_type].table
+        if table is not None and column in table.names:
+            return node_type, column
+    for node_type, column in known:
+        if (table := nodes[node_type].table) is None:
+            raise InvalidError(f"{option} {text}: type `{node_type}` has no table of nodes")
+        require_column(table, column)
+    _require_type(text.partition(".")[0], nodes, text, option)
+    or_file = " or TYPE=FILE" if option == "--label" else ""
+    raise InvalidError(f"{option}: expected TYPE.COLUMN{or_file}, found `{text}`")
+
+
+def _require_type(
+    node_type: str, nodes: dict[str, NodeTable], text: str, option: str = "--label"
+) -> None:
+    if node_type not in nodes:
+        raise InvalidError(
+            f"{option} {text}: there is no node type `{node_type}`\n"
+            f"hint: the node types are {', '.join(nodes)}"
+        )
+
+
+def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
+    """Labelled nodes, divided at random: the same for the same labels."""
+    nodes = _labelled(labels, task)
+    shuffled = np.random.default_rng(0).permutation(nodes)
+    splits, start = [], 0
+    for place, (name, share) in enumerate(SHARES):
+        later = len(SHARES) - 1 - place
+        # Of few nodes each split has one, as far as they go.
+        end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
+        end = end if later else len(nodes)
+        own = np.sort(shuffled[start:end]).astype(np.int64)
+        splits.append(NodeArray("split", name, from_array(f"split `{name}`", own), labels.of_type))
+        start = end
+    return splits
+
+
+def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
+    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
+
+    Nodes of one time stay together. `None` where that leaves a split without nodes.
+
+    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
+    """
+    nodes = _labelled(labels, task)
+    of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
+    ordered = np.sort(of_nodes)
+    splits, start, share = [], 0, 0.0
+    for name, own_share in SHARES:
+        share += own_share
+        place = round(share * len(ordered))
+        end = len(ordered)
+        if place < len(ordered):
+            end = int(np.searchsorted(ordered, ordered[place]))
+        if end <= start:
+            return None
+        is_own = of_nodes >= ordered[start]
+        if end < len(ordered):
+            is_own &= of_nodes < ordered[end]
+        splits.append(
+            NodeArray("split", name, from_array(f"split `{name}`", nodes[is_own]), labels.of_type)
+        )
+        start = end
+    return splits
+
+
+def _labelled(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
+    """The nodes with a label, in ascending order."""
+    labelled, first = [np.empty(0, np.int64)], 0
+    for chunk in labels.rows.chunks():
+        labelled.append(first + np.flatnonzero(has_label(chunk, task)))
+        first += len(chunk)
+    return np.concatenate(labelled)
+
+
+def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:
+    """Which rows of labels, [rows] or [rows, tasks], say something. Among numbers to learn any
+    number does."""
+    if labels.dtype.kind == "f":
+        known = ~np.isnan(labels)
+    else:
+        known = np.ones(labels.shape, np.bool_) if task == "regression" else labels >= 0
+    return known.any(axis=1) if known.ndim > 1 else known

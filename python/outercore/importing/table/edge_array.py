@@ -1,0 +1,125 @@
+"""Edges in a `.npy` file as a table of two columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from outercore.errors import InvalidError
+from outercore.files.file_spec import FileSpec
+from outercore.files.large_arrays import forget
+from outercore.files.npy import open_npy
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.table import Missing, Table
+
+ENDS = ("source", "target")
+"""What the columns are called."""
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class EdgeArrayTable(Table):
+    """The ends of edges in an array as columns of a table."""
+
+    place: Path
+    """The file, or the name of an array in memory."""
+    ends: NDArray[Any]
+    """[2, edges] whole numbers."""
+    files: tuple[FileState, ...] = ()
+    """The file, as it was when it was opened."""
+
+    @classmethod
+    def open(
+        cls, spec: FileSpec, shape: EdgeShape | None = None, what: str = "array"
+    ) -> EdgeArrayTable:
+        """The edges of a `.npy`; without a `shape` the axis of length 2 has the ends.
+
+        Errors: `InvalidError` for an array of another shape or type; `what` is its name there.
+        """
+        files = states(spec.path)
+        array, where = open_npy(spec, what), f"{what} `{spec.path}`"
+        if shape is None:
+            if array.shape == (2, 2):
+                raise InvalidError(
+                    f"{where}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                    "hint: write the two edges as a text"
+                )
+            shape = oriented(where, array.shape, array.dtype)
+        if array.dtype.kind not in "iu":
+            raise InvalidError(f"{where}: expected whole numbers, found {array.dtype}")
+        ends = array if shape == "2,E" else array.T
+        if array.ndim != 2 or ends.shape[0] != 2:
+            raise InvalidError(f"{where}: expected shape [{shape}], found {array.shape}")
+        return cls(spec.path, ends, files)
+
+    @property
+    def names(self) -> list[str]:
+        """Source and target."""
+        return list(ENDS)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.place
+
+    @property
+    def rows(self) -> int:
+        """The number of edges."""
+        return int(self.ends.shape[1])
+
+    def dtype(self, name: str) -> np.dtype | None:
+        """As `Table.dtype`."""
+        return self.ends.dtype
+
+    def described(self, *, has_names: bool = False) -> str:
+        """As `Table.described`."""
+        return "array"
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`."""
+        places = [ENDS.index(name) for name in columns]
+        for first in range(0, self.rows, _ROWS):
+            part = np.stack([self.ends[place, first : first + _ROWS] for place in places], axis=1)
+            forget(self.ends)
+            yield exactly(part, dtype, f"array `{self.path}`", first)
+
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`."""
+        for rows in self.numbers(columns, self.ends.dtype.newbyteorder("="), "nan"):
+            yield [pa.array(column).cast(pa.large_string()) for column in rows.T]
+
+
+EdgeShape = Literal["2,E", "E,2"]
+
+
+def oriented(
+    name: str, shape: tuple[int, ...], dtype: np.dtype, said: EdgeShape | None = None
+) -> EdgeShape:
+    """Which axis of an edge array is the ends'.
+
+    Errors: `InvalidError` for another shape or type, or where both fit and nothing says which.
+    """
+    if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
+        raise InvalidError(
+            f"{name}: expected integers [2, edges] or [edges, 2], found {dtype} {shape}"
+        )
+    if shape == (2, 2):
+        if said is None:
+            raise InvalidError(
+                f"{name}: shape (2, 2) may be [2, edges] or [edges, 2]\n"
+                "hint: say which: `--edge-shape 2,E` or `--edge-shape E,2`"
+            )
+        return said
+    found: EdgeShape = "2,E" if shape[0] == 2 else "E,2"
+    if said is not None and said != found:
+        raise InvalidError(f"{name}: expected {said} by `--edge-shape`, found {shape}")
+    return found

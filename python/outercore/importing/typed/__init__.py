@@ -1,1 +1,0 @@
-"""Tables of several types of nodes and edges, as one data set."""
