@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def tiny_dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     path = tmp_path_factory.mktemp("doctest") / "tiny"
     shape = {"nodes": 200, "degree": 6, "features": 8, "classes": 4, "seed": 1}
-    _core.generate_planted(str(path), json.dumps(shape), lambda *_: None)
+    _core.generate_planted(path, shape, lambda *_: None)
     return path
 
 

@@ -187,7 +187,7 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: 
         walks=walks,
     )
     assert plan.walks == walks
-    assert plan.memory == json.loads(store._core.memory())["slots"]
+    assert plan.memory == store._core.memory()["slots"]
     trainer = Trainer(store, setting.config)
     train_epoch(trainer, 0)
     first = store.counters()
@@ -274,7 +274,7 @@ def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> Non
     with pytest.raises(BudgetError):
         PartitionStore(directory, least - 1)
     little = PartitionStore(directory, least)
-    assert sum(json.loads(little._core.memory()).values()) <= least
+    assert sum(little._core.memory().values()) <= least
     train(setting, little, 2)
     assert torch.equal(table_of(little), table_of(store))
 
@@ -411,7 +411,7 @@ def test_the_least_that_a_plan_says_is_enough(tmp_path: Path) -> None:
     setting = Setting(order_of_run(config, placement), entities, config)
     setting.triples = random_triples(count, entities)
     store = setting.create(tmp_path, memory=placement.for_partitions)
-    assert sum(json.loads(store._core.memory()).values()) <= placement.for_partitions
+    assert sum(store._core.memory().values()) <= placement.for_partitions
     assert next(store.pools(0)).triples.shape[1] == 3
 
 
@@ -550,7 +550,7 @@ train(large, store, 1)
 store.keep()
 store.restore()
 store.write_entities(root / "large.npy")
-print(json.dumps({"peak": status("VmHWM") - before, "plan": json.loads(store._core.memory())}))
+print(json.dumps({"peak": status("VmHWM") - before, "plan": store._core.memory()}))
 """
 
 

@@ -252,7 +252,7 @@ def random_counts(seed: int, parts: int, triples: int) -> str:
     shares = np.random.default_rng([seed, parts]).pareto(0.7, parts) + 0.01
     shares /= shares.sum()
     counts = (triples * np.outer(shares, shares)).astype(np.int64)
-    return json.dumps({"counted": counts.reshape(-1).tolist()})
+    return {"counted": counts.reshape(-1).tolist()}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from outercore import _core
 from outercore.analytics.config import RunConfig, divided
 from outercore.base import native
 from outercore.base.display import Rows, Shown, short, value_of, words
@@ -430,7 +431,7 @@ def plan_of(
         checkpoint if checkpoints else None,
     )
     vector = teleports(called, personalization, opened, run.relation)
-    return RunPlan(native.plan_algorithm(opened._core, request, *vector))
+    return RunPlan(_core.plan_algorithm(opened._core, request, *vector))
 
 
 def _request(

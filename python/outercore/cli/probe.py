@@ -31,11 +31,11 @@ def probe(
 
         outercore probe papers
     """
-    from outercore.base import native
+    from outercore import _core
 
     chosen = {"file": parse_size(file), "seconds_per_point": seconds}
     with console.bars(quiet=json) as progress:
-        profile = native.probe(directory, chosen, progress)
+        profile = _core.probe(directory, chosen, progress)
     if json:
         console.json_data(profile)
         return

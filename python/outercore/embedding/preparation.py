@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -67,7 +66,7 @@ class BucketCounter:
         self._memory, self._seed, self._told = memory, seed, told
         self._has_counted = False
 
-    def __call__(self, parts: int) -> str:
+    def __call__(self, parts: int) -> dict[str, Any]:
         """The counts of a table of so many parts, as the core writes them.
 
         Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
@@ -85,7 +84,7 @@ class BucketCounter:
             # To say the least memory: a table of so many parts needs more than there is.
             return self._sort(parts, error.needed or self._memory)
 
-    def _sort(self, parts: int, memory: int) -> str:
+    def _sort(self, parts: int, memory: int) -> dict[str, Any]:
         how = sorting(
             self._source,
             entity_count=self._size.entities,
@@ -94,7 +93,7 @@ class BucketCounter:
             memory=memory,
             seed=self._seed,
         )
-        return _core.sort_triples(str(self._run.state), json.dumps(how), self._told)
+        return _core.sort_triples(self._run.state, how, self._told)
 
 
 def open_store(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -158,7 +157,7 @@ def text_edges(
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
     places = [table.names.index(name) for name in (ends.source, ends.target)]
-    layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
+    layout = {"dialect": file.dialect, "source": places[0], "target": places[1]}
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
 
     def native(importer: Importer) -> None:

@@ -5,7 +5,6 @@ Needs no PyTorch. `partition_order` is also ``outercore.partition_order``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -145,7 +144,7 @@ class PartitionOrder:
     """Other swaps during which no new pair is there to be trained (property 2 broken)."""
     prefetchable: int
     """Swaps with a bucket to train meanwhile."""
-    _json: str = field(repr=False, compare=False)
+    _values: dict[str, Any] = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -155,9 +154,9 @@ class PartitionOrder:
         """States but the first."""
         return len(self.states) - 1
 
-    def to_json(self) -> str:
-        """As the core writes it."""
-        return self._json
+    def to_core(self) -> dict[str, Any]:
+        """The order as the core takes it."""
+        return self._values
 
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
@@ -165,7 +164,7 @@ class PartitionOrder:
         An epoch that goes backwards begins with the partitions that the previous epoch left in
         memory.
         """
-        return _from_core(_core.reverse_order(self._json))
+        return _from_core(_core.reverse_order(self._values))
 
     def plan(
         self,
@@ -208,7 +207,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # JSON has only finite numbers.
+            # The core would not say which one.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
@@ -226,7 +225,7 @@ class PartitionOrder:
             "write_bandwidth": float(write_bandwidth),
             "walks": asdict(walks or Walks()),
         }
-        found = json.loads(_core.plan_order(self._json, json.dumps(options)))
+        found = _core.plan_order(self._values, options)
         hiding = found.pop("hiding")
         return OrderPlan(
             **{**found, "walks": Walks(**found["walks"])},
@@ -282,7 +281,7 @@ def partition_order(
     }
     if work is not None:
         config["work"] = _count("work", work)
-    return _from_core(_core.partition_order(json.dumps(config)))
+    return _from_core(_core.partition_order(config))
 
 
 def _count(name: str, value: int) -> int:
@@ -290,9 +289,8 @@ def _count(name: str, value: int) -> int:
     return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 
-def _from_core(text: str) -> PartitionOrder:
-    """An order from the core's JSON."""
-    found = json.loads(text)
+def _from_core(found: dict[str, Any]) -> PartitionOrder:
+    """The order that the core describes."""
     order, facts = found["order"], found["facts"]
     return PartitionOrder(
         kind=order["kind"],
@@ -304,7 +302,7 @@ def _from_core(text: str) -> PartitionOrder:
         evicts_last_loaded=facts["evicts_last_loaded"],
         nothing_new_stays=facts["nothing_new_stays"],
         prefetchable=facts["prefetchable"],
-        _json=json.dumps(order),
+        _values=order,
     )
 
 

@@ -153,7 +153,7 @@ class PartitionStore:
         self._device = device or _CPU
         self._storage = Storage()
         self._core = _core.PartitionExecutor(str(directory), memory)
-        self.shape: dict[str, Any] = json.loads(self._core.shape())
+        self.shape = self._core.shape()
         """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
         self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
         self._copies: SlotCopies | None = None
@@ -246,7 +246,7 @@ class PartitionStore:
         # Relations may be many: what opens the table reads them anew.
         del rows, state
         _core.create_partitions(
-            str(directory), json.dumps(creation), order.to_json(), resident, first_rows, told
+            str(directory), creation, order.to_core(), resident, first_rows, told
         )
         del resident
         return cls(directory, memory, degrees=degrees, device=device, told=told)
@@ -382,8 +382,7 @@ class PartitionStore:
 
     def counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""
-        found: dict[str, Any] = json.loads(self._core.counters())
-        return found
+        return self._core.counters()
 
     def largest_pool(self) -> tuple[int, int]:
         """Triples of the largest pool of any epoch, and of a bucket that is read whole meanwhile,

@@ -5,7 +5,6 @@ The core decides (`outercore_embed::placement`); this is how a run asks it. Need
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import exp
@@ -153,8 +152,8 @@ class Decision:
     """Bytes of each of these."""
 
 
-Count = Callable[[int], str]
-"""Counts the triples in the buckets of a table of so many parts, as the core writes them."""
+Count = Callable[[int], dict[str, Any]]
+"""Counts the triples in the buckets of a table of so many parts, as `_core.sort_triples` does."""
 
 
 def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decision:
@@ -168,7 +167,7 @@ def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decis
     Errors: `BudgetError` with the least that would do, or what is enough; `InvalidError` for
     options that exclude each other; what `count` raises.
     """
-    found = json.loads(_core.decide_placement(_request(config), json.dumps(asdict(size)), count))
+    found = _core.decide_placement(_request(config), asdict(size), count)
     return Decision(**{**found, "placement": Placement(**found["placement"])})
 
 
@@ -180,8 +179,7 @@ def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Place
 
     Errors: `BudgetError` says the least memory.
     """
-    found = _core.placement_with_pools(_request(config), json.dumps(asdict(size)), *pools)
-    return Placement(**json.loads(found))
+    return Placement(**_core.placement_with_pools(_request(config), asdict(size), *pools))
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -192,7 +190,7 @@ def question_bytes(config: EmbedConfig) -> int:
 def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) -> float:
     """Seconds of a question and a candidate in ranking, where so many triples are trained a
     second."""
-    return _core.score_seconds(_request(config), json.dumps(asdict(size)), triples_per_second)
+    return _core.score_seconds(_request(config), asdict(size), triples_per_second)
 
 
 def instead_of(found: Placement, planned: Placement) -> str | None:
@@ -260,44 +258,42 @@ def row_bytes(config: EmbedConfig) -> int:
     return 4 * (dim + state_width(config.optimiser.kind, dim))
 
 
-def _request(config: EmbedConfig) -> str:
+def _request(config: EmbedConfig) -> dict[str, Any]:
     """What memory depends on, for the core."""
     model, negatives, evaluation = config.model, config.negatives, config.evaluation
     width, kinds = model.relation_width, {evaluation.candidates, *evaluation.also}
     budget = asdict(config.budget)
     del budget["threads"]
-    return json.dumps(
-        {
-            "budget": {
-                **budget,
-                "memory": parse_size(config.budget.memory),
-                "swap": None if config.budget.swap == "auto" else config.budget.swap,
-            },
-            "model": {
-                "dim": model.dim,
-                "state_width": state_width(config.optimiser.kind, model.dim),
-                "relation_width": width,
-                "relation_state_width": state_width(config.optimiser.relations, width),
-                "reciprocal": model.reciprocal,
-                "scores": _scores(model),
-            },
-            "batches": {"size": config.optimiser.batch_size, "chunk": config.optimiser.chunk_size},
-            "negatives": {
-                "count": None if negatives.kind == "all" else negatives.count,
-                "by_degree": negatives.degree_share > 0,
-                "known": negatives.filter == "known",
-                "bias_weighs": config.bias_weighs,
-            },
-            "ranking": {
-                "kinds": len(kinds),
-                "drawn": len(kinds - {"all"}),
-                "count": evaluation.count,
-                "by_degree": "degree" in kinds,
-                "filtered": evaluation.filtered,
-            },
-            "seed": config.run.seed,
-        }
-    )
+    return {
+        "budget": {
+            **budget,
+            "memory": parse_size(config.budget.memory),
+            "swap": None if config.budget.swap == "auto" else config.budget.swap,
+        },
+        "model": {
+            "dim": model.dim,
+            "state_width": state_width(config.optimiser.kind, model.dim),
+            "relation_width": width,
+            "relation_state_width": state_width(config.optimiser.relations, width),
+            "reciprocal": model.reciprocal,
+            "scores": _scores(model),
+        },
+        "batches": {"size": config.optimiser.batch_size, "chunk": config.optimiser.chunk_size},
+        "negatives": {
+            "count": None if negatives.kind == "all" else negatives.count,
+            "by_degree": negatives.degree_share > 0,
+            "known": negatives.filter == "known",
+            "bias_weighs": config.bias_weighs,
+        },
+        "ranking": {
+            "kinds": len(kinds),
+            "drawn": len(kinds - {"all"}),
+            "count": evaluation.count,
+            "by_degree": "degree" in kinds,
+            "filtered": evaluation.filtered,
+        },
+        "seed": config.run.seed,
+    }
 
 
 def _scores(model: ModelConfig) -> str:
