@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.base.listing import listed
@@ -108,6 +109,9 @@ class Parts:
         if not line or any(_NUMBER.fullmatch(field) for field in line):
             return
         is_same = line == _first_line(first)
+        if is_same and file.names is None and _come_again(line, first):
+            # Names of nodes and relations do so, and those of columns do not.
+            return
         if is_same or (file.names is not None and of_names and not has_ends(line)):
             why = "is that of" if is_same else "may name the columns, unlike that of"
             raise InvalidError(
@@ -153,6 +157,16 @@ class Parts:
 def _first_line(file: TextFile) -> list[str]:
     batch = next(file.texts(list(range(file.width))), [])
     return [column[0].as_py() for column in batch if len(column)]
+
+
+def _come_again(line: list[str], file: TextFile) -> bool:
+    """Whether the first rows below the first line have one of its words.
+
+    Cost: reads the first batch.
+    """
+    words = pa.array(line, pa.large_string())
+    batch = next(file.texts(list(range(file.width))), [])
+    return any(pc.any(pc.is_in(column[1:], value_set=words)).as_py() for column in batch)
 
 
 def _with_names_of(
