@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def tiny_dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     path = tmp_path_factory.mktemp("doctest") / "tiny"
     shape = {"nodes": 200, "degree": 6, "features": 8, "classes": 4, "seed": 1}
-    _core.generate_planted(str(path), json.dumps(shape), lambda *_: None)
+    _core.generate_planted(path, shape, lambda *_: None)
     return path
 
 
@@ -41,13 +40,15 @@ def tiny_embedding(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_path: Path) -> Path:
     """Created once per session, if an example uses it."""
+    from outercore.files.checked_json import seal
+
     path = tmp_path_factory.mktemp("doctest") / "embedding"
     path.mkdir()
     rows = np.random.default_rng(1).standard_normal((200, 8), np.float32)
     np.save(path / "entities.npy", rows)
     np.save(path / "relations.npy", np.empty((1, 0), np.float32))
     described = {
-        "version": 1,
+        "version": 2,
         "model": {"kind": "dot", "dim": 8},
         "entities": 200,
         "relations": 1,
@@ -55,5 +56,5 @@ def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_p
         "data_set": str(tiny_dataset_path),
         "metrics": [],
     }
-    (path / "embedding.json").write_text(json.dumps(described))
+    (path / "embedding.json").write_bytes(seal(described))
     return path

@@ -26,10 +26,11 @@ from torch import Tensor
 
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.epochs import Epochs
+from outercore.embedding.gradients.negatives import known_answers
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.observe import EpochReport
-from outercore.embedding.ranking.evaluate import Evaluation, evaluate
+from outercore.embedding.ranking.ranks import Candidates, Evaluation, rank
 from outercore.embedding.tables.memory import MemoryStore
+from outercore.embedding.tables.store import EpochReport
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measure import say
@@ -127,7 +128,8 @@ def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
     times = []
     for epoch in range(5):
         started = time.process_time()
-        trainer.train_epoch(epoch)
+        for pool in store.pools(epoch):
+            trainer.train_pool(pool, epoch)
         times.append(time.process_time() - started)
     return len(triples) / min(times)
 
@@ -144,14 +146,17 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
     layout = table_layout(config, trainer.model, relations)
     store.allocate(layout, config.run.seed, torch.device("cpu"))
 
+    answers = known_answers(torch.cat(list(splits.values())))
+
     def ranks(split: str) -> Evaluation:
-        return evaluate(
+        return rank(
             store,
             trainer.model,
             splits[split],
+            Candidates(),
+            answers,
             reciprocal=config.model.reciprocal,
-            known=list(splits.values()),
-        )
+        ).evaluation()
 
     def tell(report: EpochReport) -> None:
         score = "" if report.score is None else f", valid MRR {report.score:.4f}"

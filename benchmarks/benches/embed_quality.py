@@ -4,7 +4,7 @@
         [--partitions 1 8 16] [--epochs N] [--threads N] [--data DIR] [--work DIR] [--json]
 
 Every run uses the command line: `outercore import`, then `outercore embed` with a recipe of
-`outercore.embedding.recipes`. With partitions, a quarter of the entities is in memory. The rest of
+`outercore.embedding.config`. With partitions, a quarter of the entities is in memory. The rest of
 the table and of the optimiser's state is on disk. Recipes were chosen on the validation parts; only
 this benchmark reads the test parts.
 """

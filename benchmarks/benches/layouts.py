@@ -10,7 +10,7 @@ from measure import Result, Series, Settings, say
 from numpy.typing import NDArray
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.data.layouts import build_layout, remove_layouts
 
 PAGE, DATA_OFFSET = 4096, 4096
@@ -37,7 +37,7 @@ def run(settings: Settings) -> Result:
         shutil.rmtree(root, ignore_errors=True)
         sizes = {"nodes": nodes, "degree": 16, "features": FEATURES}
         described = {**sizes, "classes": classes, "seed": 1}
-        native.generate("planted", root, described, lambda *_: None)
+        _core.generate_planted(root, described, lambda *_: None)
         wanted = requests(root)
         for order, precision in LAYOUTS:
             places, row = laid_out(root, order, precision)

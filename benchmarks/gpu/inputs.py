@@ -13,7 +13,7 @@ import torch
 from bench import Bench
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 
 FEATURES = 128
 CLASSES = 16
@@ -75,7 +75,7 @@ def _tiny(bench: Bench, out: Path) -> None:
 
 def _generate(out: Path, **options: object) -> None:
     described = {"classes": CLASSES, "seed": 1, "memory": 4 << 30, **options}
-    native.generate("planted", out, described, lambda *_: None)
+    _core.generate_planted(out, described, lambda *_: None)
 
 
 def _typed(bench: Bench, out: Path) -> None:

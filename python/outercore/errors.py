@@ -98,21 +98,20 @@ def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreEr
 
 
 def _of_value(message: str) -> str:
-    """The core's message about a JSON value, in terms of the Python value.
+    """The core's message about a value, in terms of the Python value.
 
     Example:
-        >>> _of_value("run: invalid type: floating point `2.5`, expected u32 at line 1 column 134")
+        >>> _of_value("run: invalid type: floating point `2.5`, expected u32")
         'run: expected a whole number, 0 or more, found `2.5`'
     """
-    return re.sub(r"^(.*) at line 1 column \d+$", _reworded, message, flags=re.MULTILINE)
+    return re.sub(
+        r"^(.*?)(?:invalid (?:type|value): (?:[a-z ]+ )?|unknown variant )(.+), expected (.+)$",
+        _reworded,
+        message,
+        flags=re.MULTILINE,
+    )
 
 
 def _reworded(line: re.Match[str]) -> str:
-    match = re.fullmatch(
-        r"(.*?)(?:invalid (?:type|value): (?:[a-z ]+ )?|unknown variant )(.+), expected (.+)",
-        line[1],
-    )
-    if match is None:
-        return line[1]
-    value, expected = (_WORDS.get(match[place], match[place]) for place in (2, 3))
-    return f"{match[1]}expected {expected}, found {value}"
+    value, expected = (_WORDS.get(line[place], line[place]) for place in (2, 3))
+    return f"{line[1]}expected {expected}, found {value}"

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 import loops
 import outercore as oc
 from loops import Change, Commands, Ended, Fault
-from outercore.base import native
+from outercore import _core
 from outercore.errors import OutercoreError
 
 Result = Callable[[Path], Any]
@@ -155,7 +155,7 @@ def spread(count: int, rounds: int) -> list[int]:
 def problems(data_set: Path) -> list[str]:
     """The problems that a check of a data set finds; does not fold its log."""
     try:
-        return [str(problem) for problem in native.check(data_set, None)["problems"]]
+        return [str(problem) for problem in _core.check(data_set, None)["problems"]]
     except OutercoreError as error:
         return [str(error)]
 
@@ -384,7 +384,7 @@ def left_names(root: Path) -> list[str]:
         plain = [
             key for key in keys if not any(other.startswith(f"layout/{key}/") for other in keys)
         ]
-        native.remove_layouts(note.parent, plain[0])
+        _core.remove_layouts(note.parent, plain[0])
     # The numbers of checkpoints and of replaced arrays may differ.
     varies = r"/\d{6}/|\.\d+(?=\.npy$)|(?<=/\.generations/)xxh3-\w+"
     names = [re.sub(varies, "", name) for name in files(root)]

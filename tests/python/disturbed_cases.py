@@ -5,7 +5,6 @@ A row of the table has the directory, the command, and the expected result.
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from collections.abc import Callable
@@ -244,7 +243,7 @@ def run_all(commands: Commands, root: Path, *lines: str) -> None:
 
 def planted(place: Path) -> None:
     shape = {"nodes": 200, "degree": 6, "features": 4, "classes": 3, "seed": 1}
-    _core.generate_planted(str(place), json.dumps(shape), lambda *_: None)
+    _core.generate_planted(place, shape, lambda *_: None)
     graph = oc.open(place)
     graph.add_edge_array("cost", np.arange(graph.num_edge_rows) % 7 + 0.5)
 

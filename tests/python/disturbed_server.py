@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outercore.data.outputs import whole_file
-from outercore.files.atomic import device_errors
+from outercore.files.atomic import device_errors, whole_file
 from outercore.serving.server import Server
 from test_live import CONFIG, X
 from test_serve import ask, infer

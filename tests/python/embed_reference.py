@@ -6,12 +6,20 @@ benchmarks call it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from outercore.embedding.config import LossConfig, ModelConfig
-from outercore.embedding.gradients.models import Chunk
+from outercore.embedding.gradients.kernels import Chunk
+from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.negatives import known_answers
+from outercore.embedding.gradients.trainer import Trainer
+from outercore.embedding.ranking.ranks import Candidates, Evaluation, rank
+from outercore.embedding.tables.store import EpochReport, Store
 
 
 def score(config: ModelConfig, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
@@ -96,3 +104,42 @@ def chunk_gradients(
 def _complex(rows: Tensor) -> Tensor:
     real, imaginary = rows.chunk(2, dim=-1)
     return torch.complex(real, imaginary)
+
+
+def evaluate(
+    store: Store,
+    model: Model,
+    triples: Tensor,
+    *,
+    known: Sequence[Tensor] = (),
+    candidates: Candidates | None = None,
+    **options: Any,
+) -> Evaluation:
+    """The figures of the tails and the heads of some triples.
+
+    `known` need not have more than the triples that share head and relation, or relation and
+    tail, with one of `triples`. `options` are those of `rank`.
+
+    Shapes: `triples` and each of `known` int64 [m, 3], entities by number.
+    """
+    answers = known_answers(torch.cat(list(known))) if known else None
+    found = rank(store, model, triples, candidates or Candidates(), answers, **options)
+    return found.evaluation()
+
+
+def train_epoch(
+    trainer: Trainer, epoch: int, *, after_batch: Callable[[int], None] | None = None
+) -> EpochReport:
+    """Trains every triple once. `after_batch` gets the number of triples that are done."""
+    total, triples, batches, pools = 0.0, 0, 0, 0
+
+    def count(loss: float, more: int) -> None:
+        nonlocal total, triples, batches
+        total, triples, batches = total + loss * more, triples + more, batches + 1
+        if after_batch is not None:
+            after_batch(triples)
+
+    for pool in trainer.store.pools(epoch):
+        trainer.train_pool(pool, epoch, after_batch=count)
+        pools += 1
+    return EpochReport(epoch, total / max(triples, 1), triples, batches, 0.0, pools=pools)

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outercore.embedding.observe import EpochReport
 from outercore.embedding.tables.partitions import PartitionStore
-from outercore.embedding.tables.protocol import Pool
+from outercore.embedding.tables.store import EpochReport, Pool
 from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.runs.progress import Observer
 

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from embed_reference import train_epoch
 from outercore.data.triples import HeldOut, Part, Triples
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import BufferState, PartitionOrder, Walks, partition_order
 from outercore.embedding.tables.partitions import PartitionStore
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.tables.store import Pool, Progress, TableLayout
 
 MEMORY = 64 << 20
 RELATIONS = 3
@@ -113,7 +113,7 @@ def train(setting: Setting, store: Any, epochs: int, first: int = 0) -> None:
     """Trains whole epochs, and takes a checkpoint after each."""
     trainer = Trainer(store, setting.config)
     for epoch in range(first, epochs):
-        trainer.train_epoch(epoch)
+        train_epoch(trainer, epoch)
         store.checkpoint(Progress(epoch=epoch + 1))
 
 

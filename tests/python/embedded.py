@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import outercore as oc
 from outercore.base.native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.use.embedding import Embedding
+from outercore.files.checked_json import seal
 from outercore.importing.build.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
@@ -53,7 +53,7 @@ def write_run(
     np.save(path / "entities.npy", entities)
     np.save(path / "relations.npy", relations)
     described = {
-        "version": 1,
+        "version": 2,
         "model": dataclasses.asdict(model),
         "entities": len(entities),
         "relations": relation_count,
@@ -62,7 +62,7 @@ def write_run(
         "fingerprint": "",
         "metrics": [],
     }
-    (path / "embedding.json").write_text(json.dumps(described))
+    (path / "embedding.json").write_bytes(seal(described))
     return Embedding.open(path)
 
 

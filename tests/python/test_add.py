@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from suggested import without_result
 
 
@@ -50,7 +50,7 @@ def test_what_is_added_is_what_an_import_would_have_made(plain: Path, outcome: A
     assert {key: one["checksum"] for key, one in added.arrays.items()} == {
         key: one["checksum"] for key, one in imported.arrays.items()
     }
-    assert native.check(plain, lambda *_: None)["problems"] == []
+    assert _core.check(plain, lambda *_: None)["problems"] == []
     batch = next(iter(oc.NeighborLoader(added, [2], "train", batch_size=2)))
     assert batch.year.tolist()[:2] == [2000, 1999]
 

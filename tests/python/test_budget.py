@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.cli import run
 from peaks import Peaks, available, peaks
 from typed_fakes import write_typed
@@ -65,7 +65,7 @@ def silent(phase: str, done: int, total: int, unit: str) -> None:
 
 def planted(out: Path, nodes: int, degree: int, features: int) -> Path:
     shape = {"nodes": nodes, "degree": degree, "features": features, "classes": 4, "seed": 1}
-    native.generate("planted", out, {**shape, "memory": 64 * MIB}, silent)
+    _core.generate_planted(out, {**shape, "memory": 64 * MIB}, silent)
     return out
 
 

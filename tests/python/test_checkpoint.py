@@ -59,6 +59,11 @@ class FaultyStorage(Storage):
         self._step()
         super().rename(old, new)
 
+    def remove(self, path: Path) -> None:
+        # Once the power is gone nothing cleans up.
+        if not isinstance(self._error, CrashError):
+            super().remove(path)
+
     def sync_directory(self, path: Path) -> None:
         self._step()
         super().sync_directory(path)

@@ -17,8 +17,7 @@ import typer
 from outercore import _core, cli
 from outercore.cli import console
 from outercore.cli.next_step import Known, with_command
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.recipes import RECIPES
+from outercore.embedding.config import RECIPES, EmbedConfig
 from outercore.errors import BudgetError, CorruptError, InternalError, InterruptError
 
 VERBS = [
@@ -175,7 +174,7 @@ def test_errors_end_with_the_code_of_their_kind(
     def fail(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr("outercore.base.native.check", fail)
+    monkeypatch.setattr("outercore._core.check", fail)
     found, out, err = outcome("check", "anything")
     assert (found, out) == (code, "")
     assert expected in err
@@ -187,7 +186,7 @@ def test_check_lists_problems_and_ends_with_1(
 ) -> None:
     problem = {"array": "nodes/node/x", "kind": "Corrupt", "message": "short", "hint": "copy it"}
     report = {"arrays": 3, "problems": [problem], "omitted": 2}
-    monkeypatch.setattr("outercore.base.native.check", lambda *_: report)
+    monkeypatch.setattr("outercore._core.check", lambda *_: report)
     code, out, err = outcome("check", "papers")
     assert (code, out) == (1, "")
     assert "error: array `nodes/node/x`: short\nhint: copy it" in err
@@ -206,7 +205,7 @@ def test_probe_prints_a_line_for_each_point_and_marks_the_peaks(
 
     points = [point(4096, 1, 9e3), point(4096, 256, 1e5), point(1 << 20, 1, 2e3)]
     profile = {"backend": "uring", "latency_s": 1e-4, "points": points}
-    monkeypatch.setattr("outercore.base.native.probe", lambda *_: dict(profile))
+    monkeypatch.setattr("outercore._core.probe", lambda *_: dict(profile))
     code, out, err = outcome("probe", "papers")
     assert (code, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.cli import app
 from outercore.data.layouts import build_layout, convert, layouts
 from outercore.errors import CorruptError, InvalidError, NotFoundError
@@ -21,7 +21,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("convert") / "graph"
     described = {"nodes": 400, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 
@@ -120,7 +120,7 @@ def test_layouts_of_the_old_values_go_with_them(graph: oc.Graph) -> None:
     (found,) = convert(graph, "float16")
     assert found["layout_removed"]
     assert layouts(graph) == []
-    report = native.check(Path(graph.root), None)
+    report = _core.check(Path(graph.root), None)
     assert report["sound"], report["problems"]
 
 

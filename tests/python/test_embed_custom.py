@@ -152,7 +152,7 @@ def test_predictions_and_figures_need_the_function(
         lambda: embeddings.predict(without, head="n1", relation="r0"),
         lambda: embeddings.assess(without, parts=["valid"]),
     ):
-        with pytest.raises(InvalidError, match="which is not kept with it") as refused:
+        with pytest.raises(InvalidError, match="was made with `") as refused:
             ask()
         assert "--score FILE.py:NAME" in str(refused.value)
     with pytest.raises(InvalidError, match="says no distance"):

@@ -17,11 +17,10 @@ import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
-from outercore.embedding.divergence import DivergedError
-from outercore.embedding.gradients.trainer import Trainer
+from outercore.embedding.gradients.trainer import DivergedError, Trainer
 from outercore.embedding.session import device_of
+from outercore.embedding.tables.partitions import SlotCopies
 from outercore.embedding.tables.placement import Placement
-from outercore.embedding.tables.slot_copies import SlotCopies
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs.progress import Observer
 
@@ -60,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is the core's on the CPU either, so that the bits are the same."""
-    monkeypatch.setattr("outercore.embedding.gradients.batches.fits_core", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.gradients.trainer.fits_core", lambda *tensors: False)
     monkeypatch.setattr("outercore.embedding.gradients.kernels.fits_core", lambda *tensors: False)
 
 

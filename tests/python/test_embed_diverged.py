@@ -11,8 +11,7 @@ import pytest
 
 import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small
-from outercore.embedding.divergence import DivergedError
-from outercore.embedding.gradients.trainer import Trainer
+from outercore.embedding.gradients.trainer import DivergedError, Trainer
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.session import Session
 from outercore.errors import (

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 import embed_reference as reference
+from embed_reference import evaluate
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.gradients import negatives
 from outercore.embedding.gradients.models import CustomModel, build_model
-from outercore.embedding.ranking import evaluate as evaluation
 from outercore.embedding.ranking import ranks
-from outercore.embedding.ranking.evaluate import (
+from outercore.embedding.ranking import ranks as evaluation
+from outercore.embedding.ranking.ranks import (
     Candidates,
     Evaluation,
     RankMetrics,
-    evaluate,
 )
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError

@@ -35,7 +35,7 @@ def test_rows_become_a_node_array(embedding: Embedding, embedded_graph: oc.Graph
 def test_nodes_of_another_data_set_are_found_by_name(
     embedding: Embedding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.use.matching._BLOCK", 7)
+    monkeypatch.setattr("outercore.embedding.data.warm_start._BLOCK", 7)
     monkeypatch.setattr("outercore.embedding.use.features._BLOCK_BYTES", 100)
     rows = [("n7", "r", "new one"), ("n55", "r", "n3"), ("Zürich", "r", "n7")]
     other = facts(tmp_path / "other", rows)

@@ -28,8 +28,8 @@ def test_ranking_goes_through_the_table_as_often_as_planned(
     facts: Path, tmp_path: Path, budget: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of each part 12 triples: validation takes two groups, and both parts take four.
-    monkeypatch.setattr("outercore.embedding.ranking.passes._LEAST_GROUP", 8)
-    monkeypatch.setattr("outercore.embedding.ranking.passes._MOST_GROUP", 8)
+    monkeypatch.setattr("outercore.embedding.tables.placement._LEAST_GROUP", 8)
+    monkeypatch.setattr("outercore.embedding.tables.placement._MOST_GROUP", 8)
     passes = []
 
     for store in (MemoryStore, PartitionStore):

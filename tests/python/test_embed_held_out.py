@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -16,9 +15,8 @@ import outercore as oc
 from outercore import _core
 from outercore import embedding as embeddings
 from outercore.data.triples import PARTS, HeldOut, Triples
-from outercore.embedding.config import DataConfig, EmbedConfig
+from outercore.embedding.config import DataConfig, EmbedConfig, configuration
 from outercore.embedding.data.parts import EmbedData, knowledge_graph
-from outercore.embedding.options import configuration
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore, sorting
 from outercore.errors import InterruptError, InvalidError
@@ -147,9 +145,9 @@ def test_partitions_have_the_triples_of_their_part(facts: Path, tmp_path: Path) 
     trained = {}
     for part in PARTS:
         counts = _core.sort_triples(
-            str(tmp_path), json.dumps(sorting(data.parts[part].to_core("some"), **how)), None
+            tmp_path, sorting(data.parts[part].to_core("some"), **how), None
         )
-        assert np.sum(json.loads(counts)["counted"]) == data.parts[part].count
+        assert np.sum(counts["counted"]) == data.parts[part].count
         trained[part] = (tmp_path / "buckets.bin").read_bytes()
     # Those of a file in which there are no others.
     for part in PARTS:
@@ -161,7 +159,7 @@ def test_partitions_have_the_triples_of_their_part(facts: Path, tmp_path: Path) 
         own = Triples(tmp_path / "own.npy", path, key="train").to_core()
         # The file says whose the triples are.
         own["identity"] = data.parts[part].to_core("some")["identity"]
-        _core.sort_triples(str(tmp_path), json.dumps(sorting(own, **how)), None)
+        _core.sort_triples(tmp_path, sorting(own, **how), None)
         assert (tmp_path / "buckets.bin").read_bytes() == trained[part]
 
 
@@ -173,7 +171,7 @@ def test_held_out_triples_are_ranked_and_not_trained_on(
     create = PartitionStore.create
 
     def watched(*given: Any, **options: Any) -> PartitionStore:
-        trained.append(_core.TripleSource(json.dumps(given[1])).reader().next(1 << 20))
+        trained.append(_core.TripleSource(given[1]).reader().next(1 << 20))
         return create(*given, **options)
 
     monkeypatch.setattr(PartitionStore, "create", watched)

@@ -13,17 +13,9 @@ from torch import Tensor
 import embed_reference as reference
 from outercore import _core
 from outercore.embedding.config import BuiltInModel, LossConfig, LossName, ModelConfig, ModelName
-from outercore.embedding.gradients.kernels import Workspace, pair_scores
+from outercore.embedding.gradients.kernels import Chunk, Side, Workspace, pair_scores
 from outercore.embedding.gradients.losses import build_loss
-from outercore.embedding.gradients.models import (
-    Chunk,
-    CustomModel,
-    Model,
-    RotatE,
-    Side,
-    TransE,
-    build_model,
-)
+from outercore.embedding.gradients.models import CustomModel, Model, RotatE, TransE, build_model
 from outercore.embedding.gradients.trainer import summed
 from outercore.errors import InvalidError
 

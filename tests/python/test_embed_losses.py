@@ -9,9 +9,8 @@ import torch
 
 import embed_reference as reference
 from outercore.embedding.config import LossConfig, LossName, OptimiserName, RegulariserName
-from outercore.embedding.gradients.losses import build_loss
+from outercore.embedding.gradients.losses import REGULARISERS, build_loss
 from outercore.embedding.gradients.optimizers import STEPS, row_adagrad
-from outercore.embedding.gradients.regularizers import REGULARISERS
 from outercore.embedding.tables.placement import state_width
 
 

@@ -14,18 +14,18 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import Correction, EmbedConfig, NegativesConfig
-from outercore.embedding.gradients.models import Side
+from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.gradients.negatives import (
     COLUMNS,
     Negatives,
+    PoolNegatives,
     known_among,
     known_answers,
     occurrences,
     population,
     repeat_ranges,
 )
-from outercore.embedding.gradients.pool_negatives import PoolNegatives
-from outercore.embedding.tables.protocol import Pool
+from outercore.embedding.tables.store import Pool
 from outercore.errors import InvalidError
 
 

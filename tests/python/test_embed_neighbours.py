@@ -20,9 +20,8 @@ from embedded import (
 from outercore import embedding as embeddings
 from outercore.embedding.config import ModelName
 from outercore.embedding.use.embedding import Embedding
-from outercore.embedding.use.neighbours import neighbours, neighbours_of_all
+from outercore.embedding.use.neighbours import TopK, neighbours, neighbours_of_all
 from outercore.embedding.use.predict import predict
-from outercore.embedding.use.topk import TopK
 from outercore.errors import (
     InvalidError,
     NotFoundError,
@@ -209,7 +208,7 @@ def test_an_index_finds_nearly_all_and_says_how_many(
     tmp_path: Path, kind: ModelName, metric: Any
 ) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use.approximate import Index, recall_of
+    from outercore.embedding.use.neighbours import Index, recall_of
 
     graph = plain(tmp_path / "plain", [(i, i + 1) for i in range(2999)])
     embedding = clustered(tmp_path / "run", graph, kind)
@@ -235,7 +234,7 @@ def test_an_index_is_named_once_its_pieces_are_on_the_device(
     tmp_path: Path, embedding: Embedding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use import approximate
+    from outercore.embedding.use import neighbours as approximate
 
     done: list[str] = []
 
@@ -264,7 +263,7 @@ def test_an_index_is_named_once_its_pieces_are_on_the_device(
 
 def test_an_index_stays_until_there_is_another(tmp_path: Path, embedding: Embedding) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.neighbours import Index
 
     first = Index.build(embedding, lists=4)
 
@@ -283,7 +282,7 @@ def test_centres_are_found_from_rows_within_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.neighbours import Index
 
     graph = plain(tmp_path / "plain", [(i, i + 1) for i in range(2999)])
     embedding = clustered(tmp_path / "run", graph, "dot")
@@ -303,7 +302,7 @@ def test_centres_are_found_from_rows_within_the_memory(
 
 def test_an_index_of_another_table_or_metric_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.neighbours import Index
 
     graph = plain(tmp_path / "plain", [(i, i + 1) for i in range(2999)])
     embedding = clustered(tmp_path / "run", graph, "dot")
@@ -321,7 +320,7 @@ def test_predictions_by_an_index_are_the_exact_ones_where_it_looks_everywhere(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("faiss")
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.use.neighbours import Index
 
     graph = plain(tmp_path / "plain", [(i, i + 1) for i in range(2999)])
     embedding = clustered(tmp_path / "run", graph, "dot")
@@ -336,7 +335,7 @@ def test_predictions_by_an_index_are_the_exact_ones_where_it_looks_everywhere(
 def test_without_faiss_the_error_says_what_to_install(
     embedding: Embedding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from outercore.embedding.use import approximate
+    from outercore.embedding.use import neighbours as approximate
 
     monkeypatch.setattr(approximate, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match=r"needs FAISS.*\n.*outercore\[ann\]"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from outercore.errors import (
     NotFoundError,
     VersionError,
 )
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import seal, unseal
 
 
 def test_an_embedding_is_opened_by_its_run_and_knows_names(
@@ -97,8 +96,8 @@ def test_a_description_that_does_not_fit_is_an_error(
     embedding: Embedding, change: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     path = embedding.root / "embedding.json"
-    changed = {**json.loads(path.read_text()), **change}
-    path.write_bytes(seal(changed) if changed["version"] > 1 else json.dumps(changed).encode())
+    changed = {**unseal(path.read_bytes(), "embedding"), **change}
+    path.write_bytes(seal(changed))
     with pytest.raises(error, match=message):
         Embedding.open(embedding.root)
 
@@ -132,9 +131,9 @@ def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
     graph = facts(tmp_path / "facts", random_triples(1))
     embedding = embed(tmp_path / "run", graph)
     path = embedding.root / "embedding.json"
-    described = json.loads(path.read_text())
+    described = unseal(path.read_bytes(), "embedding")
     described["fingerprint"] = EmbedDirectory.identity_of(graph).digest
-    path.write_text(json.dumps(described))
+    path.write_bytes(seal(described))
     graph.add_node_array("rank", np.arange(ENTITIES))
     assert Embedding.open(embedding.root).entity_names([0]) == ["n0"]
     shutil.rmtree(graph.root)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 import outercore as oc
+from embed_reference import evaluate, train_epoch
 from embed_stores import (
     MEMORY,
     RELATIONS,
@@ -39,16 +40,15 @@ from outercore.data.triples import PARTS
 from outercore.embedding.config import DataConfig, EmbedConfig, Swap
 from outercore.embedding.data.parts import link_graph
 from outercore.embedding.gradients import trainer as trainer_module
-from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.models import build_model
-from outercore.embedding.gradients.pool_negatives import PoolNegatives
-from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.ranking.evaluate import Candidates, evaluate
+from outercore.embedding.gradients.negatives import PoolNegatives
+from outercore.embedding.gradients.trainer import CoreBatches, Trainer, table_layout
+from outercore.embedding.ranking.ranks import Candidates
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Size, decide
 from outercore.embedding.tables.placement import order_of as order_of_run
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.tables.store import Pool, Progress
 from outercore.errors import BudgetError, CorruptError, InvalidError, NotFoundError
 
 
@@ -72,7 +72,7 @@ def test_a_checkpoint_has_one_copy_of_the_relations(tmp_path: Path) -> None:
         _, written = tracemalloc.get_traced_memory()
         store.close()
         tracemalloc.reset_peak()
-        again = PartitionStore.open(store.directory, 64 << 20)
+        again = PartitionStore(store.directory, 64 << 20)
         _, opened = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -187,12 +187,12 @@ def test_bytes_moved_are_those_of_the_plan(tmp_path: Path, walks: Walks, spare: 
         walks=walks,
     )
     assert plan.walks == walks
-    assert plan.memory == json.loads(store._core.memory())["slots"]
+    assert plan.memory == store._core.memory()["slots"]
     trainer = Trainer(store, setting.config)
-    trainer.train_epoch(0)
+    train_epoch(trainer, 0)
     first = store.counters()
     assert first["bytes_read"] == plan.bytes_read
-    trainer.train_epoch(1)
+    train_epoch(trainer, 1)
     second = store.counters()
     assert second["bytes_read"] - first["bytes_read"] == plan.bytes_between
     assert second["bytes_written"] - first["bytes_written"] == plan.bytes_between
@@ -266,15 +266,15 @@ def test_the_least_budget_is_said_and_gives_the_same_bits(tmp_path: Path) -> Non
     store = setting.create(tmp_path / "much")
     train(setting, store, 2)
     with pytest.raises(BudgetError, match="which is") as raised:
-        PartitionStore.open(setting.create(tmp_path / "little").directory, 1 << 10)
+        PartitionStore(setting.create(tmp_path / "little").directory, 1 << 10)
     found = re.search(r"which is (\d+) bytes", str(raised.value))
     assert found is not None
     least = int(found[1])
     directory = tmp_path / "little" / "table"
     with pytest.raises(BudgetError):
-        PartitionStore.open(directory, least - 1)
-    little = PartitionStore.open(directory, least)
-    assert sum(json.loads(little._core.memory()).values()) <= least
+        PartitionStore(directory, least - 1)
+    little = PartitionStore(directory, least)
+    assert sum(little._core.memory().values()) <= least
     train(setting, little, 2)
     assert torch.equal(table_of(little), table_of(store))
 
@@ -332,7 +332,7 @@ def test_kept_tables_come_back_after_a_restart_and_in_the_midst_of_a_state(tmp_p
     assert torch.equal(store.relations, relations)
     directory = store.directory
     del store, pools
-    again = PartitionStore.open(directory, MEMORY)
+    again = PartitionStore(directory, MEMORY)
     assert again.progress == Progress(epoch=2)
     assert not torch.equal(table_of(again), best)
     again.restore()
@@ -349,7 +349,7 @@ def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> No
     setting = Setting(order_of(6, 3))
     store = setting.create(tmp_path)
     with pytest.raises(InvalidError, match="another process holds it"):
-        PartitionStore.open(store.directory, MEMORY)
+        PartitionStore(store.directory, MEMORY)
     with pytest.raises(InvalidError, match="epoch 3: expected epoch 1"):
         next(store.pools(2))
     train(setting, store, 1)
@@ -359,8 +359,8 @@ def test_a_table_is_trained_by_one_process_and_in_its_turn(tmp_path: Path) -> No
     with pytest.raises(InvalidError, match="holds a table"):
         setting.create(tmp_path)
     with pytest.raises(NotFoundError):
-        PartitionStore.open(tmp_path / "nowhere", MEMORY)
-    assert PartitionStore.open(directory, MEMORY).relation_count == RELATIONS
+        PartitionStore(tmp_path / "nowhere", MEMORY)
+    assert PartitionStore(directory, MEMORY).relation_count == RELATIONS
 
 
 def test_a_table_that_is_there_stays_as_it_is_when_another_is_to_be_created(tmp_path: Path) -> None:
@@ -377,13 +377,13 @@ def test_a_table_that_is_there_stays_as_it_is_when_another_is_to_be_created(tmp_
     with pytest.raises(InvalidError, match="holds a table"):
         other.create(tmp_path)
     assert (directory / "buckets.bin").read_bytes() == buckets
-    again = PartitionStore.open(directory, MEMORY)
+    again = PartitionStore(directory, MEMORY)
     assert torch.equal(table_of(again), expected)
     again.close()
     other.create(tmp_path / "other").close()
     shutil.copy(tmp_path / "other" / "table" / "buckets.bin", directory)
     with pytest.raises(CorruptError, match=r"buckets\.bin.*as the table has"):
-        PartitionStore.open(directory, MEMORY)
+        PartitionStore(directory, MEMORY)
 
 
 def test_too_little_memory_is_said_before_a_table_is_written(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_the_least_that_a_plan_says_is_enough(tmp_path: Path) -> None:
     setting = Setting(order_of_run(config, placement), entities, config)
     setting.triples = random_triples(count, entities)
     store = setting.create(tmp_path, memory=placement.for_partitions)
-    assert sum(json.loads(store._core.memory()).values()) <= placement.for_partitions
+    assert sum(store._core.memory().values()) <= placement.for_partitions
     assert next(store.pools(0)).triples.shape[1] == 3
 
 
@@ -450,7 +450,7 @@ def test_known_triples_of_a_pool_end_with_it(
 
     monkeypatch.setattr(CoreBatches, "forget", counted)
     trainer = Trainer(store, setting.config, native=native)
-    trainer.train_epoch(0)
+    train_epoch(trainer, 0)
     assert len(forgotten) == (len(alive) if native else 0)
     assert len(alive) > 2
     assert not any(alive)
@@ -480,7 +480,7 @@ def test_known_triples_in_memory_are_looked_up_once(
     monkeypatch.setattr(CoreBatches, "know", counted)
     trainer = Trainer(setting.in_memory(), setting.config, native=native)
     for epoch in range(3):
-        trainer.train_epoch(epoch)
+        train_epoch(trainer, epoch)
     assert len(made) == 1
 
 
@@ -550,7 +550,7 @@ train(large, store, 1)
 store.keep()
 store.restore()
 store.write_entities(root / "large.npy")
-print(json.dumps({"peak": status("VmHWM") - before, "plan": json.loads(store._core.memory())}))
+print(json.dumps({"peak": status("VmHWM") - before, "plan": store._core.memory()}))
 """
 
 

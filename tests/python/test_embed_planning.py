@@ -19,13 +19,13 @@ from outercore.data.triples import Triples
 from outercore.embedding.config import EmbedConfig, EvaluationConfig, NegativesConfig, Swap
 from outercore.embedding.data.parts import EmbedData
 from outercore.embedding.forecast import compare_orders
-from outercore.embedding.quality import quality_warning
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.placement import (
     Placement,
     Size,
     decide,
     order_of,
+    quality_warning,
     resolved,
     row_bytes,
     walks_of,

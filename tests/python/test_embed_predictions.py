@@ -82,7 +82,7 @@ def test_predictions_are_those_of_the_definition(
 def test_known_triples_are_left_out_on_request(
     embedding: Embedding, embedded_graph: oc.Graph, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outercore.embedding.use.search.GROUP", 7)
+    monkeypatch.setattr("outercore.embedding.use.neighbours.GROUP", 7)
     every = np.concatenate(
         [embedded_graph.array("triples/train"), embedded_graph.array("triples/valid")]
     )

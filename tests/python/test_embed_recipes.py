@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.recipes import RECIPES, recipe
+from outercore.embedding.config import RECIPES, EmbedConfig, recipe_named
 from outercore.errors import InvalidError
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_a_configuration_that_survives_json(name: str) -> None:
-    config = EmbedConfig.from_dict(recipe(name))
+    config = EmbedConfig.from_dict(recipe_named(name))
     assert EmbedConfig.from_json(config.to_json()) == config
     assert config.to_dict().keys() >= RECIPES[name].keys()
     for group, values in RECIPES[name].items():
@@ -20,11 +19,11 @@ def test_a_recipe_is_a_configuration_that_survives_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_begins_with_its_model(name: str) -> None:
-    assert name.startswith(recipe(name)["model"]["kind"])
+    assert name.startswith(recipe_named(name)["model"]["kind"])
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(InvalidError, match="did you mean `complex-wn18`"):
-        recipe("complex-wn1")
+        recipe_named("complex-wn1")
     with pytest.raises(InvalidError, match=r"known: .*complex-fb15k-237"):
-        recipe("zzz")
+        recipe_named("zzz")

@@ -30,22 +30,20 @@ from embed_runs import (
     tables,
     watch_pools,
 )
-from outercore.base import native
+from outercore import _core
 from outercore.cli import run as run_cli
 from outercore.data.triples import Triples
 from outercore.embedding import resume
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.forecast import plan
-from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.trainer import Trainer
-from outercore.embedding.options import configuration
+from outercore.embedding.gradients.trainer import CoreBatches, Trainer
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
 from outercore.files.checked_json import seal, unseal
-from outercore.files.npy_tables import npy_header
+from outercore.files.npy import npy_header
 from outercore.importing.build.graph import import_graph
 from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edges import from_edge_index
@@ -392,7 +390,7 @@ def test_a_run_stays_within_its_budget(tmp_path: Path) -> None:
         pytest.skip("peak memory is read from /proc")
     for name, nodes in (("tiny", 500), ("large", 200_000)):
         shape = {"nodes": nodes, "degree": 4, "features": 1, "classes": 4, "seed": 1}
-        native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+        _core.generate_planted(tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
     options = {
         "model": {"kind": "dot", "dim": 64},
         "negatives": {"count": 50},
@@ -553,7 +551,7 @@ def test_arrays_that_an_embedding_does_not_read_may_come_meanwhile(
 def test_of_a_plain_graph_only_the_topology_and_names_tell_it_from_another(tmp_path: Path) -> None:
     def generated(name: str, seed: int) -> oc.Graph:
         shape = {"nodes": 100, "degree": 4, "features": 1, "classes": 4, "seed": seed}
-        native.generate("planted", tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
+        _core.generate_planted(tmp_path / name, {**shape, "memory": 64 << 20}, lambda *_: None)
         return oc.open(tmp_path / name)
 
     graph = generated("graph", 1)

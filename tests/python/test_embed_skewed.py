@@ -18,10 +18,8 @@ from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import table_layout
-from outercore.embedding.preparation import plan_session
+from outercore.embedding.preparation import BucketCounter, open_store, plan_session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables.bucket_counter import BucketCounter
-from outercore.embedding.tables.opening import open_store
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import Placement, Size, decide, instead_of, resolved
 from outercore.errors import BudgetError, InterruptError
@@ -254,7 +252,7 @@ def random_counts(seed: int, parts: int, triples: int) -> str:
     shares = np.random.default_rng([seed, parts]).pareto(0.7, parts) + 0.01
     shares /= shares.sum()
     counts = (triples * np.outer(shares, shares)).astype(np.int64)
-    return json.dumps({"counted": counts.reshape(-1).tolist()})
+    return {"counted": counts.reshape(-1).tolist()}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -17,23 +17,21 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import embed_reference as reference
+from embed_reference import evaluate, train_epoch
 from outercore.embedding.config import BuiltInModel, EmbedConfig, ModelConfig, ModelName
-from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import Epochs
-from outercore.embedding.gradients.batches import CoreBatches
 from outercore.embedding.gradients.models import CustomModel, Model, build_model
-from outercore.embedding.gradients.pieces import even_pieces
-from outercore.embedding.gradients.pool_negatives import PoolNegatives
+from outercore.embedding.gradients.negatives import PoolNegatives, even_pieces
 from outercore.embedding.gradients.trainer import (
-    EpochReport,
+    CoreBatches,
+    DivergedError,
     Trainer,
     table_layout,
 )
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import evaluate
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.placement import Size, decide
-from outercore.embedding.tables.protocol import Pool
+from outercore.embedding.tables.store import EpochReport, Pool
 from outercore.errors import InvalidError
 
 CPU = torch.device("cpu")
@@ -157,7 +155,7 @@ def test_an_epoch_is_that_of_a_naive_loop(reciprocal: bool, correction: str) -> 
     weights = torch.rand(len(triples), generator=torch.Generator().manual_seed(1)).double()
     trainer = trainer_of(config, triples, weights=weights, double=True)
     start = [tables(trainer)[0].clone(), tables(trainer)[2].clone()]
-    report = trainer.train_epoch(0)
+    report = train_epoch(trainer, 0)
     expected, loss = naive_epoch(config, triples, start, weights)
     assert report.loss == pytest.approx(loss, rel=1e-9)
     torch.testing.assert_close(tables(trainer)[0], expected[0], rtol=1e-6, atol=1e-9)
@@ -169,7 +167,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not() -> None:
     for seed in (0, 0, 1):
         trainer = trainer_of(config_of(run={"seed": seed}), shifts())
         for epoch in range(3):
-            trainer.train_epoch(epoch)
+            train_epoch(trainer, epoch)
         runs.append(tables(trainer))
     assert all(torch.equal(*pair) for pair in zip(runs[0], runs[1], strict=True))
     assert not torch.equal(runs[0][0], runs[2][0])
@@ -179,15 +177,15 @@ def test_an_epoch_can_be_trained_without_those_before_it_having_been_here() -> N
     """What a batch is depends on its number: a run goes on exactly from its tables."""
     whole = trainer_of(config_of(), shifts())
     for epoch in range(4):
-        whole.train_epoch(epoch)
+        train_epoch(whole, epoch)
     first = trainer_of(config_of(), shifts())
     for epoch in range(2):
-        first.train_epoch(epoch)
+        train_epoch(first, epoch)
     second = trainer_of(config_of(), shifts())
     for mine, theirs in zip(tables(second), tables(first), strict=True):
         mine.copy_(theirs)
     for epoch in range(2, 4):
-        second.train_epoch(epoch)
+        train_epoch(second, epoch)
     assert all(torch.equal(*pair) for pair in zip(tables(whole), tables(second), strict=True))
 
 
@@ -217,8 +215,8 @@ def test_where_the_rows_lie_does_not_matter() -> None:
     there.allocate(table_layout(config, here.model, 4), 0, CPU)
     moved.store = there
     for epoch in range(3):
-        here.train_epoch(epoch)
-        moved.train_epoch(epoch)
+        train_epoch(here, epoch)
+        train_epoch(moved, epoch)
     for mine, theirs in zip(tables(here), tables(moved), strict=True):
         # Sums over rows are taken in another order.
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
@@ -237,7 +235,7 @@ class _InPieces(MemoryStore):
 def test_triples_by_columns_are_trained_as_triples() -> None:
     by_columns = shifts().T.contiguous().T
     assert not by_columns.is_contiguous()
-    losses = [trainer_of(config_of(), some).train_epoch(0).loss for some in (shifts(), by_columns)]
+    losses = [train_epoch(trainer_of(config_of(), some), 0).loss for some in (shifts(), by_columns)]
     assert losses[0] == losses[1]
 
 
@@ -322,8 +320,8 @@ def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
     store.allocate(table_layout(pieces.config, pieces.model, 4), 0, CPU)
     pieces.store = store
     seen: list[int] = []
-    report = pieces.train_epoch(0, after_batch=seen.append)
-    assert report.triples == whole.train_epoch(0).triples == 160
+    report = train_epoch(pieces, 0, after_batch=seen.append)
+    assert report.triples == train_epoch(whole, 0).triples == 160
     assert report.batches == len(seen) == 5
     assert seen[-1] == 160
 
@@ -360,8 +358,8 @@ def test_every_model_learns_to_rank_what_it_was_trained_on(kind: str) -> None:
         triples = triples[triples[:, 0] < triples[:, 2]]
     trainer = trainer_of(config_of(**groups), triples)
     before = score_of(trainer)
-    first = trainer.train_epoch(0)
-    reports = [trainer.train_epoch(epoch) for epoch in range(1, 60)]
+    first = train_epoch(trainer, 0)
+    reports = [train_epoch(trainer, epoch) for epoch in range(1, 60)]
     assert reports[-1].loss < first.loss
     assert before < 0.3
     assert score_of(trainer) > REACHES[kind]
@@ -395,7 +393,7 @@ def test_dot_learns_a_graph_without_relations() -> None:
 
     before = mrr()
     for epoch in range(40):
-        trainer.train_epoch(epoch)
+        train_epoch(trainer, epoch)
     assert before < 0.5
     assert mrr() > 0.95
 
@@ -412,7 +410,7 @@ def test_all_entities_as_negatives_is_the_full_softmax() -> None:
             side, store.entities[anchors], store.relations[relations], store.entities
         )
         expected += torch.nn.functional.cross_entropy(scores, targets) / 2
-    assert trainer.train_epoch(0).loss == pytest.approx(float(expected), rel=1e-9)
+    assert train_epoch(trainer, 0).loss == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_a_model_of_ones_own_trains_as_the_built_in_one_does() -> None:
@@ -426,7 +424,7 @@ def test_a_model_of_ones_own_trains_as_the_built_in_one_does() -> None:
     )
     own = trainer_of(config, shifts(), model=own_model, double=True)
     for epoch in range(2):
-        losses = [trainer.train_epoch(epoch).loss for trainer in (built_in, own)]
+        losses = [train_epoch(trainer, epoch).loss for trainer in (built_in, own)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-9)
     for mine, theirs in zip(tables(own), tables(built_in), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
@@ -434,11 +432,11 @@ def test_a_model_of_ones_own_trains_as_the_built_in_one_does() -> None:
 
 def test_a_loss_that_is_not_finite_stops_with_the_tables_of_the_batch_before() -> None:
     trainer = trainer_of(config_of(), shifts())
-    trainer.train_epoch(0)
+    train_epoch(trainer, 0)
     tables(trainer)[2][1] = torch.inf
     before = [table.clone() for table in tables(trainer)]
     with pytest.raises(InvalidError, match="epoch 2, batch 1: expected a finite loss"):
-        trainer.train_epoch(1)
+        train_epoch(trainer, 1)
     assert all(torch.equal(*pair) for pair in zip(tables(trainer), before, strict=True))
 
 
@@ -450,7 +448,7 @@ def test_a_gradient_of_a_relation_that_is_not_finite_moves_nothing() -> None:
     relations.fill_(1e-7)
     before = [table.clone() for table in tables(trainer)]
     with pytest.raises(InvalidError, match="expected a finite loss and gradient"):
-        trainer.train_epoch(0)
+        train_epoch(trainer, 0)
     for found, expected in zip(tables(trainer), before, strict=True):
         assert torch.equal(found, expected)
 
@@ -518,7 +516,7 @@ def test_triples_of_weight_zero_are_not_learned() -> None:
     trainer = trainer_of(config_of(), triples, weights=weights)
     before = tables(trainer)[2].clone()
     for epoch in range(3):
-        trainer.train_epoch(epoch)
+        train_epoch(trainer, epoch)
     moved = (tables(trainer)[2] != before).any(dim=1)
     assert moved.tolist() == [True, True, False, True]
 
@@ -604,11 +602,11 @@ def test_a_linear_schedule_is_a_smaller_rate_in_each_epoch() -> None:
     )
     triples = torch.randint(5, (40, 3), generator=torch.Generator().manual_seed(0))
     falling, constant = trainer_of(config, triples), trainer_of(config, triples)
-    falling.train_epoch(0)
-    falling.train_epoch(1)
-    constant.train_epoch(0)
+    train_epoch(falling, 0)
+    train_epoch(falling, 1)
+    train_epoch(constant, 0)
     constant.config = replace(config, optimiser=halved)
-    constant.train_epoch(1)
+    train_epoch(constant, 1)
     for found, expected in zip(tables(falling), tables(constant), strict=True):
         assert torch.equal(found, expected)
 
@@ -667,7 +665,7 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(
         store = MemoryStore(triples, 90, 5, weights)
         trainer = Trainer(store, config, native=native)
         store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
-        losses = [trainer.train_epoch(epoch).loss for epoch in range(2)]
+        losses = [train_epoch(trainer, epoch).loss for epoch in range(2)]
         found.append((losses, tables(trainer)))
     (losses, actual), (expected_losses, expected) = found
     assert losses == pytest.approx(expected_losses, rel=1e-4)
@@ -755,7 +753,7 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
             store.shares = shares
             trainer = Trainer(store, config, native=native)
             store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
-            losses = [trainer.train_epoch(epoch).loss for epoch in range(2)]
+            losses = [train_epoch(trainer, epoch).loss for epoch in range(2)]
             found[shares is not None, native] = (losses, tables(trainer))
     for shared in (True, False):
         (losses, actual), (expected_losses, expected) = found[shared, True], found[shared, False]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from embed_reference import train_epoch
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.kernels import (
     Chunk,
@@ -151,7 +152,7 @@ def test_training_with_the_kernels_is_training_without_them(
     tables, counts = [], []
     for fused in (False, True):
         choose = partial(chosen, fused)
-        monkeypatch.setattr("outercore.embedding.gradients.models.base.fuses", choose)
+        monkeypatch.setattr("outercore.embedding.gradients.models.fuses", choose)
         store = MemoryStore(triples, 20, 1)
         # Without the core, which trains whole batches on a CPU and asks no kernel.
         trainer = Trainer(store, config, native=False)
@@ -159,7 +160,7 @@ def test_training_with_the_kernels_is_training_without_them(
         # From a state of zeros the first step is the sign of the gradient, rounding and all.
         store.entity_state.fill_(1.0)
         store.relation_state.fill_(1.0)
-        trainer.train_epoch(0)
+        train_epoch(trainer, 0)
         tables.append(store.entities.cpu())
         counts.append(len(calls))
     # Two chunks, each asked for heads and for tails.

@@ -408,7 +408,7 @@ def test_an_index_says_what_it_finds(root: Path, outcome: Any) -> None:
 
 def test_a_network_learns_from_an_embedding(outcome: Any, tmp_path: Path) -> None:
     shape = {"nodes": 300, "degree": 6, "features": 4, "classes": 3, "seed": 1}
-    _core.generate_planted(str(tmp_path / "planted"), json.dumps(shape), lambda *_: None)
+    _core.generate_planted(tmp_path / "planted", shape, lambda *_: None)
     graph = oc.open(tmp_path / "planted")
     # The nodes of the graph as entities, by their numbers as names.
     labels = graph.array("y")

@@ -21,12 +21,10 @@ from embedded import (
     random_triples,
     write_run,
 )
-from outercore.embedding.config import ModelConfig
-from outercore.embedding.data.warm_start import warm_start
-from outercore.embedding.options import configuration
+from outercore.embedding.config import ModelConfig, configuration
+from outercore.embedding.data.warm_start import match_names, warm_start
 from outercore.embedding.preparation import plan_session
 from outercore.embedding.use.embedding import Embedding
-from outercore.embedding.use.matching import match_names
 from outercore.errors import (
     InvalidError,
 )
@@ -43,7 +41,7 @@ def test_names_are_matched_whatever_their_order(
     expected = [names.get(name, -1) for name in new.entity_names()]
     assert {-1} < set(expected)
     for block in (3, 50, 1 << 16):
-        monkeypatch.setattr("outercore.embedding.use.matching._BLOCK", block)
+        monkeypatch.setattr("outercore.embedding.data.warm_start._BLOCK", block)
         assert match_names(old.entities, new.entities).tolist() == expected
 
 

@@ -21,7 +21,7 @@ from outercore.embedding.preparation import plan_session
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.errors import InvalidError
-from outercore.files.npy_tables import npy_header
+from outercore.files.npy import npy_header
 
 NODES = 80
 CONFIG: dict[str, Any] = {

@@ -12,8 +12,7 @@ import pytest
 
 import outercore as oc
 from far_server import FarServer
-from outercore import analytics
-from outercore.base import native
+from outercore import _core, analytics
 from outercore.data import far
 from outercore.errors import DeviceError, InvalidError, NotFoundError
 from outercore.training.config import BudgetConfig, SamplingConfig, TrainConfig
@@ -48,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarServer]:
 def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("data") / "planted"
     shape = {"nodes": 8000, "degree": 10, "features": 128, "classes": 4, "seed": 1}
-    native.generate("planted", root, shape, lambda *_: None)
+    _core.generate_planted(root, shape, lambda *_: None)
     oc.grid(root)
     return root
 

@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InvalidError, NotFoundError
 from test_import_cases import edges_by_id
 from typed_files import edges_by_type
@@ -56,7 +56,7 @@ def test_a_frame_with_names_comes_with_its_nodes(tmp_path: Path) -> None:
     assert by_name(graph, "city")["bob"] == ""
     assert graph.entity_names(graph.split("train")) == ["eve", "ann"]
     assert set(graph.entity_names(graph.split("valid"))) == {"cy", "bob"}
-    assert native.check(tmp_path / "g", lambda *_: None)["problems"] == []
+    assert _core.check(tmp_path / "g", lambda *_: None)["problems"] == []
 
 
 def test_numbers_without_gaps_stay_and_others_become_names(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 
 import outercore as oc
 from fakes import planted
-from outercore import analytics
-from outercore.base import native
+from outercore import _core, analytics
 from outercore.errors import NotFoundError
 from outercore.loading.sampler import NeighborSampler
 from outercore.serving.client import Client
@@ -57,7 +56,7 @@ def test_plans_are_made_while_grids_come_and_go(data_set: Path) -> None:
 def generated(root: Path) -> Path:
     """A data set that takes updates: the same each time."""
     described = {"nodes": 240, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import outercore as oc
 from outercore import _core
-from outercore.base import native
 from outercore.errors import InvalidError
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keys import NO_NODE, Column, Keys
@@ -191,7 +190,7 @@ def test_edges_are_those_of_a_naive_join_and_values_arrive_unchanged(tables: Tab
             if kind != "none" and keys:
                 ages = np.asarray(graph.array(f"nodes/{name}/x"))[:, 0]
                 assert ages.tolist() == [number + 0.5 * row for row in range(len(keys))]
-        assert not native.check(graph.root, lambda *_: None)["problems"]
+        assert not _core.check(graph.root, lambda *_: None)["problems"]
         assert {path.name for path in directory.glob(".*")} == set()
     finally:
         shutil.rmtree(directory)

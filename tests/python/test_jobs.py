@@ -26,7 +26,7 @@ from outercore.analytics.scheduling.needs import Request, estimate, graph_shape
 from outercore.cli.jobs import parse, read_requests
 from outercore.data.graph import Graph
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError
-from outercore.runs.lock import only_one
+from outercore.runs.places import only_one
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import outercore as oc
 from embedded import embed, facts, random_triples
-from outercore.base import native
+from outercore import _core
 from outercore.cli import app
 from outercore.embedding import add_features
 from outercore.errors import CorruptError
@@ -63,7 +63,7 @@ def flipped(root: Path, key: str, bit: int) -> None:
 
 
 def is_sound(root: Path) -> bool:
-    return bool(native.check(root, None)["sound"])
+    return bool(_core.check(root, None)["sound"])
 
 
 def manifest(root: Path) -> bytes:

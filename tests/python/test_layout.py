@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.data.layouts import build_layout, layouts, remove_layouts
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.serving.server import Server, ServerConfig
@@ -32,7 +32,7 @@ PLACES = "layout/nodes/node/x/{}/places"
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("layout") / "graph"
     described = {"nodes": 600, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 
@@ -231,7 +231,7 @@ def test_updates_reach_the_layouts_when_they_are_folded(tmp_path: Path) -> None:
     steps = graph.array(ROWS.format("int8"))[[7, 40]]
     assert steps[:, 3].tolist() == [127, 127]
     assert steps[:, 4].tolist() == [-128, -128]
-    report = native.check(graph.root, lambda *_: None)
+    report = _core.check(graph.root, lambda *_: None)
     assert report["sound"], report
     # The edges have changed: the same command computes the order anew, and the scales.
     for arguments in ({"order": "rcm"}, {"order": "none", "precision": "int8"}):
@@ -276,7 +276,7 @@ def test_what_cannot_be_laid_out_is_told(
 def test_a_build_that_is_killed_leaves_what_was_there(part: str, tmp_path: Path) -> None:
     root = tmp_path / "graph"
     described = {"nodes": 20_000, "degree": 8, "features": 64, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     command = [sys.executable, "-m", "outercore", "layout", str(root), "--precision", "int8"]
     file = root / f"layout/nodes/node/x/int8/{part}.npy"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import outercore as oc  # noqa: E402
-from outercore.base import native  # noqa: E402
+from outercore import _core  # noqa: E402
 from outercore.data.layouts import build_layout, convert  # noqa: E402
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError  # noqa: E402
 from typed_fakes import planted_types  # noqa: E402
@@ -24,7 +24,7 @@ LINKS: dict[str, Any] = {"task": "link", "precision": "int8", "epochs": 1}
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("layout") / "graph"
     described = {"nodes": 600, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 

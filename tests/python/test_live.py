@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InvalidError
 from outercore.loading.loader import NeighborLoader
 from outercore.serving.server import Server, ServerConfig
@@ -364,6 +364,6 @@ def test_every_verb_sees_what_a_killed_server_has_acknowledged(tmp_path: Path) -
     described = json.loads(outercore("info", graph.root, "--json"))
     assert described["node_types"]["node"]["count"] == 41
     opened = oc.open(graph.root)
-    report = native.check(opened.root, lambda *_: None)
+    report = _core.check(opened.root, lambda *_: None)
     assert (report["sound"], report["updates"]) == (True, 0)
     np.testing.assert_array_equal(opened.array("sources"), written.array("sources"))

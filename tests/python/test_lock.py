@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outercore.errors import DeviceError, InvalidError
-from outercore.runs.lock import Lock, hold
+from outercore.runs.places import Lock, hold
 
 
 @contextmanager

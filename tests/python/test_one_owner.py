@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "python" / "outercore"
+ROOT = Path(__file__).parents[2]
+PACKAGE, BINDINGS = ROOT / "python/outercore", ROOT / "crates/outercore-py/src"
 
 
 def owners(pattern: str) -> set[str]:
@@ -82,3 +84,56 @@ def test_every_format_of_a_file_is_in_the_registry() -> None:
     ]
     assert len(formats) == 13
     assert all(f"{name}," in registry for name in formats)
+
+
+def test_only_files_writes_whole_files_and_npy() -> None:
+    # Python's own renames, and the names of files that are not complete yet.
+    renames = r"os\.(replace|rename)\(|\bpath\.(replace|rename)\(|[\"'`.](tmp|partial)[\"'`]"
+    # NumPy's writers of `.npy`, and the header that our writer makes.
+    arrays = r"(?<!`)np\.save\(|write_array|open_memmap|lib\.format|\bnpy_header\b|x93NUMPY\\x0"
+    assert list(lines_of(f"{renames}|{arrays}", "files/")) == []
+    # Mapped readers; the core's result without a name is below `files`.
+    mapped = r"np\.load\(.*mmap_mode"
+    assert list(lines_of(mapped, "files/", "base/native.py", "training/links/")) == []
+    # A sync anywhere else than in a writer measures the device.
+    assert list(lines_of(r"\bfsync\(", "files/", "embedding/forecast.py")) == []
+
+
+def test_only_runs_decides_about_resuming_and_opens_records() -> None:
+    assert list(lines_of("resumed with its own options", "runs/resume.py")) == []
+    assert list(lines_of(r"are done, expected more|epochs >= ", "runs/")) == []
+    assert list(lines_of(r'"device_profile":|"machine":', "runs/")) == []
+    assert list(lines_of("has another text", "runs/custom_code.py")) == []
+
+
+def test_values_cross_to_the_core_as_values() -> None:
+    """JSON is for files, records and HTTP; `values.rs` turns values of the core into Python's."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and _is_of_core_as_json(call)
+    ]
+    text_of_json = re.compile(r"serde_json::(?:from_(?:str|slice|reader)|to_(?:string|vec|writer))")
+    found += [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sorted(BINDINGS.rglob("*.rs"))
+        for match in text_of_json.finditer(path.read_text())
+    ]
+    assert not found
+    conversions = ("pythonize", "serde_json::from_value")
+    converters = {
+        path.name
+        for path in BINDINGS.rglob("*.rs")
+        if any(name in path.read_text() for name in conversions)
+    }
+    assert converters == {"values.rs"}
+
+
+def _is_of_core_as_json(call: ast.Call) -> bool:
+    """Whether a call has both text of JSON and the core, one around the other."""
+    nodes = list(ast.walk(call))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    of_core = "_core" in attributes or not names.isdisjoint({"_core", "native"})
+    return of_core and not attributes.isdisjoint({"loads", "dumps"})

@@ -17,7 +17,6 @@ import pytest
 
 import outercore as oc
 from fakes import FakeGraph, planted
-from outercore.data import outputs
 from outercore.data.outputs import (
     TABLES,
     VALUES,
@@ -27,6 +26,7 @@ from outercore.data.outputs import (
     write_node_values,
 )
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError
+from outercore.files import atomic
 
 
 def read(path: Path) -> pa.Table:
@@ -182,7 +182,7 @@ def test_a_full_device_leaves_the_old_result_and_nothing_else(
     write_node_values(path, graph, np.zeros(30))
     old = path.read_bytes()
     for room in range(0, len(old), max(1, len(old) // 40)):
-        monkeypatch.setattr(outputs, "_opened", limited(room, no_space))
+        monkeypatch.setattr(atomic, "_opened", limited(room, no_space))
         with pytest.raises(NoSpaceError, match="hint: free some space, then run the same"):
             write_node_values(path, graph, np.arange(30.0) / 7)
         assert path.read_bytes() == old, room
@@ -204,7 +204,7 @@ def test_a_process_that_is_killed_leaves_the_old_result_or_the_new_one(
         child = os.fork()
         if child == 0:
             try:
-                monkeypatch.setattr(outputs, "_opened", limited(room, lambda: os._exit(9)))
+                monkeypatch.setattr(atomic, "_opened", limited(room, lambda: os._exit(9)))
                 write_node_values(path, graph, values)
             finally:
                 os._exit(9)

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from typer.testing import CliRunner  # noqa: E402
 
 import outercore as oc  # noqa: E402
-from outercore.base import native  # noqa: E402
+from outercore import _core  # noqa: E402
 from outercore.cli import app  # noqa: E402
 from outercore.errors import (  # noqa: E402
     InterruptError,
@@ -68,7 +68,7 @@ NUMBER = 3
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("own") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.serving.client import Client
 from outercore.serving.server import Server
 from test_live import CONFIG, outercore, random_model, trained, update
@@ -114,7 +114,7 @@ def test_a_cut_log_is_found_by_check_and_refused_by_the_others(tmp_path: Path) -
     (log,) = (graph.root / "live").glob("*.log")
     whole = log.read_bytes()
     log.write_bytes(whole[:-1])
-    report = native.check(graph.root, lambda *_: None)
+    report = _core.check(graph.root, lambda *_: None)
     assert not report["sound"]
     (problem,) = report["problems"]
     assert "ends with update 2" in problem["message"]
@@ -134,8 +134,8 @@ def test_a_log_of_four_budgets_is_counted_and_folded_within_the_budget(tmp_path:
     nodes, columns = 17_000, 1024
     shape = {"nodes": nodes, "degree": 2, "features": columns, "classes": 2, "seed": 1}
     root, tiny = tmp_path / "graph", tmp_path / "tiny"
-    native.generate("planted", root, {**shape, "memory": 64 * MIB}, lambda *_: None)
-    native.generate("planted", tiny, {**shape, "nodes": 100, "memory": 64 * MIB}, lambda *_: None)
+    _core.generate_planted(root, {**shape, "memory": 64 * MIB}, lambda *_: None)
+    _core.generate_planted(tiny, {**shape, "nodes": 100, "memory": 64 * MIB}, lambda *_: None)
     run = trained(oc.open(tiny), "sage", tmp_path / "sage")
     row = np.arange(columns) % 10
     config = replace(CONFIG, memory="2GiB")
@@ -156,4 +156,4 @@ def test_a_log_of_four_budgets_is_counted_and_folded_within_the_budget(tmp_path:
         assert int(child.stdout) < 16 * MIB + CONSTANT, work
     graph = oc.open(root)
     assert (graph.array("x")[[0, nodes - 1]] == row).all()
-    assert native.check(root, lambda *_: None)["sound"]
+    assert _core.check(root, lambda *_: None)["sound"]

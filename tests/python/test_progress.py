@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn
 from outercore.cli import console
 from outercore.cli.console import ProgressLine, fitted
 from outercore.cli.watch import TrainWatch
-from outercore.training.observe import EpochReport
+from outercore.training.record import EpochReport
 
 
 def shown(

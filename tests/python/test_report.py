@@ -116,7 +116,7 @@ def test_a_full_device_is_named_and_leaves_the_page_that_was_there(
 
     run = write(tmp_path / "run", record())
     (tmp_path / "report.html").write_text("before")
-    monkeypatch.setattr("outercore.data.outputs._opened", lambda path: Full(path, "w"))
+    monkeypatch.setattr("outercore.files.atomic._opened", lambda path: Full(path, "w"))
     code, _, err = outcome("report", run, "--out", "report.html")
     assert code == 1
     assert "error: `report.html`: no space left on the device\nhint: free some space" in err

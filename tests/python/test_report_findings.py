@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 
 pytest.importorskip("plotly")
 
@@ -170,7 +170,7 @@ def test_options_that_differ_stand_before_what_all_share(tmp_path: Path) -> None
 def test_an_embedding_without_metrics_has_no_heading_for_them(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    _core.generate_planted(tmp_path / "graph", described, lambda *_: None)
     oc.embed(tmp_path / "graph", out=tmp_path / "run", dim=4, epochs=1, negatives=10, threads=1)
     file = tmp_path / "run" / "record.json"
     for headings, metrics in ((1, None), (0, [])):

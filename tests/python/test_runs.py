@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("torch")
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InterruptError, InvalidError
-from outercore.runs.identity import Identity
+from outercore.runs.directory import Identity
 from outercore.runs.progress import Observer
 from outercore.runs.progress import Observer as EmbedObserver
 from outercore.training.model_files import load_model
@@ -25,7 +25,7 @@ EMBED = {"dim": 8, "epochs": 4, "negatives": 10, "batch_size": 64, "threads": 1,
 @pytest.fixture
 def data_set(tmp_path: Path) -> Path:
     described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    _core.generate_planted(tmp_path / "graph", described, lambda *_: None)
     return tmp_path / "graph"
 
 
@@ -79,7 +79,7 @@ def test_a_changed_array_is_named(data_set: Path, tmp_path: Path) -> None:
         oc.embed(data_set, out=tmp_path / "rows", observer=StopEmbedding(), **EMBED)
     described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 2}
     other = tmp_path / "other"
-    native.generate("planted", other, described, lambda *_: None)
+    _core.generate_planted(other, described, lambda *_: None)
     data_set.rename(tmp_path / "old")
     other.rename(data_set)
     for run, array in (("run", "nodes/node/x"), ("rows", "edges/edge/sources")):

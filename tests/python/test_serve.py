@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import BudgetError, DeviceError, InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import Inputs
@@ -48,7 +48,7 @@ KINDS = ["sage", "gcn", "gin", "gat", "mlp"]
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("serve") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return oc.open(root)
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_served_is_refused_before_it_listens(
     with pytest.raises(NotFoundError, match="give a finished run"):
         Server(graph.root, tmp_path, ServerConfig(port=0))
     described = {"nodes": 50, "degree": 4, "features": 5, "classes": 4, "seed": 1}
-    native.generate("planted", tmp_path / "other", described, lambda *_: None)
+    _core.generate_planted(tmp_path / "other", described, lambda *_: None)
     with pytest.raises(InvalidError, match="5 columns, the model was trained on 12"):
         Server(tmp_path / "other", runs["sage"], ServerConfig(port=0))
     with Server(graph.root, runs["sage"], ServerConfig(port=0)) as running:

@@ -16,7 +16,7 @@ import pytest
 
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.analytics.request import algorithm_of
+from outercore.analytics.running import algorithm_of
 from outercore.errors import DeviceError, InvalidError, UnsupportedError
 from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.data.many_graphs import ManyGraphs
 from outercore.errors import InvalidError
 from outercore.loading.loader import NeighborLoader
@@ -75,7 +75,7 @@ def expected_scores(graph: oc.Graph, run: Path, pairs: np.ndarray, *, seed: int)
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("links") / "graph"
     described = {"nodes": NODES, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return oc.open(root)
 
 

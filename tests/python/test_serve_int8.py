@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InvalidError, NotFoundError
 from outercore.serving.server import Server
 from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
@@ -42,7 +42,7 @@ def int8_layout(root: Path) -> None:
 def graph(tmp_path_factory: pytest.TempPathFactory) -> oc.Graph:
     root = tmp_path_factory.mktemp("int8") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     int8_layout(root)
     return oc.open(root)
 
@@ -102,7 +102,7 @@ def test_int8_answers_like_float32_under_a_version_of_its_own(
 
 def test_int8_needs_a_layout_of_the_features(run_of: Callable[[str], Path], tmp_path: Path) -> None:
     described = {"nodes": 100, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    _core.generate_planted(tmp_path / "graph", described, lambda *_: None)
     with pytest.raises(NotFoundError, match="outercore layout"):
         Server(tmp_path / "graph", run_of("sage"), INT8)
 

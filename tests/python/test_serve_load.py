@@ -16,7 +16,7 @@ import tritonclient.grpc
 import tritonclient.http
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.serving.server import Server, ServerConfig
 from outercore.training import export_model
@@ -29,7 +29,7 @@ NODES = [7, 9, 7, 499]
 def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("load") / "graph"
     described = {"nodes": 500, "degree": 8, "features": 12, "classes": 4, "seed": 1}
-    native.generate("planted", root, described, lambda *_: None)
+    _core.generate_planted(root, described, lambda *_: None)
     return root
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import sys
 import zipfile
@@ -49,9 +48,9 @@ class RecordingImporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def edges_text(self, path: Path, text: str) -> None:
+    def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
         self.files.append(("text", path))
-        self.texts.append(("text", path, json.loads(text)))
+        self.texts.append(("text", path, layout))
 
     def edges_npy(self, path: Path) -> None:
         self.files.append(("npy", path))

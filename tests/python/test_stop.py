@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.cli import main
 from outercore.files.atomic import scratch_directory
 from outercore.runs.stop import StopRequest, stop_on_signals, terminate_like_interrupt
@@ -71,7 +71,7 @@ def test_a_command_under_nohup_does_not_hear_of_its_terminal() -> None:
 def test_a_terminal_that_is_closed_leaves_a_run_to_resume(verb: str, tmp_path: Path) -> None:
     """Nothing else would: no checkpoint is due before the run is asked to stop."""
     shape = {"nodes": 3000, "degree": 8, "features": 4, "classes": 3, "seed": 1}
-    native.generate("planted", tmp_path / "graph", {**shape, "memory": 64 << 20}, lambda *_: None)
+    _core.generate_planted(tmp_path / "graph", {**shape, "memory": 64 << 20}, lambda *_: None)
     command = {
         "train": "train graph --model sage --hidden 2 --fanout 2 --epochs 100000 --out run",
         "embed": "embed graph --model dot --dim 4 --epochs 100000 --out run",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.importing.table.rows import Reading
 from outercore.importing.texts import open_texts
 
@@ -32,7 +32,7 @@ def test_texts_come_back_as_they_were(edges: Path, outcome: Any) -> None:
     graph = oc.open("g")
     assert graph.array("title").tolist() == TITLES
     assert graph.rows("title", np.array([3, 0, 3])).tolist() == ["0123", TITLES[0], "0123"]
-    assert native.check(Path("g"), lambda *_: None)["problems"] == []
+    assert _core.check(Path("g"), lambda *_: None)["problems"] == []
     batch = next(iter(oc.NeighborLoader(graph, [2], np.array([4]), batch_size=1)))
     assert graph.rows("title", batch.n_id.numpy()).tolist()[0] == TITLES[4]
 

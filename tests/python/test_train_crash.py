@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
-from outercore.data import outputs  # noqa: E402
 from outercore.errors import InterruptError, NoSpaceError, OutercoreError  # noqa: E402
+from outercore.files import atomic  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import (  # noqa: E402
@@ -137,7 +137,7 @@ def test_evaluate_on_a_full_device_keeps_the_old_predictions(
     old = out.read_bytes()
     options: dict[str, Any] = {**FAKES, "predictions": out, "overwrite": True, "split": "valid"}
     for room in range(0, len(old) // 2, max(1, len(old) // 8)):
-        monkeypatch.setattr(outputs, "_opened", limited(room, no_space))
+        monkeypatch.setattr(atomic, "_opened", limited(room, no_space))
         with pytest.raises(NoSpaceError, match="then run the same command again"):
             evaluate(tmp_path / "run", **options)
         assert out.read_bytes() == old, room

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from fakes import seal  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
+from outercore import _core  # noqa: E402
 from outercore.base import native  # noqa: E402
 from outercore.data.far import FarOptions  # noqa: E402
 from outercore.data.many_graphs import ManyGraphs  # noqa: E402
@@ -389,7 +390,7 @@ def test_a_data_set_of_one_graph_and_one_without_splits_say_so(
     data_set: Path, tmp_path: Path
 ) -> None:
     shape = {"nodes": 50, "degree": 4, "features": 4, "classes": 2, "seed": 1}
-    native.generate("planted", tmp_path / "tiny", shape, lambda *_: None)
+    _core.generate_planted(tmp_path / "tiny", shape, lambda *_: None)
     with pytest.raises(NotFoundError, match="expected many graphs, found one"):
         train(tmp_path / "tiny", config(), out=tmp_path / "one")
     with pytest.raises(NotFoundError, match="--task graph"):

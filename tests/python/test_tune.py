@@ -27,7 +27,7 @@ from outercore.analytics.scheduling.measure import tune
 from outercore.analytics.scheduling.needs import Work, graph_shape, least_budget, local_budget
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
-from outercore.runs.lock import only_one
+from outercore.runs.places import only_one
 
 CORES = len(os.sched_getaffinity(0))
 

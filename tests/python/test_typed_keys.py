@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import outercore as oc
-from outercore.base import native
+from outercore import _core
 from outercore.data.batch_arrays import batch_arrays
 from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
@@ -75,7 +75,7 @@ def test_keys_and_texts_come_back_in_the_order_of_the_nodes(mag: Graph) -> None:
     # Topics are numbers, and nothing is kept of them.
     assert mag.keys_of("topic") is None
     assert not [key for key in mag.arrays if key.startswith("names/topic")]
-    assert native.check(mag.root, lambda *_: None)["problems"] == []
+    assert _core.check(mag.root, lambda *_: None)["problems"] == []
 
 
 def test_results_have_the_keys(mag: Graph, outcome: Any) -> None:

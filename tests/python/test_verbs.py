@@ -11,7 +11,7 @@ import pytest
 
 import outercore as oc
 from far_server import FarServer
-from outercore.base import native
+from outercore import _core
 from outercore.errors import InvalidError, NotFoundError
 from outercore.training import OptimiserConfig, TrainConfig
 
@@ -19,7 +19,7 @@ from outercore.training import OptimiserConfig, TrainConfig
 @pytest.fixture
 def data_set(tmp_path: Path) -> Path:
     described = {"nodes": 200, "degree": 6, "features": 8, "classes": 3, "seed": 1}
-    native.generate("planted", tmp_path / "graph", described, lambda *_: None)
+    _core.generate_planted(tmp_path / "graph", described, lambda *_: None)
     return tmp_path / "graph"
 
 

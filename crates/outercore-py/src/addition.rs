@@ -1,6 +1,6 @@
 //! Adds pushed arrays to a data set.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use numpy::PyReadonlyArrayDyn;
@@ -12,11 +12,10 @@ use outercore_store::arrays::{ArrayBuilder, ArraySpec};
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::import::{ArrayOptions, no_array, noted, target_of};
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, python_value};
 
 /// Adds pushed arrays to a data set; takes arrays in the same way as `Importer`.
 #[pyclass(module = "outercore._core", name = "Addition", frozen)]
@@ -37,11 +36,11 @@ struct State {
 #[pymethods]
 impl PyAddition {
     #[new]
-    fn new(py: Python<'_>, root: &str, overwrite: bool, progress: Py<PyAny>) -> PyResult<Self> {
+    fn new(py: Python<'_>, root: PathBuf, overwrite: bool, progress: Py<PyAny>) -> PyResult<Self> {
         let mut callback = Callback::new(Some(progress.clone_ref(py)));
         let begun = py.detach(|| {
             let on_wait = &mut || callback.call("waiting for another writer", 0, 0, "");
-            Addition::begin(&RealDisk, Path::new(root), overwrite, on_wait)
+            Addition::begin(&RealDisk, &root, overwrite, on_wait)
         });
         let addition = Some(callback.settle(begun, to_python)?);
         let state = State { addition, builder: None, found: Map::new() };
@@ -54,18 +53,18 @@ impl PyAddition {
         py: Python<'_>,
         role: &str,
         name: &str,
-        path: &str,
-        options: &str,
+        path: PathBuf,
+        options: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let options: ArrayOptions = core_value("array options", options)?;
         self.run(py, |state, callback| {
-            let options: ArrayOptions = parse("array options", options)?;
             let spec = state.spec(role, name, &options)?;
             let progress = &mut |done, total| callback.call("array", done, total, "bytes");
             let addition = state.addition()?;
             let summary = if options.in_place {
-                addition.array_in_place(&spec, Path::new(path), progress)?
+                addition.array_in_place(&spec, &path, progress)?
             } else {
-                addition.array_from_npy(&spec, Path::new(path), progress)?
+                addition.array_from_npy(&spec, &path, progress)?
             };
             state.found.insert(spec.key(), noted(&spec, summary));
             Ok(())
@@ -80,10 +79,10 @@ impl PyAddition {
         name: &str,
         dtype: &str,
         width: Option<u64>,
-        options: &str,
+        options: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let options: ArrayOptions = core_value("array options", options)?;
         self.run(py, |state, _| {
-            let options: ArrayOptions = parse("array options", options)?;
             let spec = state.spec(role, name, &options)?;
             let dtype: DType = dtype.parse()?;
             let row_shape: Vec<u64> = width.into_iter().collect();
@@ -121,12 +120,13 @@ impl PyAddition {
         });
     }
 
-    /// Commits all arrays, which were made from `inputs`; returns results for each array as JSON.
-    fn finish(&self, py: Python<'_>, inputs: Vec<String>) -> PyResult<String> {
-        self.run(py, |state, _| {
+    /// Commits all arrays, which were made from `inputs`; returns results for each array.
+    fn finish<'py>(&self, py: Python<'py>, inputs: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.run(py, |state, _| {
             state.addition.take().ok_or_else(committed)?.commit(&inputs)?;
-            to_json(&state.found)
-        })
+            Ok(state.found.clone())
+        })?;
+        python_value(py, &found)
     }
 }
 

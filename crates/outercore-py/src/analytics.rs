@@ -1,7 +1,7 @@
 //! Grids, algorithms on grids, and adding of arrays to a data set.
 
 use std::os::fd::IntoRawFd;
-use std::path::Path;
+use std::path::PathBuf;
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use outercore_analytics::{Algorithm, FlowName, Inputs, Passes, RunConfig, Selection, Values};
@@ -13,12 +13,13 @@ use outercore_store::editor::ManifestEditor;
 use outercore_store::npy::ArrayWriter;
 use pyo3::prelude::*;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::dataset::{DataSet, open_current, parse, tidy_after};
+use crate::dataset::{DataSet, open_current, tidy_after};
 use crate::errors::{interrupted, to_python};
 use crate::ids::node_ids;
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, python_value};
 
 /// Size of a block of ids and weights for Python.
 const BLOCK_BYTES: u64 = 2 << 20;
@@ -44,7 +45,7 @@ fn check_key(key: &str) -> PyResult<()> {
 #[pyfunction]
 fn add_array(
     py: Python<'_>,
-    path: &str,
+    path: PathBuf,
     key: &str,
     dtype: &str,
     row_shape: Vec<u64>,
@@ -55,11 +56,11 @@ fn add_array(
     let mut signals = Callback::new(None);
     let result = py.detach(|| -> Result<()> {
         let dtype: DType = dtype.parse()?;
-        let root = Path::new(path);
         keys::validate(key).with_context(|| format!("array `{key}`"))?;
-        let mut editor = ManifestEditor::wait(&RealDisk, root, &mut || signals.call("", 0, 0, ""))?;
+        let mut editor =
+            ManifestEditor::wait(&RealDisk, &path, &mut || signals.call("", 0, 0, ""))?;
         let file = editor.claim_file(key)?;
-        let mut writer = ArrayWriter::create(&RealDisk, root, &file, dtype, &row_shape)?;
+        let mut writer = ArrayWriter::create(&RealDisk, &path, &file, dtype, &row_shape)?;
         writer.write(bytes)?;
         editor.replace(key, writer.finish()?);
         editor.manifest_mut().roles.times.remove(key);
@@ -71,7 +72,7 @@ fn add_array(
     signals.settle(result, to_python)
 }
 
-/// Options for building a grid, as JSON.
+/// Options for building a grid.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GridOptions {
@@ -84,27 +85,27 @@ struct GridOptions {
     overwrite: bool,
 }
 
-/// Builds the grid of a data set; returns the summary as JSON.
+/// Builds the grid of a data set; returns the summary.
 #[pyfunction]
-fn build_grid(
-    py: Python<'_>,
-    path: &str,
-    options: &str,
+fn build_grid<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    options: &Bound<'py, PyAny>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: GridOptions = core_value("grid options", options)?;
+    let options = BuildOptions {
+        memory: options.memory,
+        threads: options.threads,
+        relation: options.relation,
+        weights: options.weights,
+        order: options.order,
+        partition_log2: options.partition_log2,
+        overwrite: options.overwrite,
+    };
     let mut callback = Callback::new(progress);
-    let result = py.detach(|| -> Result<String> {
-        let options: GridOptions = parse("grid options", options)?;
-        let options = BuildOptions {
-            memory: options.memory,
-            threads: options.threads,
-            relation: options.relation,
-            weights: options.weights,
-            order: options.order,
-            partition_log2: options.partition_log2,
-            overwrite: options.overwrite,
-        };
-        let data_set = open_current(path, &mut callback)?;
+    let result = py.detach(|| {
+        let data_set = open_current(&path, &mut callback)?;
         let summary = outercore_grid::build(
             &RealDisk,
             &data_set,
@@ -112,12 +113,12 @@ fn build_grid(
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
         tidy_after(data_set);
-        to_json(&summary)
+        Ok(summary)
     });
-    callback.settle(result, to_python)
+    python_value(py, &callback.settle(result, to_python)?)
 }
 
-/// An algorithm with its options and resources, as JSON.
+/// An algorithm with its options and resources.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
@@ -125,43 +126,42 @@ struct Request {
     config: RunConfig,
 }
 
-/// How a run with the same arguments divides its budget, as JSON.
+/// How a run with the same arguments divides its budget.
 #[pyfunction]
-fn plan_algorithm(
-    py: Python<'_>,
-    data_set: PyRef<'_, DataSet>,
-    request: &str,
-    ids: Option<PyReadonlyArray1<'_, i64>>,
-    weights: Option<PyReadonlyArray1<'_, f64>>,
-) -> PyResult<String> {
+fn plan_algorithm<'py>(
+    py: Python<'py>,
+    data_set: PyRef<'py, DataSet>,
+    request: &Bound<'py, PyAny>,
+    ids: Option<PyReadonlyArray1<'py, i64>>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Request { algorithm, config } = core_value("run", request)?;
     let inputs = inputs(ids.as_ref(), weights.as_ref())?;
-    let callback = Callback::new(None);
     let data_set = data_set.opened().clone();
-    let planned = py.detach(|| -> Result<String> {
-        let Request { algorithm, config } = parse("run", request)?;
-        to_json(&outercore_analytics::plan(&data_set, &algorithm, inputs, &config)?)
-    });
-    callback.settle(planned, to_python)
+    let planned = py
+        .detach(|| outercore_analytics::plan(&data_set, &algorithm, inputs, &config))
+        .map_err(to_python)?;
+    python_value(py, &planned)
 }
 
-/// Runs an algorithm; returns the values by node id, and the plan, counters and facts as JSON. If
-/// the values do not fit in memory, returns the descriptor of an open, unnamed `.npy` file instead.
+/// Runs an algorithm; returns the values by node id, and the plan, counters and facts. If the
+/// values do not fit in memory, returns the descriptor of an open, unnamed `.npy` file instead.
 ///
 /// `weights` of the nodes `ids` are the teleport vector, if given.
 #[pyfunction]
 fn run_algorithm<'py>(
     py: Python<'py>,
     data_set: PyRef<'py, DataSet>,
-    request: &str,
+    request: &Bound<'py, PyAny>,
     ids: Option<PyReadonlyArray1<'py, i64>>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(Bound<'py, PyAny>, String)> {
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let Request { algorithm, config } = core_value("run", request)?;
     let inputs = inputs(ids.as_ref(), weights.as_ref())?;
     let mut callback = Callback::new(progress);
     let data_set = data_set.opened().clone();
-    let result = py.detach(|| -> Result<(Values, String)> {
-        let Request { algorithm, config } = parse("run", request)?;
+    let result = py.detach(|| -> Result<(Values, Value)> {
         let outcome = outercore_analytics::run(
             &data_set,
             &algorithm,
@@ -169,12 +169,12 @@ fn run_algorithm<'py>(
             &config,
             &mut |phase, done, total, unit| callback.call(phase, done, total, unit),
         )?;
-        let described = to_json(&serde_json::json!({
+        let described = json!({
             "plan": outcome.plan,
             "counters": outcome.counters,
             "facts": outcome.facts,
             "profile": outcome.profile,
-        }))?;
+        });
         Ok((outcome.values, described))
     });
     // A run that finished before it could be stopped has a result, which is returned.
@@ -192,7 +192,7 @@ fn run_algorithm<'py>(
         Values::I64(values) => values.into_pyarray(py).into_any(),
         Values::F64(values) => values.into_pyarray(py).into_any(),
     };
-    Ok((values, described))
+    Ok((values, python_value(py, &described)?))
 }
 
 /// The teleport vector, if given.
@@ -209,7 +209,7 @@ fn inputs(
     Ok(Inputs { personalization })
 }
 
-/// Resources of a pass over all edges, as JSON.
+/// Resources of a pass over all edges.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StreamOptions {
@@ -224,14 +224,14 @@ struct StreamOptions {
 fn stream_edges(
     py: Python<'_>,
     data_set: PyRef<'_, DataSet>,
-    options: &str,
+    options: &Bound<'_, PyAny>,
     function: Py<PyAny>,
 ) -> PyResult<()> {
+    let StreamOptions { weights, flow, config } = core_value("edge stream", options)?;
     let mut callback = Callback::new(None);
     let mut raised = None;
     let data_set = data_set.opened().clone();
     let result = py.detach(|| -> Result<()> {
-        let StreamOptions { weights, flow, config } = parse("edge stream", options)?;
         let nodes = GridSource::of(&data_set, config.relation.as_deref())?.nodes();
         let held = Bytes(4 * nodes + BLOCK_BYTES);
         let mut on_progress = |phase: &str, done: u64, total: u64, unit: &str| {

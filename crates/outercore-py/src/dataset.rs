@@ -1,7 +1,8 @@
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
-use outercore_core::{Error, Result};
+use outercore_core::Result;
 use outercore_format::DType;
 use outercore_store::dataset::DataSet as CoreDataSet;
 use outercore_store::verified::verify;
@@ -10,6 +11,7 @@ use pyo3::prelude::*;
 use crate::errors::to_python;
 use crate::ids::node_ids;
 use crate::progress::Callback;
+use crate::values::python_value;
 
 /// An open data set; its public class is `outercore.Graph`.
 #[pyclass(module = "outercore._core", frozen)]
@@ -23,14 +25,14 @@ impl DataSet {
     /// arrays. With `generation`, at that generation, if another process still has it open.
     #[new]
     #[pyo3(signature = (path, generation = None, *, fold = true))]
-    fn new(py: Python<'_>, path: &str, generation: Option<&str>, fold: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: PathBuf, generation: Option<&str>, fold: bool) -> PyResult<Self> {
         let mut callback = Callback::new(None);
         let opened = py.detach(|| {
-            let old = generation.map(|name| CoreDataSet::open_generation(path, name));
+            let old = generation.map(|name| CoreDataSet::open_generation(&path, name));
             match old.transpose()?.flatten() {
                 Some(old) => Ok(old),
-                None if fold => open_current(path, &mut callback),
-                None => CoreDataSet::open(path),
+                None if fold => open_current(&path, &mut callback),
+                None => CoreDataSet::open(&path),
             }
         });
         callback.settle(opened, to_python).map(|inner| Self { inner })
@@ -53,9 +55,9 @@ impl DataSet {
         py.detach(|| outercore_live::verify(&self.inner)).map_err(to_python)
     }
 
-    /// The manifest as JSON.
-    fn manifest(&self) -> String {
-        self.inner.manifest().to_json()
+    /// The manifest, as a new dictionary.
+    fn manifest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        python_value(py, self.inner.manifest())
     }
 
     fn num_nodes(&self) -> u64 {
@@ -110,9 +112,9 @@ pub fn tidy_after(data_set: CoreDataSet) {
 
 /// Removes files of a data set that only ended readers needed.
 #[pyfunction]
-pub fn tidy(py: Python<'_>, path: &str) {
+pub fn tidy(py: Python<'_>, path: PathBuf) {
     // Files that cannot be removed are unused, and the next writer tries again.
-    let _ = py.detach(|| outercore_store::generations::tidy(path.as_ref()));
+    let _ = py.detach(|| outercore_store::generations::tidy(&path));
 }
 
 impl DataSet {
@@ -123,10 +125,10 @@ impl DataSet {
 }
 
 /// Opens a data set at its last acknowledged update; checks for signals while updates are folded.
-pub fn open_current(path: &str, callback: &mut Callback) -> Result<CoreDataSet> {
+pub fn open_current(path: &Path, callback: &mut Callback) -> Result<CoreDataSet> {
     let callback = RefCell::new(callback);
     let keep_going = || callback.borrow_mut().look();
-    outercore_live::open(path.as_ref(), &keep_going)
+    outercore_live::open(path, &keep_going)
 }
 
 /// Converts little-endian bytes to a NumPy array of the matching type.
@@ -153,9 +155,4 @@ pub fn numpy_array(
 fn widen_bfloat16<'py>(bits: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let wide = bits.call_method1("astype", ("uint32",))?;
     wide.call_method1("__lshift__", (16,))?.call_method1("view", ("float32",))
-}
-
-/// Parses JSON into a configuration; errors name `what` it is for.
-pub fn parse<T: serde::de::DeserializeOwned>(what: &str, json: &str) -> Result<T> {
-    serde_json::from_str(json).map_err(|error| Error::invalid(format!("{what}: {error}")))
 }

@@ -1,6 +1,6 @@
 //! Far memory: servers, connections, arrays of a data set on a server, and measurements.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outercore_core::{Bytes, Context, ErrorKind, Result};
@@ -17,10 +17,9 @@ use outercore_store::dataset::{ArrayRef, DataSet};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, python_value};
 
 /// Concurrent reads while a file is copied; each read is long.
 const COPY_DEPTH: usize = 16;
@@ -44,19 +43,16 @@ fn far_address(text: &str) -> PyResult<String> {
 
 /// Writes a new random token to a new file.
 #[pyfunction]
-fn far_new_token(path: &str) -> PyResult<()> {
-    Token::create_file(Path::new(path)).map(|_| ()).map_err(to_python)
+fn far_new_token(path: PathBuf) -> PyResult<()> {
+    Token::create_file(&path).map(|_| ()).map_err(to_python)
 }
 
-/// Which of the segments, given as JSON, belong in far memory.
+/// Which of the segments belong in far memory.
 #[pyfunction]
-fn add_transferable_flag(segments: &str, far_ratio: f64) -> PyResult<Vec<bool>> {
-    let flag = || {
-        let mut segments: Vec<FarSegment> = parse("segments", segments)?;
-        flag_transferable(&mut segments, far_ratio)?;
-        Ok(segments.iter().map(|segment| segment.transferable).collect())
-    };
-    flag().map_err(to_python)
+fn add_transferable_flag(segments: &Bound<'_, PyAny>, far_ratio: f64) -> PyResult<Vec<bool>> {
+    let mut segments: Vec<FarSegment> = core_value("segments", segments)?;
+    flag_transferable(&mut segments, far_ratio).map_err(to_python)?;
+    Ok(segments.iter().map(|segment| segment.transferable).collect())
 }
 
 /// An array that far memory can hold.
@@ -70,18 +66,16 @@ struct FarArray {
     bytes: u64,
 }
 
-/// The arrays of a data set that far memory can hold, as JSON.
+/// The arrays of a data set that far memory can hold.
 #[pyfunction]
-fn far_arrays(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| {
-        let described: Result<Vec<FarArray>> =
-            found_arrays(path)?.into_iter().map(|(what, array)| describe(what, array)).collect();
-        to_json(&described?)
-    })
-    .map_err(to_python)
+fn far_arrays(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let described = py.detach(|| -> Result<Vec<FarArray>> {
+        found_arrays(&path)?.into_iter().map(|(what, array)| describe(what, array)).collect()
+    });
+    python_value(py, &described.map_err(to_python)?)
 }
 
-fn found_arrays(path: &str) -> Result<Vec<(&'static str, ArrayRef)>> {
+fn found_arrays(path: &Path) -> Result<Vec<(&'static str, ArrayRef)>> {
     let data_set = DataSet::open(path)?;
     let mut found = Vec::new();
     if let Some(grid) = usable_grid(&data_set)? {
@@ -128,15 +122,15 @@ fn describe(what: &'static str, array: ArrayRef) -> Result<FarArray> {
 #[pyfunction]
 fn far_put(
     py: Python<'_>,
-    path: &str,
-    options: &str,
+    path: PathBuf,
+    options: &Bound<'_, PyAny>,
     keys: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<&'static str>> {
+    let options: FarOptions = core_value("far memory", options)?;
     let mut callback = Callback::new(progress);
     let result = py.detach(|| -> Result<Vec<&'static str>> {
-        let options: FarOptions = parse("far memory", options)?;
-        let data_set = DataSet::open(path)?;
+        let data_set = DataSet::open(&path)?;
         let tier = FarTier::connect_with(&options, Some(&FabricPlane::default()))?;
         let mut engine =
             Engine::open(EngineConfig { depth: COPY_DEPTH, ..EngineConfig::default() })?;
@@ -162,7 +156,7 @@ fn far_put(
     callback.settle(result, to_python)
 }
 
-/// Options for measuring a memory server, as JSON.
+/// Options for measuring a memory server.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProbeOptions {
@@ -171,18 +165,18 @@ struct ProbeOptions {
     seconds_per_point: f64,
 }
 
-/// Measures a memory server; returns the profile as JSON.
+/// Measures a memory server; returns the profile.
 #[pyfunction]
-fn far_probe(
-    py: Python<'_>,
-    options: &str,
-    config: &str,
+fn far_probe<'py>(
+    py: Python<'py>,
+    options: &Bound<'py, PyAny>,
+    config: &Bound<'py, PyAny>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: FarOptions = core_value("far memory", options)?;
+    let chosen: ProbeOptions = core_value("probe options", config)?;
     let mut callback = Callback::new(progress);
-    let result = py.detach(|| -> Result<String> {
-        let options: FarOptions = parse("far memory", options)?;
-        let chosen: ProbeOptions = parse("probe options", config)?;
+    let result = py.detach(|| {
         let remote = Connection::build_with(&options, Some(&FabricPlane::default()))?;
         let config = FarProbeConfig {
             size: match chosen.size {
@@ -195,15 +189,14 @@ fn far_probe(
             deadline: 2 * options.timeout() + Duration::from_secs(1),
             ..FarProbeConfig::default()
         };
-        let profile = outercore_far::probe(&remote, &config, &mut |step| match step {
+        outercore_far::probe(&remote, &config, &mut |step| match step {
             FarProbeStep::Written { done, of } => callback.call("write", done.0, of.0, "bytes"),
             FarProbeStep::Measured { number, of, .. } => {
                 callback.call("measure", number as u64, of as u64, "points")
             }
-        })?;
-        to_json(&profile)
+        })
     });
-    callback.settle(result, to_python)
+    python_value(py, &callback.settle(result, to_python)?)
 }
 
 /// The default size of the measured region, or the free memory of the server if that is smaller.

@@ -10,10 +10,9 @@ use outercore_far::memory::Ticket;
 use outercore_far::{FarMemory, FarOptions, Receive, Region, RegionKey};
 use pyo3::prelude::*;
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::process::OfProcess;
+use crate::values::{core_value, python_value};
 
 /// A connection to a memory server; its public class is `outercore.data.far.Connection`.
 #[pyclass(module = "outercore._core", frozen)]
@@ -30,11 +29,16 @@ struct State {
 
 #[pymethods]
 impl FarConnection {
-    /// `options` is the JSON of the core's `FarOptions`; `receive` is `shared` or `per_thread`.
+    /// `options` describes the core's `FarOptions`; `receive` is `shared` or `per_thread`.
     #[new]
-    fn new(py: Python<'_>, options: &str, threads: usize, receive: &str) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        options: &Bound<'_, PyAny>,
+        threads: usize,
+        receive: &str,
+    ) -> PyResult<Self> {
+        let options: FarOptions = core_value("far memory", options)?;
         py.detach(|| {
-            let options: FarOptions = parse("far memory", options)?;
             let receive = match receive {
                 "per_thread" => Receive::PerThread,
                 _ => Receive::Shared,
@@ -71,9 +75,9 @@ impl FarConnection {
         self.ask(py, |memory| memory.free(&region(key, length)))
     }
 
-    /// Memory and regions of the server, as JSON.
-    fn status(&self, py: Python<'_>) -> PyResult<String> {
-        self.ask(py, |memory| to_json(&memory.status()?))
+    /// Memory and regions of the server.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        python_value(py, &self.ask(py, FarMemory::status)?)
     }
 
     /// Starts writing; the bytes are copied.

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{PyReadonlyArray1, PyReadonlyArrayDyn};
@@ -15,12 +15,11 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, parsed, python_value};
 
-/// Options of an import, as JSON.
+/// Options of an import.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ImportOptions {
@@ -86,7 +85,7 @@ impl ImportOptions {
     }
 }
 
-/// Properties of an array, as JSON.
+/// Properties of an array.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArrayOptions {
@@ -166,15 +165,18 @@ struct State {
 #[pymethods]
 impl Importer {
     #[new]
-    fn new(py: Python<'_>, out: &str, options: &str, progress: Py<PyAny>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        out: PathBuf,
+        options: &Bound<'_, PyAny>,
+        progress: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let all: Map<String, Value> = core_value("import options", options)?;
+        let options: ImportOptions = core_value("import options", options)?;
+        let fingerprint = format!("{}\n{}", options.edges.join("\n"), options.reading);
+        let core = options.into_core(all);
         let import = py
-            .detach(|| {
-                let parsed: ImportOptions = parse("import options", options)?;
-                let map: Map<String, Value> = parse("import options", options)?;
-                let fingerprint = format!("{}\n{}", parsed.edges.join("\n"), parsed.reading);
-                let core = parsed.into_core(map);
-                GraphImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
-            })
+            .detach(|| GraphImport::begin(Arc::new(RealDisk), &out, core, &fingerprint))
             .map_err(to_python)?;
         let state = State {
             import: Some(import),
@@ -186,16 +188,14 @@ impl Importer {
         Ok(Self { progress, state: Mutex::new(Box::new(state)) })
     }
 
-    /// `text`: the dialect and the columns of source and target, as JSON.
-    fn edges_text(&self, py: Python<'_>, path: &str, text: &str) -> PyResult<()> {
-        self.run(py, |state, progress| {
-            let text: EdgeText = parse("how the text is written", text)?;
-            state.import()?.edges().text_as(Path::new(path), text, progress)
-        })
+    /// `text`: the dialect and the columns of source and target.
+    fn edges_text(&self, py: Python<'_>, path: PathBuf, text: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text: EdgeText = core_value("how the text is written", text)?;
+        self.run(py, |state, progress| state.import()?.edges().text_as(&path, text, progress))
     }
 
-    fn edges_npy(&self, py: Python<'_>, path: &str) -> PyResult<()> {
-        self.run(py, |state, progress| state.import()?.edges().npy(Path::new(path), progress))
+    fn edges_npy(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.run(py, |state, progress| state.import()?.edges().npy(&path, progress))
     }
 
     /// `sources` and `targets`: int64 of the same length.
@@ -220,17 +220,17 @@ impl Importer {
         py: Python<'_>,
         role: &str,
         name: &str,
-        path: &str,
-        options: &str,
+        path: PathBuf,
+        options: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let options: ArrayOptions = core_value("array options", options)?;
         self.run(py, |state, progress| {
-            let options: ArrayOptions = parse("array options", options)?;
             let spec = state.spec(role, name, &options, progress)?;
             let import = state.import()?;
             let summary = if options.in_place {
-                import.array_in_place(&spec, Path::new(path), progress)?
+                import.array_in_place(&spec, &path, progress)?
             } else {
-                import.array_from_npy(&spec, Path::new(path), progress)?
+                import.array_from_npy(&spec, &path, progress)?
             };
             state.note(&spec, summary);
             Ok(())
@@ -245,10 +245,10 @@ impl Importer {
         name: &str,
         dtype: &str,
         width: Option<u64>,
-        options: &str,
+        options: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        let options: ArrayOptions = core_value("array options", options)?;
         self.run(py, |state, progress| {
-            let options: ArrayOptions = parse("array options", options)?;
             let spec = state.spec(role, name, &options, progress)?;
             let dtype: DType = dtype.parse()?;
             let row_shape: Vec<u64> = width.into_iter().collect();
@@ -292,13 +292,14 @@ impl Importer {
         });
     }
 
-    /// Commits the data set; returns the summary as JSON.
-    fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        self.run(py, |state, progress| {
+    /// Commits the data set; returns the summary.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let summary = self.run(py, |state, progress| {
             state.nodes(progress)?;
             let import = state.import.take().ok_or_else(committed)?;
-            summary(&import.commit()?, std::mem::take(&mut state.found))
-        })
+            Ok(summary(&import.commit()?, std::mem::take(&mut state.found)))
+        })?;
+        python_value(py, &summary)
     }
 }
 
@@ -374,35 +375,36 @@ impl State {
     }
 }
 
-/// Writes an R-MAT graph; returns the summary as JSON.
+/// Writes an R-MAT graph; returns the summary.
 #[pyfunction]
-pub fn generate_rmat(
-    py: Python<'_>,
-    out: &str,
-    options: &str,
+pub fn generate_rmat<'py>(
+    py: Python<'py>,
+    out: PathBuf,
+    options: &Bound<'py, PyAny>,
     progress: Py<PyAny>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     #[derive(Deserialize)]
     struct Size {
         scale: u32,
         edge_factor: u64,
         seed: u64,
     }
-    generated(py, options, progress, &["scale", "edge_factor", "seed"], |import, progress| {
-        let Size { scale, edge_factor, seed } = parse("R-MAT options", options)?;
-        let size = RmatOptions { scale, edge_factor, seed };
-        generate::rmat(Arc::new(RealDisk), Path::new(out), size, import, progress)
+    const OWN: [&str; 3] = ["scale", "edge_factor", "seed"];
+    let Size { scale, edge_factor, seed } = core_value("R-MAT options", options)?;
+    let size = RmatOptions { scale, edge_factor, seed };
+    generated(py, options, progress, &OWN, |import, progress| {
+        generate::rmat(Arc::new(RealDisk), &out, size, import, progress)
     })
 }
 
-/// Writes a graph of planted communities; returns the summary as JSON.
+/// Writes a graph of planted communities; returns the summary.
 #[pyfunction]
-pub fn generate_planted(
-    py: Python<'_>,
-    out: &str,
-    options: &str,
+pub fn generate_planted<'py>(
+    py: Python<'py>,
+    out: PathBuf,
+    options: &Bound<'py, PyAny>,
     progress: Py<PyAny>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
     #[derive(Deserialize)]
     struct Shape {
         nodes: u64,
@@ -417,8 +419,8 @@ pub fn generate_planted(
     }
     const OWN: [&str; 9] =
         ["nodes", "degree", "features", "classes", "seed", "homophily", "noise", "dtype", "splits"];
+    let shape: Shape = core_value("planted options", options)?;
     generated(py, options, progress, &OWN, |import, progress| {
-        let shape: Shape = parse("planted options", options)?;
         let default = PlantedOptions::default();
         let planted = PlantedOptions {
             nodes: shape.nodes,
@@ -431,40 +433,34 @@ pub fn generate_planted(
             splits: shape.splits.unwrap_or(default.splits),
             seed: shape.seed,
         };
-        generate::planted(Arc::new(RealDisk), Path::new(out), planted, import, progress)
+        generate::planted(Arc::new(RealDisk), &out, planted, import, progress)
     })
 }
 
 /// Runs a generator with all options except its `own`.
-fn generated(
-    py: Python<'_>,
-    options: &str,
+fn generated<'py>(
+    py: Python<'py>,
+    options: &Bound<'py, PyAny>,
     progress: Py<PyAny>,
     own: &[&str],
     make: impl FnOnce(GraphImportOptions, OnProgress<'_>) -> Result<Manifest> + Send,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
+    let all: Map<String, Value> = core_value("generator options", options)?;
+    let mut shared = all.clone();
+    shared.retain(|key, _| !own.contains(&key.as_str()));
+    let import: ImportOptions =
+        parsed("generator options", Value::Object(shared)).map_err(to_python)?;
     let mut callback = Callback::new(Some(progress));
-    let result = py.detach(|| {
-        let all: Map<String, Value> = parse("generator options", options)?;
-        let shared: Map<String, Value> =
-            all.iter().filter(|(key, _)| !own.contains(&key.as_str())).map(owned).collect();
-        let import: ImportOptions = serde_json::from_value(Value::Object(shared))
-            .map_err(|error| Error::invalid(format!("generator options: {error}")))?;
-        let manifest = make(import.into_core(all), &mut |at| report(&mut callback, at))?;
-        summary(&manifest, Map::new())
-    });
-    callback.settle(result, to_python)
-}
-
-fn owned((key, value): (&String, &Value)) -> (String, Value) {
-    (key.clone(), value.clone())
+    let result = py.detach(|| make(import.into_core(all), &mut |at| report(&mut callback, at)));
+    let manifest = callback.settle(result, to_python)?;
+    python_value(py, &summary(&manifest, Map::new()))
 }
 
 fn report(callback: &mut Callback, at: Progress) -> Result<()> {
     callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
 }
 
-fn summary(manifest: &Manifest, found: Map<String, Value>) -> Result<String> {
+fn summary(manifest: &Manifest, found: Map<String, Value>) -> Map<String, Value> {
     let nodes: u64 = manifest.node_types.values().map(|nodes| nodes.count).sum();
     let edges: u64 = manifest.edge_types.values().map(|edges| edges.count).sum();
     let bytes: u64 = manifest.arrays.values().map(|array| array.data_len()).sum();
@@ -474,7 +470,7 @@ fn summary(manifest: &Manifest, found: Map<String, Value>) -> Result<String> {
     summary.insert("bytes".to_owned(), bytes.into());
     summary.insert("classes".to_owned(), manifest.roles.classes.into());
     summary.extend(found);
-    to_json(&summary)
+    summary
 }
 
 fn committed() -> Error {

@@ -29,6 +29,7 @@ mod text;
 mod tools;
 mod triples;
 mod typed_batch;
+mod values;
 
 use pyo3::prelude::*;
 

@@ -11,6 +11,7 @@ use outercore_store::dataset::DataSet as CoreDataSet;
 use outercore_store::resident::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::json;
 
 use crate::dataset::{DataSet, numpy_array};
 use crate::errors::to_python;
@@ -20,6 +21,7 @@ use crate::process::OfProcess;
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
 use crate::typed_batch::{self, typed_batch};
+use crate::values::{core_value, python_value};
 
 /// How often a waiting consumer checks for Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -45,18 +47,17 @@ struct State {
 
 #[pymethods]
 impl Loader {
-    /// `config` is the JSON of the core's `LoaderConfig`. `input` holds the seeds, or is `None` for
+    /// `config` describes the core's `LoaderConfig`. `input` holds the seeds, or is `None` for
     /// all nodes. `times` holds the time of each seed, if it differs from the time of its node.
     #[new]
     #[pyo3(signature = (data_set, config, input, times = None))]
     fn new(
         data_set: PyRef<'_, DataSet>,
-        config: &str,
+        config: &Bound<'_, PyAny>,
         input: Option<PyReadonlyArray1<'_, i64>>,
         times: Option<PyReadonlyArray1<'_, i64>>,
     ) -> PyResult<Self> {
-        let config: LoaderConfig = serde_json::from_str(config)
-            .map_err(|error| to_python(Error::invalid(format!("loader configuration: {error}"))))?;
+        let config: LoaderConfig = core_value("loader configuration", config)?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = data_set.opened().clone();
         let edge_ids = config.edge_ids;
@@ -97,22 +98,16 @@ impl Loader {
         Ok(self.lock().loader().map_err(to_python)?.num_batches())
     }
 
-    /// The memory plan as JSON.
-    fn plan(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| {
-            let mut state = self.lock();
-            to_json(state.loader()?.plan()?)
-        })
-        .map_err(to_python)
+    /// The memory plan.
+    fn plan<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let plan = py.detach(|| self.lock().loader()?.plan().cloned()).map_err(to_python)?;
+        python_value(py, &plan)
     }
 
-    /// Expected reads of an epoch, as JSON. Call it before the first epoch.
-    fn forecast(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| {
-            let mut state = self.lock();
-            to_json(&state.loader()?.forecast()?)
-        })
-        .map_err(to_python)
+    /// Expected reads of an epoch. Call it before the first epoch.
+    fn forecast<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let forecast = py.detach(|| self.lock().loader()?.forecast()).map_err(to_python)?;
+        python_value(py, &forecast)
     }
 
     /// Starts some batches to measure the stages. Call it before the first epoch.
@@ -284,16 +279,16 @@ impl Loader {
         .map_err(to_python)
     }
 
-    /// Counters and timeline since the last call, as JSON.
-    fn take_counters(&self) -> PyResult<String> {
+    /// Counters and timeline since the last call.
+    fn take_counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (counters, spans, dropped) = self.lock().loader().map_err(to_python)?.take_counters();
-        to_json(&serde_json::json!({
+        let taken = json!({
             "counters": counters,
             "hit_ratio": counters.cache.hit_ratio(),
             "timeline": spans,
             "timeline_dropped": dropped,
-        }))
-        .map_err(to_python)
+        });
+        python_value(py, &taken)
     }
 
     /// Stops a running epoch and frees all memory.
@@ -432,9 +427,4 @@ pub fn shuffled<'py>(
     let order = Permutation::new(count, seed, epoch);
     let found: Vec<i64> = order.range(first..last).into_iter().map(|place| place as i64).collect();
     Ok(PyArray1::from_vec(py, found))
-}
-
-/// The JSON of a record. It cannot fail, because our records have only string keys.
-pub fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::internal(format!("no JSON: {error}")))
 }

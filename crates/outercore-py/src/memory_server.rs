@@ -9,11 +9,11 @@ use outercore_fabric::FabricPlane;
 use outercore_far::{FarAddress, ServerConfig, ServerHandle, Token, serve};
 use pyo3::prelude::*;
 use serde::Deserialize;
+use serde_json::json;
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::process::OfProcess;
+use crate::values::{core_value, python_value};
 
 /// A memory server in this process; its public class is `outercore.data.far.MemoryServer`.
 #[pyclass(module = "outercore._core", frozen)]
@@ -22,7 +22,7 @@ pub struct MemoryServer {
     handle: OfProcess<Mutex<Option<ServerHandle>>>,
 }
 
-/// Memory, limits and addresses of a memory server, as JSON.
+/// Memory, limits and addresses of a memory server.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerOptions {
@@ -57,11 +57,10 @@ impl ServerOptions {
 
 #[pymethods]
 impl MemoryServer {
-    /// `config` is JSON.
     #[new]
-    fn new(py: Python<'_>, config: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, config: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let options: ServerOptions = core_value("memory server", config)?;
         py.detach(|| {
-            let options: ServerOptions = parse("memory server", config)?;
             let handle = serve(options.into_config()?)?;
             Ok(Self { handle: OfProcess::new(Mutex::new(Some(handle))) })
         })
@@ -75,23 +74,23 @@ impl MemoryServer {
         self.with(addresses).map_err(to_python)
     }
 
-    /// Memory, regions and counters of the server, as JSON.
-    fn status(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| {
-            let (status, counters) = self.with(|handle| (handle.status(), handle.counters()))?;
-            to_json(&serde_json::json!({
-                "version": status.version,
-                "size": status.size,
-                "used": status.used,
-                "clients": status.clients,
-                "regions": status.regions,
-                "read_bytes": counters.read,
-                "written_bytes": counters.written,
-                "requests": counters.requests,
-                "turned_away": counters.turned_away,
-            }))
-        })
-        .map_err(to_python)
+    /// Memory, regions and counters of the server.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (status, counters) = py
+            .detach(|| self.with(|handle| (handle.status(), handle.counters())))
+            .map_err(to_python)?;
+        let described = json!({
+            "version": status.version,
+            "size": status.size,
+            "used": status.used,
+            "clients": status.clients,
+            "regions": status.regions,
+            "read_bytes": counters.read,
+            "written_bytes": counters.written,
+            "requests": counters.requests,
+            "turned_away": counters.turned_away,
+        });
+        python_value(py, &described)
     }
 
     /// Closes all connections and frees all memory; further calls do nothing.

@@ -1,7 +1,9 @@
 use outercore_core::{Error, Result};
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
 
 use crate::errors::interrupted;
+use crate::values::core_value;
 
 /// An optional Python callback `callback(phase, done, total, unit)` of a long task.
 ///
@@ -22,13 +24,11 @@ impl Callback {
         self.function.is_some()
     }
 
-    /// Calls the callback and returns its result.
-    pub fn ask<T>(&mut self, question: impl for<'py> IntoPyObject<'py>) -> Result<T>
-    where
-        T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
-    {
+    /// Calls the callback and returns its result; errors name `what` it is.
+    pub fn ask<T: DeserializeOwned>(&mut self, what: &str, question: usize) -> Result<T> {
         let function = self.function.as_ref().ok_or_else(|| Error::internal("nobody to ask"))?;
-        let answer = Python::attach(|py| function.call1(py, (question,))?.extract(py));
+        let answer =
+            Python::attach(|py| core_value(what, function.call1(py, (question,))?.bind(py)));
         self.keep(answer)
     }
 

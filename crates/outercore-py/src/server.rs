@@ -7,10 +7,9 @@ use outercore_core::{Error, Result};
 use outercore_server::{Server as Native, ServerConfig};
 use pyo3::prelude::*;
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::process::OfProcess;
+use crate::values::{core_value, python_value};
 
 /// A prediction server in this process; its public class is `outercore.serving.server.Server`.
 #[pyclass(module = "outercore._core", frozen)]
@@ -21,17 +20,17 @@ pub struct Server {
 
 #[pymethods]
 impl Server {
-    /// `config` is JSON.
+    /// `config` describes the core's `ServerConfig`.
     #[new]
     fn new(
         py: Python<'_>,
         data_set: PathBuf,
         model: PathBuf,
         name: &str,
-        config: &str,
+        config: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
+        let config: ServerConfig = core_value("server", config)?;
         py.detach(|| {
-            let config: ServerConfig = parse("server", config)?;
             let server = Native::start(&data_set, &model, name, &config)?;
             Ok(Self { server: OfProcess::new(Mutex::new(Some(server))) })
         })
@@ -54,18 +53,16 @@ impl Server {
         self.with(address).map_err(to_python)
     }
 
-    /// Division of the budget, as JSON.
-    fn plan(&self) -> PyResult<String> {
-        self.with(|server| to_json(server.plan())).and_then(|plan| plan).map_err(to_python)
+    /// Division of the budget.
+    fn plan<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let plan = self.with(|server| server.plan().clone()).map_err(to_python)?;
+        python_value(py, &plan)
     }
 
-    /// Loss of int8 against float32, as JSON and as a sentence; `None` for float32.
-    fn loss(&self) -> PyResult<Option<(String, String)>> {
-        self.with(|server| {
-            server.loss().map(|loss| Ok((to_json(loss)?, loss.to_string()))).transpose()
-        })
-        .and_then(|loss| loss)
-        .map_err(to_python)
+    /// Loss of int8 against float32, and the same as a sentence; `None` for float32.
+    fn loss<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, String)>> {
+        let loss = self.with(|server| server.loss().copied()).map_err(to_python)?;
+        loss.map(|loss| Ok((python_value(py, &loss)?, loss.to_string()))).transpose()
     }
 
     /// A notice for the operator at the start.

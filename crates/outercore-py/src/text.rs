@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use numpy::IntoPyArray;
@@ -6,24 +6,26 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_text::{Cells, Dialect, Purpose, Rows, Table, TextOptions, Texts, detect};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
+use crate::values::{core_value, python_value};
 
 /// Memory for the window of a decompressor.
 const WINDOW: Bytes = Bytes::mib(512);
 
-/// The format of the text at `path`, as JSON; `purpose` and `options` are JSON, too.
+/// The format of the text at `path`.
 #[pyfunction]
-pub fn detect_text(py: Python<'_>, path: &str, purpose: &str, options: &str) -> PyResult<String> {
-    py.detach(|| {
-        let purpose: Purpose = parse("purpose of a text", purpose)?;
-        let options: TextOptions = parse("options of a text", options)?;
-        to_json(&detect(Path::new(path), purpose, &options, WINDOW)?)
-    })
-    .map_err(to_python)
+pub fn detect_text<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    purpose: &Bound<'py, PyAny>,
+    options: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let purpose: Purpose = core_value("purpose of a text", purpose)?;
+    let options: TextOptions = core_value("options of a text", options)?;
+    let detected = py.detach(|| detect(&path, purpose, &options, WINDOW)).map_err(to_python)?;
+    python_value(py, &detected)
 }
 
 /// Rows of a text; its public interface is `outercore.importing.table.text`.
@@ -35,13 +37,10 @@ pub struct TextTable {
 #[pymethods]
 impl TextTable {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, dialect: &str) -> PyResult<Self> {
-        let table = py
-            .detach(|| {
-                let dialect: Dialect = parse("how the text is written", dialect)?;
-                Table::open("table", &path, dialect, WINDOW)
-            })
-            .map_err(to_python)?;
+    fn new(py: Python<'_>, path: PathBuf, dialect: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let dialect: Dialect = core_value("how the text is written", dialect)?;
+        let table =
+            py.detach(|| Table::open("table", &path, dialect, WINDOW)).map_err(to_python)?;
         Ok(Self { table: Mutex::new(table) })
     }
 
@@ -82,9 +81,9 @@ impl TextTable {
         })
     }
 
-    /// Reads to the end; returns rows, comment lines and the content of each column, as JSON.
-    fn profile(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| -> Result<String> {
+    /// Reads to the end; returns rows, comment lines and the content of each column.
+    fn profile<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let profile = py.detach(|| -> Result<Value> {
             let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
             let columns = table.profile()?;
             let columns: Vec<_> = columns
@@ -98,14 +97,14 @@ impl TextTable {
                     })
                 })
                 .collect();
-            to_json(&json!({
+            Ok(json!({
                 "rows": table.rows(),
                 "comments": table.comments(),
                 "repeated_headers": table.repeated_headers(),
                 "columns": columns,
             }))
-        })
-        .map_err(to_python)
+        });
+        python_value(py, &profile.map_err(to_python)?)
     }
 
     /// Bytes of the file read so far.

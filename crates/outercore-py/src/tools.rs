@@ -1,6 +1,6 @@
 //! Functions for data sets and devices.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outercore_core::{Bytes, Result};
@@ -10,11 +10,11 @@ use outercore_store::check::{CheckOptions, Problem, check as check_dataset};
 use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, python_value};
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -48,15 +48,15 @@ impl Default for ProbeOptions {
 
 /// Measures the device under a directory. Stores the profile there, unless `save` is false.
 #[pyfunction]
-fn probe(
-    py: Python<'_>,
-    directory: &str,
-    options: &str,
+fn probe<'py>(
+    py: Python<'py>,
+    directory: PathBuf,
+    options: &Bound<'py, PyAny>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
+    let options: ProbeOptions = core_value("probe options", options)?;
     let mut callback = Callback::new(progress);
-    let result = py.detach(|| -> Result<String> {
-        let options: ProbeOptions = parse("probe options", options)?;
+    let result = py.detach(|| {
         let backend: Backend = options.backend.parse()?;
         let config = ProbeConfig {
             backend,
@@ -64,19 +64,18 @@ fn probe(
             per_point: Duration::try_from_secs_f64(options.seconds_per_point).unwrap_or_default(),
             ..ProbeConfig::default()
         };
-        let directory = Path::new(directory);
-        let profile = outercore_io::probe(directory, config, &mut |step| match step {
+        let profile = outercore_io::probe(&directory, config, &mut |step| match step {
             ProbeStep::Written { done, of } => callback.call("write", done.0, of.0, "bytes"),
             ProbeStep::Measured { number, of, .. } => {
                 callback.call("measure", number as u64, of as u64, "points")
             }
         })?;
         if options.save {
-            profile.save(&RealDisk, directory)?;
+            profile.save(&RealDisk, &directory)?;
         }
-        to_json(&profile)
+        Ok(profile)
     });
-    callback.settle(result, to_python)
+    python_value(py, &callback.settle(result, to_python)?)
 }
 
 /// The back ends, and for each missing one the reason: `[(name, reason or None)]`.
@@ -88,26 +87,25 @@ fn available_backends() -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// Verifies a data set; returns the report as JSON, with or without problems.
+/// Verifies a data set; returns the report, with or without problems.
 #[pyfunction]
-fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+fn check(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Bound<'_, PyAny>> {
     let mut callback = Callback::new(progress);
-    let result = py.detach(|| -> Result<String> {
-        let report =
-            check_dataset(Path::new(path), &CheckOptions::default(), &mut |done, total| {
-                callback.call("check", done, total, "bytes")
-            })?;
-        let of_grid = check_grid(path, &mut callback)?;
-        let of_layouts = check_layouts(path, &mut callback)?;
-        let (updates, of_log) = check_log(path);
-        let problems: Vec<serde_json::Value> = report
+    let result = py.detach(|| {
+        let report = check_dataset(&path, &CheckOptions::default(), &mut |done, total| {
+            callback.call("check", done, total, "bytes")
+        })?;
+        let of_grid = check_grid(&path, &mut callback)?;
+        let of_layouts = check_layouts(&path, &mut callback)?;
+        let (updates, of_log) = check_log(&path);
+        let problems: Vec<Value> = report
             .problems
             .iter()
             .chain(&of_grid)
             .chain(&of_layouts)
             .chain(&of_log)
             .map(|problem| {
-                serde_json::json!({
+                json!({
                     "array": problem.array,
                     "kind": format!("{:?}", problem.kind),
                     "message": problem.message,
@@ -115,7 +113,7 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
                 })
             })
             .collect();
-        to_json(&serde_json::json!({
+        Ok(json!({
             "sound": report.is_sound() && problems.is_empty(),
             "arrays": report.arrays,
             "bytes": report.bytes,
@@ -124,11 +122,11 @@ fn check(py: Python<'_>, path: &str, progress: Option<Py<PyAny>>) -> PyResult<St
             "omitted": report.omitted,
         }))
     });
-    callback.settle(result, to_python)
+    python_value(py, &callback.settle(result, to_python)?)
 }
 
 /// The number of updates in the log beyond the arrays, and a problem of the log, if any.
-fn check_log(path: &str) -> (u64, Option<Problem>) {
+fn check_log(path: &Path) -> (u64, Option<Problem>) {
     // Without a manifest there is nothing to add to the report.
     let Ok(data_set) = DataSet::open(path) else { return (0, None) };
     match outercore_live::verify(&data_set) {
@@ -138,7 +136,7 @@ fn check_log(path: &str) -> (u64, Option<Problem>) {
 }
 
 /// Problems of layouts. Without a manifest there is nothing to add to the report.
-fn check_layouts(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
+fn check_layouts(path: &Path, callback: &mut Callback) -> Result<Vec<Problem>> {
     let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
     outercore_layout::verify(&data_set, &mut |phase, done, total, unit| {
         callback.call(phase, done, total, unit)
@@ -146,7 +144,7 @@ fn check_layouts(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
 }
 
 /// Problems of the grid, if there is one. Without a manifest there is nothing to add to the report.
-fn check_grid(path: &str, callback: &mut Callback) -> Result<Vec<Problem>> {
+fn check_grid(path: &Path, callback: &mut Callback) -> Result<Vec<Problem>> {
     let Ok(data_set) = DataSet::open(path) else { return Ok(Vec::new()) };
     if !Grid::is_built(&data_set) {
         return Ok(Vec::new());

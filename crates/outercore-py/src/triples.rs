@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::PyReadonlyArray1;
@@ -14,12 +14,11 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
 use crate::progress::Callback;
+use crate::values::{core_value, python_value};
 
-/// Options of an import of triples, as JSON.
+/// Options of an import of triples.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Options {
@@ -83,24 +82,35 @@ type Column<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u8>);
 #[pymethods]
 impl TripleImporter {
     #[new]
-    fn new(py: Python<'_>, out: &str, options: &str, progress: Py<PyAny>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        out: PathBuf,
+        options: &Bound<'_, PyAny>,
+        progress: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let all: Map<String, Value> = core_value("options of triples", options)?;
+        let options: Options = core_value("options of triples", options)?;
         let import = py
             .detach(|| {
-                let parsed: Options = parse("options of triples", options)?;
-                let map: Map<String, Value> = parse("options of triples", options)?;
-                let fingerprint = format!("{}\n{}", parsed.inputs.join("\n"), parsed.reading);
-                let core = parsed.into_core(map)?;
-                TripleImport::begin(Arc::new(RealDisk), Path::new(out), core, &fingerprint)
+                let fingerprint = format!("{}\n{}", options.inputs.join("\n"), options.reading);
+                let core = options.into_core(all)?;
+                TripleImport::begin(Arc::new(RealDisk), &out, core, &fingerprint)
             })
             .map_err(to_python)?;
         Ok(Self { progress, import: Mutex::new(Some(import)) })
     }
 
-    /// `dialect`: the format of the text, as JSON.
-    fn text(&self, py: Python<'_>, part: &str, path: &str, dialect: &str) -> PyResult<()> {
+    /// `dialect`: the format of the text.
+    fn text(
+        &self,
+        py: Python<'_>,
+        part: &str,
+        path: PathBuf,
+        dialect: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let dialect: Dialect = core_value("how the text is written", dialect)?;
         self.run(py, |import, callback| {
-            let dialect: Dialect = parse("how the text is written", dialect)?;
-            open(import)?.text(part.parse()?, Path::new(path), Some(dialect), &mut |at| {
+            open(import)?.text(part.parse()?, &path, Some(dialect), &mut |at| {
                 callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
             })
         })
@@ -140,9 +150,9 @@ impl TripleImporter {
         });
     }
 
-    /// Commits the data set; returns the summary as JSON.
-    fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        self.run(py, |import, callback| {
+    /// Commits the data set; returns the summary.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let summary = self.run(py, |import, callback| {
             let found = open(import)?.finish(&mut |at| {
                 callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
             })?;
@@ -150,8 +160,9 @@ impl TripleImporter {
             if let Some(import) = import.take() {
                 import.commit()?;
             }
-            to_json(&summary)
-        })
+            Ok(summary)
+        })?;
+        python_value(py, &summary)
     }
 }
 

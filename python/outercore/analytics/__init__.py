@@ -24,13 +24,20 @@ from outercore.analytics.cohesion import (
     wcc,
 )
 from outercore.analytics.config import RunConfig
-from outercore.analytics.directory import AnalysisConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
-from outercore.analytics.recorded_run import resume, run, start
-from outercore.analytics.request import Direction, Node, Nodes, Personalization, Resources
-from outercore.analytics.running import ALGORITHMS, Run, plan
-from outercore.base.common import Backend
+from outercore.analytics.recorded_run import AnalysisConfig, resume, run, start
+from outercore.analytics.running import (
+    ALGORITHMS,
+    Direction,
+    Node,
+    Nodes,
+    Personalization,
+    Resources,
+    Run,
+    plan,
+)
+from outercore.base.options import Backend
 from outercore.data.graph import Source
 
 __all__ = [

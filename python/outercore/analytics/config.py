@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from outercore.base.common import BackendOption, MemoryOption
 from outercore.base.fields import Configuration, within
-from outercore.base.options import Option, configuration, fields
+from outercore.base.options import BackendOption, MemoryOption, Option, configuration, fields
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.base.threads import checked_threads
@@ -52,7 +51,7 @@ class RunConfig(Configuration):
     ] = None
     scratch: Annotated[
         str | None,
-        Option("Directory for what exceeds the memory; that of the data set by default."),
+        Option("Directory for scratch files; by default the directory of the data set."),
     ] = None
     checkpoint_every: Annotated[
         float, Option("Seconds between two checkpoints in the run's directory.")
@@ -68,8 +67,8 @@ class RunConfig(Configuration):
     def native(self, root: Path) -> dict[str, Any]:
         """As the core takes it, for a run on the data set in `root`.
 
-        Errors: `NotFoundError` for a relation or a file of `by_profile` that is not there;
-        `InvalidError` for a file that is no profile.
+        Errors: `NotFoundError` for an unknown relation, or a missing file of `by_profile`;
+        `InvalidError` for another file than a profile.
         """
         server = options_of(self.far, root)
         relation = None if self.relation is None else relation_key(Graph(root), self.relation)
@@ -96,11 +95,9 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 
     Errors: `InvalidError` for a wrong value.
     """
-    names = {field.path: field.name for field in fields(RunConfig)}
-    used = {name: given[name] for name in names.values() if name in given}
+    names = [field.name for field in fields(RunConfig)]
+    used = {name: given[name] for name in names if name in given}
     options = {name: value for name, value in given.items() if name not in used}
-    if isinstance(server := used.get("far"), FarOptions):
-        used |= {names[f"far.{name}"]: value for name, value in asdict(server).items()}
     for name in ("profile", "by_profile", "scratch"):
         if used.get(name) is not None:
             used[name] = os.fspath(used[name])
@@ -114,7 +111,7 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     """How the core names a relation; `None` where it is all there is, in a graph of one type.
 
-    It names that of triples by its id.
+    A relation of triples has its id as name.
 
     Errors: `NotFoundError`, with the edge types there are, or similar relations.
     """

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.analytics.recorded_run import algorithm
-from outercore.analytics.request import Direction, Node, Nodes, Resources
+from outercore.analytics.running import Direction, Node, Nodes, Resources
 from outercore.data.graph import Source
 
 if TYPE_CHECKING:

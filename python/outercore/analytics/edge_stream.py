@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore import _core
 from outercore.analytics.config import divided
-from outercore.analytics.request import Direction
-from outercore.base import native
-from outercore.base.common import Backend
+from outercore.analytics.running import Direction
 from outercore.base.display import ShortRepr
+from outercore.base.options import Backend
 from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far
 from outercore.data.graph import Graph, Source, root_of
@@ -106,4 +106,4 @@ class EdgeStream:
         options = {"weights": self._weights, "flow": direction, "config": self._config}
         self._graph.take_additions()
         data_set = self._graph._core
-        native.stream_edges(data_set, options, lambda *arrays: function(EdgeBlock(*arrays)))
+        _core.stream_edges(data_set, options, lambda *arrays: function(EdgeBlock(*arrays)))

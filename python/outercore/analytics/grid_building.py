@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from outercore import _core
 from outercore.analytics.config import relation_key
-from outercore.base import native
 from outercore.base.fields import typed
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
@@ -73,6 +73,6 @@ def grid(
         "partition_log2": typed(int | None, partition_log2, "partition_log2"),
         "overwrite": typed(bool, overwrite, "overwrite"),
     }
-    summary = native.build_grid(opened.root, options, progress)
+    summary = _core.build_grid(opened.root, options, progress)
     opened.reload()
     return summary

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -15,37 +15,126 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.config import RunConfig, divided
-from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.request import (
+from outercore.analytics.config import RunConfig, divided, relation_key
+from outercore.analytics.running import (
+    ALGORITHMS,
     Personalization,
     Resources,
+    Run,
     Teleports,
+    algorithm_called,
     algorithm_of,
     call_of,
+    compute,
     hint_of_option,
     numbered,
     teleports,
 )
-from outercore.analytics.running import ALGORITHMS, Run, algorithm_called, compute
+from outercore.base.fields import Configuration
 from outercore.base.native import Progress
-from outercore.base.options import fields
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
-from outercore.data.schema import NODE
+from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
 from outercore.runs import record as records
+from outercore.runs.directory import Identity, RunDirectory
 from outercore.runs.places import new_run, only_run
+from outercore.runs.resume import Change, require_changeable
 
+_TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _Given = ParamSpec("_Given")
 _Values = TypeVar("_Values", bound=NDArray[Any])
-
 _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """Fields of `RunConfig` that a resumed run may change: its result is the same."""
+
+
+@dataclass(frozen=True)
+class AnalysisConfig(Configuration):
+    """The algorithm of a run, and the destination of its result."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Of the algorithm, as its function names them."""
+    run: RunConfig = field(default_factory=RunConfig)
+    save: str | None = None
+    """A node array that gets the result."""
+    out: str | None = None
+    """A file that gets it."""
+    overwrite: bool = False
+    """Whether these two may replace what is there."""
+
+
+class AnalysisDirectory(RunDirectory):
+    """Where a run of an algorithm keeps its checkpoint, until it has ended, and its record."""
+
+    verb = "run"
+    option = "--record"
+    config_type = AnalysisConfig
+    state_name = "checkpoint"
+    checkpoint_names = ("checkpoint.json",)
+
+    @staticmethod
+    def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
+        """The topology, or triples and names, and the weights of edges that the algorithm reads."""
+        options, edges = {}, "edge"
+        if isinstance(config, AnalysisConfig):
+            options = config.options
+            if config.run.relation is not None:
+                edges = relation_key(graph, config.run.relation) or edges
+        weights = options.get("weights")
+        if not graph.schema.holds_triples:
+            read = {*_TOPOLOGY}
+            read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
+        else:
+            # Ids of triples mean nothing without their names.
+            read = {
+                key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
+            }
+            read |= {TRIPLES, f"{TRIPLES}.{weights}"}
+        return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
+
+    def next_step(self) -> str:
+        """As `RunDirectory.next_step`; an algorithm that has ended is not resumed."""
+        if not self.begun and (self.path / records.FILE).exists():
+            return f"`outercore report {quoted(self.path)}` shows its record"
+        return super().next_step()
+
+    def command(self) -> str:
+        """The command line that began the run."""
+        return str(self._described().get("command", ""))
+
+    def keep_teleports(self, teleports: Teleports) -> None:
+        """Writes the teleport vector down; nothing where all nodes are alike."""
+        nodes, weights = teleports
+        if nodes is not None and weights is not None:
+            with whole_file(self._teleports) as file:
+                np.savez(file, nodes=nodes, weights=weights)
+
+    def teleports(self) -> Teleports:
+        """The teleport vector."""
+        if not self._teleports.exists():
+            return None, None
+        with np.load(self._teleports, allow_pickle=False) as found:
+            return found["nodes"], found["weights"]
+
+    def forget_checkpoint(self) -> None:
+        """Removes the checkpoint of a run that has ended."""
+        self._storage.remove_tree(self.state)
+        self._teleports.unlink(missing_ok=True)
+
+    def discard_if_unused(self) -> None:
+        """Removes what was made for a run that has left no checkpoint."""
+        if not self.begun:
+            self._teleports.unlink(missing_ok=True)
+        super().discard_if_unused()
+
+    @property
+    def _teleports(self) -> Path:
+        return self.path / "teleports.npz"
 
 
 def run(
@@ -64,8 +153,8 @@ def run(
     Args:
         algorithm: the name of one of the functions of `outercore.analytics`.
         graph: an opened graph or the directory of a data set.
-        record: directory of the run. It leaves checkpoints there, from which `resume` goes on after
-            a stop, and its record.
+        record: directory of the run. It leaves checkpoints there, from which `resume` continues
+            after a stop, and its record.
         personalization: for ``pagerank``.
         save: keep the result in the data set as a node array of this name; with several types, of
             each node type that has values.
@@ -149,8 +238,9 @@ def start(
     given and no directory can be made, and where nothing is `recorded`, it runs without one.
 
     Returns: the run and its directory.
-    Errors: those of the algorithm; `InterruptError` after Ctrl-C names the command that resumes;
-    `InvalidError` where `record` is a run already; `DeviceError` and `NoSpaceError`.
+    Errors: as the algorithm; `InterruptError` after Ctrl-C
+    names the command that resumes; `InvalidError` if `record` is a run already; `DeviceError` and
+    `NoSpaceError`.
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     check(config, graph)
@@ -220,7 +310,7 @@ def resume(run: str | Path, *, progress: Progress | None = None, **options: Any)
 
 
 def continued(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
-    """As `resume`, without its warnings: the command line shows them by itself."""
+    """As `resume`, without its warnings, which the command line shows."""
     path = Path(run)
     directory = AnalysisDirectory.open(path)
     config = directory.config()
@@ -234,8 +324,11 @@ def continued(run: str | Path, progress: Progress | None, options: dict[str, Any
         graph = Graph(directory.data_set)
         directory.require_same(graph)
         with directory.training(new=False):
-            if changed.options != config.options:
-                directory.keep_options(changed.options)
+            # The result does not depend on the others, so they hold for this process only.
+            values = Change(config, changed).values
+            own = {path: pair for path, pair in values.items() if path.startswith("options.")}
+            if own:
+                directory.change(own)
             return _carry_out(directory, changed, graph, progress)
 
 
@@ -245,13 +338,10 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
     Errors: `InvalidError` for one that a run keeps, or a wrong value.
     """
     may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
-    known = {field.name for field in fields(RunConfig)} | config.options.keys()
-    for name in options:
-        if name not in may_change:
-            why = "a run is resumed with its own options" if name in known else "no such option"
-            raise InvalidError(f"{name}: {why}\nhint: {', '.join(may_change)} may change")
-        if name == "max_iterations" and type(options[name]) is not int:
-            raise InvalidError(f"{name} {options[name]!r}, expected a whole number")
+    require_changeable(RunConfig, options, may_change, own=config.options)
+    iterations = options.get("max_iterations")
+    if iterations is not None and type(iterations) is not int:
+        raise InvalidError(f"max_iterations {iterations!r}, expected a whole number")
     used = {name: value for name, value in options.items() if name in CHANGEABLE}
     own = {name: value for name, value in options.items() if name not in CHANGEABLE}
     return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
@@ -383,7 +473,7 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
 
 
 def _described(config: RunConfig) -> dict[str, Any]:
-    """What the record has of it."""
+    """The part of the configuration in the record."""
     names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
     return {name: value for name, value in config.to_dict().items() if name in names}
 
@@ -399,22 +489,19 @@ def _record_of(
 ) -> dict[str, Any]:
     """The record of an algorithm's run in the directory `run`.
 
-    `config` is what the run might use, `options` what the algorithm was told.
+    `config` has the resources of the run, `options` the options of the algorithm.
     """
     return {
         "version": 1,
         "job": records.ALGORITHM,
         "status": "finished",
         "command": command,
-        "description": {"run": str(run), "algorithm": done.algorithm},
-        "config": {"run": config, done.algorithm: options},
-        "data_set": {
-            "path": str(graph.root.resolve()),
-            "nodes": graph.num_nodes,
-            "edges": graph.num_edges,
-        },
-        "machine": records.machine(),
-        "device_profile": records.device_profile(graph.root),
+        **records.opening(
+            graph.root,
+            {"run": config, done.algorithm: options},
+            {"run": str(run), "algorithm": done.algorithm},
+            {"nodes": graph.num_nodes, "edges": graph.num_edges},
+        ),
         "plan": done.plan,
         "peak_memory_bytes": records.peak_memory(),
         "counters": done.counters,

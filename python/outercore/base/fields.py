@@ -107,20 +107,6 @@ def _plain(hint: Any, value: Any, path: str) -> Any:
     return float(value) if hint is float else value
 
 
-def plain_json(values: Any) -> str:
-    """Values as JSON for the core; numbers of NumPy and PyTorch become Python's.
-
-    Errors: `InvalidError` for a value that JSON cannot hold.
-    """
-    return json.dumps(values, default=_item)
-
-
-def _item(value: Any) -> Any:
-    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
-        return value.item()
-    raise InvalidError(f"expected a text, a number or a list of them, found {value!r:.80}")
-
-
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Errors: `InvalidError` where `value` is none of the choices."""
     known = list(choices)

@@ -1,8 +1,7 @@
-"""The core's functions as the command line and the sources use them: JSON in, plain values out."""
+"""Importers of the core as context managers, and functions that prepare arrays for the core."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.errors import REFUSALS
 
 MANIFEST = "graph.json"
 """Name of the manifest in a data set."""
 
 Progress = Callable[[str, int, int, str], None]
-"""Called as `progress(phase, done, total, unit)`; what it raises stops the work."""
+"""Called as `progress(phase, done, total, unit)`; an exception stops the work."""
 
 Role = Literal["features", "labels", "split", "array", "edge", "names"]
 
@@ -30,33 +28,33 @@ class Arrays:
     _core: Any
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
-        """Takes a whole `.npy`, by copy or (`in_place`) where it lies."""
-        self._core.array_npy(role, name, str(path), plain_json(options))
+        """Takes a whole `.npy`: copies it, or with the option `in_place` refers to it."""
+        self._core.array_npy(role, name, path, options)
 
     def array_begin(
         self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
     ) -> None:
         """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
-        self._core.array_begin(role, name, dtype, width, plain_json(options))
+        self._core.array_begin(role, name, dtype, width, options)
 
     def array_push(self, rows: NDArray) -> None:
-        """The next rows of the array begun."""
+        """Adds the next rows of the array."""
         self._core.array_push(np.ascontiguousarray(rows).reshape(-1).view(np.uint8), len(rows))
 
     def array_end(self) -> None:
-        """The array begun is complete."""
+        """Completes the array."""
         self._core.array_end()
 
 
 class Addition(Arrays):
     """Adds arrays to a data set, all at once in `finish`.
 
-    The data set is held against other writers until `finish`, or the end of a `with` block, which
-    removes what was not finished.
+    No other process can write to the data set until `finish` or the end of a `with` block. The end
+    of the block removes arrays that are not finished.
     """
 
     def __init__(self, root: Path, progress: Progress, *, overwrite: bool) -> None:
-        self._core = _core.Addition(str(root), overwrite, progress)
+        self._core = _core.Addition(root, overwrite, progress)
 
     def __enter__(self) -> Addition:
         return self
@@ -65,20 +63,19 @@ class Addition(Arrays):
         self._core.close()
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
-        """Commits the arrays, which were made of `inputs`; returns what became of each."""
-        found: dict[str, Any] = json.loads(self._core.finish(inputs))
-        return found
+        """Commits the arrays, which come from the files `inputs`; returns the counts of each."""
+        return self._core.finish(inputs)
 
 
 class Importer(Arrays):
     """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
-    held against other writers until `finish`, or the end of a `with` block.
+    An import that was stopped resumes when it is begun again with the same options. No other
+    process can write to its directory until `finish` or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.Importer(str(out), plain_json(options), progress)
+        self._core = _core.Importer(out, options, progress)
 
     def __enter__(self) -> Importer:
         return self
@@ -86,13 +83,13 @@ class Importer(Arrays):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
-    def edges_text(self, path: Path, text: str) -> None:
-        """Takes a text file of edges; `text` says how it is written and where the ends are."""
-        self._core.edges_text(str(path), text)
+    def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
+        """Takes a text file of edges; `layout` has its dialect and the columns of both ends."""
+        self._core.edges_text(path, layout)
 
     def edges_npy(self, path: Path) -> None:
         """Takes a `.npy` of edges, [E, 2] or [2, E]."""
-        self._core.edges_npy(str(path))
+        self._core.edges_npy(path)
 
     def push_edges(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
         """Takes a batch of edges."""
@@ -106,22 +103,22 @@ class Importer(Arrays):
 
     def finish(self) -> dict[str, Any]:
         """Sorts the edges, checks all against each other, and commits; returns the summary."""
-        return json.loads(self._core.finish())
+        return self._core.finish()
 
 
 Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
-"""Where each name begins and the last one ends, and the bytes of all."""
+"""The start of each name and the end of the last one, and the bytes of all names."""
 
 
 class TripleImporter:
     """Builds a data set from triples; commits it in `finish`.
 
-    Beginning the same import again after it was stopped goes on where it stopped. Its directory is
-    held against other writers until `finish`, or the end of a `with` block.
+    An import that was stopped resumes when it is begun again with the same options. No other
+    process can write to its directory until `finish` or the end of a `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
-        self._core = _core.TripleImporter(str(out), plain_json(options), progress)
+        self._core = _core.TripleImporter(out, options, progress)
 
     def __enter__(self) -> TripleImporter:
         return self
@@ -130,8 +127,8 @@ class TripleImporter:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
-        """Takes a text file of triples, written as `dialect` says."""
-        self._core.text(part, str(path), plain_json(dialect))
+        """Takes a text file of triples in the given dialect."""
+        self._core.text(part, path, dialect)
 
     def push(
         self,
@@ -146,66 +143,17 @@ class TripleImporter:
 
     def finish(self) -> dict[str, Any]:
         """Merges the names, compares and writes the triples, and commits; returns the summary."""
-        return json.loads(self._core.finish())
-
-
-def generate(kind: str, out: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Writes a generated graph, `rmat` or `planted`; returns the summary."""
-    functions = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}
-    return json.loads(functions[kind](str(out), plain_json(options), progress))
-
-
-def check(path: Path, progress: Progress) -> dict[str, Any]:
-    """Reads all of a data set and reports every problem found."""
-    return json.loads(_core.check(str(path), progress))
+        return self._core.finish()
 
 
 def verify_arrays(path: Path, keys: list[str]) -> None:
-    """Compares the checksums of arrays of which others are to be made.
+    """Compares the checksums of arrays, before other arrays are computed from them.
 
-    Errors: `CorruptError`, naming the first array that is damaged.
+    Errors: `CorruptError` names the first damaged array.
     """
-    data_set = _core.DataSet(str(path))
+    data_set = _core.DataSet(path)
     for key in keys:
         data_set.verify_array(key)
-
-
-def probe(directory: Path, options: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Measures the device under `directory` and stores its profile there."""
-    return json.loads(_core.probe(str(directory), plain_json(options), progress))
-
-
-def build_grid(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Builds the grid of a data set; returns the summary."""
-    return json.loads(_core.build_grid(str(path), plain_json(options), progress))
-
-
-def build_layout(path: Path, options: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Builds a layout of an array; returns the summary."""
-    return json.loads(_core.build_layout(str(path), plain_json(options), progress))
-
-
-def convert_arrays(
-    path: Path, arrays: list[str], to: str, progress: Progress | None
-) -> list[dict[str, Any]]:
-    """Converts arrays to a smaller type; returns what became of each."""
-    found: list[dict[str, Any]] = json.loads(_core.convert_arrays(str(path), arrays, to, progress))
-    return found
-
-
-def remove_layouts(path: Path, array: str | None) -> int:
-    """Removes the layouts of an array; returns how many there were."""
-    return _core.remove_layouts(str(path), array)
-
-
-def plan_algorithm(
-    data_set: _core.DataSet,
-    request: dict[str, Any],
-    ids: NDArray[np.int64] | None,
-    weights: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    """How a run with the same arguments would divide its budget."""
-    return json.loads(_core.plan_algorithm(data_set, plain_json(request), ids, weights))
 
 
 def run_algorithm(
@@ -217,34 +165,27 @@ def run_algorithm(
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
 
-    Returns the values by node id, mapped from a file without a name where the budget has no room
-    for them, and `plan`, `counters` and `facts`.
+    Returns the values by node id, and `plan`, `counters` and `facts`. If the values exceed the
+    budget, they are mapped from a file without a name.
     """
-    values, outcome = _core.run_algorithm(data_set, plain_json(request), ids, weights, progress)
+    values, outcome = _core.run_algorithm(data_set, request, ids, weights, progress)
     if isinstance(values, np.ndarray):
-        return values, json.loads(outcome)
+        return values, outcome
     descriptor: int = values
     try:
         mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
         os.close(descriptor)
-    # The descriptor's number will be another file's: whoever opens mapped arrays by their name, as
-    # joblib does in its workers, must not find that one.
+    # The number of the descriptor will belong to another file. Programs that open mapped arrays by
+    # name, such as joblib's workers, must not find that file.
     mapped.filename = None
-    return mapped, json.loads(outcome)
-
-
-def stream_edges(
-    data_set: _core.DataSet, options: dict[str, Any], function: Callable[..., object]
-) -> None:
-    """Calls `function(sources, targets, weights)` for every piece of the grid."""
-    _core.stream_edges(data_set, plain_json(options), function)
+    return mapped, outcome
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
-    """Writes an array of a data set under `key`; one that is there under the key is replaced."""
+    """Writes an array of a data set under `key`, and replaces an existing one."""
     flat = np.ascontiguousarray(values)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     width = list(flat.shape[1:])
     bytes_ = flat.reshape(-1).view(np.uint8)
-    _core.add_array(str(path), key, flat.dtype.name, width, bytes_, origin)
+    _core.add_array(path, key, flat.dtype.name, width, bytes_, origin)

@@ -1,7 +1,7 @@
 """Options of a job: each is written once, as a field of the job's configuration.
 
-The command line, the keywords of Python, the file of `--config`, `--help` and `docs/options.md` all
-come from these fields.
+These fields define the command line, the keywords of Python, the file of `--config`, `--help` and
+`docs/options.md`. At the end are those that several jobs have, each with one help text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from outercore.base.fields import Configuration, one_of
 from outercore.base.likeness import suggestion
@@ -28,11 +28,15 @@ from outercore.errors import InvalidError, NotFoundError
 _Own = TypeVar("_Own", bound=Configuration)
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _FLAGS = {"true": True, "false": False, "on": True, "off": False, "yes": True, "no": False}
+Backend = Literal["auto", "uring", "threads", "mmap"]
+Topology = Literal["auto", "resident", "paged"]
+Policy = Literal["window", "lru"]
+Precision = Literal["exact", "int8"]
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a field means, and what it is called where it is set."""
+    """The meaning of a field, and its names for users."""
 
     help: str
     name: str = ""
@@ -46,7 +50,7 @@ class Option:
     common: bool = False
     """Whether the command line has an option for it; other fields are set by `--set`."""
     off: str = ""
-    """What the command line has for `false`, such as `--directed`."""
+    """The flag of the command line for `false`, such as `--directed`."""
     choices: tuple[str, ...] = ()
     """What shells complete, where the type does not list all values."""
     least: float | None = None
@@ -116,7 +120,7 @@ def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
     """All fields of a configuration, group by group; of a function, its parameters but the first.
 
     A function says in the `Args:` of its docstring what a parameter means. `progress` and
-    `resources` are no options.
+    `resources` are not options.
 
     Example:
         >>> from outercore.training.config import TrainConfig
@@ -132,7 +136,7 @@ def _fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
 
 
 def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
-    # `Unpack` is there for type checkers alone; what it stands at is no option.
+    # Only type checkers need `Unpack`; its parameter is not an option.
     hints = typing.get_type_hints(function, localns={"Unpack": list})
     _, _, described = (inspect.getdoc(function) or "").partition("Args:\n")
     helps = dict(_ARGUMENT.findall(described.partition("\n\n")[0]))
@@ -199,6 +203,11 @@ def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         _require_known(name, by_name, "option")
     given = [(by_name[name], value) for name, value in options.items() if value is not None]
     groups: dict[str, Any] = {}
+    # A group as a whole, such as the options of a memory server.
+    for field, value in given:
+        if dataclasses.is_dataclass(value):
+            _put(groups, field.path.rpartition(".")[0], dataclasses.asdict(value))  # type: ignore[arg-type]
+    given = [(field, value) for field, value in given if not dataclasses.is_dataclass(value)]
     # First, so that an option of the other field counts whatever their order.
     for field, value in given:
         if field.option.sets_also:
@@ -243,17 +252,17 @@ def _put(groups: dict[str, Any], path: str, value: Any) -> None:
         groups[group] = value
 
 
-def paths_of(groups: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The paths of all values of groups."""
+def flat(groups: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All values of groups by their paths."""
+    values: dict[str, Any] = {}
     for name, value in groups.items():
-        if isinstance(value, Mapping):
-            yield from paths_of(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name
+        nested = isinstance(value, Mapping)
+        values |= flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return values
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Groups of two configurations; where both have a value, that of `above` counts."""
+    """Groups of two configurations; values of `above` override values of `below`."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -263,9 +272,9 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    """Groups of a configuration, which may be in a JSON file, or in that of a run.
+    """Groups of a configuration, which may be in a JSON file, or in `config.json` of a run.
 
-    Errors: `NotFoundError` for the file; `InvalidError` where it is no JSON object.
+    Errors: `NotFoundError` for the file; `InvalidError` for other contents than a JSON object.
     """
     if base is None:
         return {}
@@ -310,3 +319,18 @@ def configuration(
         ('gcn', 0.2)
     """
     return kind.from_dict(merge(base_groups(base), groups_of(kind, options or {})))
+
+
+MemoryOption = Annotated[
+    str, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True)
+]
+
+SeedOption = Annotated[
+    int, Option("Seed of all random numbers; one seed gives one result.", common=True)
+]
+
+DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], Option("`auto`, `cpu` or `cuda`.")]
+
+BackendOption = Annotated[
+    Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
+]

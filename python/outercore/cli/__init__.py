@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from outercore.base.system_errors import explained
 from outercore.base.threads import share_cores
 from outercore.cli import console
+from outercore.cli.lazy_group import LazyGroup
 from outercore.errors import InternalError, InterruptError, OutercoreError
 from outercore.runs.stop import terminate_like_interrupt
 
@@ -50,7 +48,7 @@ COMMANDS = {
     "convert": Command(
         "convert",
         "convert",
-        "Convert the features to a smaller type, in place: fewer bytes to read, and to keep.",
+        "Convert the features to a smaller type, in place: fewer bytes to store and to read.",
     ),
     "grid": Command(
         "grid",
@@ -70,7 +68,7 @@ COMMANDS = {
     "probe": Command(
         "probe",
         "probe",
-        "Measure latency, requests and bytes a second of a device, for plans to use.",
+        "Measure latency, requests and bytes a second of a device, for plans.",
     ),
     "train": Command("train", "train", "Train on a graph that need not fit in memory."),
     "evaluate": Command(
@@ -102,8 +100,7 @@ COMMANDS = {
     "jobs": Command(
         "jobs",
         "jobs",
-        "Run a list of `outercore run` commands, as many at once as there are cores and memory "
-        "for.",
+        "Run a list of `outercore run` commands, as many at once as cores and memory allow.",
     ),
     "report": Command(
         "report",
@@ -116,85 +113,38 @@ COMMANDS = {
     "plan": Command(
         "plan",
         "plan",
-        "Show what a memory budget is used for, before anything is done: `train` by default.",
+        "Show how a job would divide its memory, without running it; `train` by default.",
     ),
     "embedding": Command(
-        "embedding", "embedding", "Use the rows that `outercore embed` has found."
+        "embedding", "embedding", "Search, rank, compare and export the rows of `outercore embed`."
     ),
 }
 """The commands in the order of `outercore --help`. The file of a command repeats its summary, and
 a test compares the two."""
 
 
-class _Loaded(dict[str, Any]):
-    """The commands by name. A lookup imports the file of the command.
+class _Verbs(LazyGroup):
+    """All commands."""
 
-    Importing all files takes five times as long as most commands run.
-    """
+    summaries: ClassVar = {name: command.summary for name, command in COMMANDS.items()}
 
-    def __getitem__(self, name: str) -> Any:
-        if super().__getitem__(name) is None:
-            self[name] = _load(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return default if name not in COMMANDS else self[name]
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
-
-    def values(self) -> Any:
-        return [self[name] for name in self]
-
-
-def _load(name: str) -> Any:
-    """The command of this name with its options."""
-    command = COMMANDS[name]
-    member = getattr(import_module(f"outercore.cli.{command.module}"), command.member)
-    group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    if isinstance(member, typer.Typer):
-        group.add_typer(member, name=name)
-        # A callback keeps the group from being replaced by its only command.
-        group.callback()(lambda: None)
-        return typer.main.get_command(group).commands[name]  # type: ignore[attr-defined]
-    group.command(name, no_args_is_help=True)(member)
-    return typer.main.get_command(group)
-
-
-class _Commands(TyperGroup):
-    """The group of all commands. Its help and completion need only names and summaries."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments | {"commands": _Loaded.fromkeys(COMMANDS)})
-        self._lists_only = False
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if self._lists_only and cmd_name in COMMANDS:
-            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary)
-        return super().get_command(ctx, cmd_name)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        with self._listing():
-            super().format_help(ctx, formatter)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        with self._listing():
-            return super().shell_complete(ctx, incomplete)
-
-    @contextmanager
-    def _listing(self) -> Iterator[None]:
-        self._lists_only = True
-        try:
-            yield
-        finally:
-            self._lists_only = False
+    @staticmethod
+    def build(name: str) -> Any:
+        """Imports the file of a command, and builds the command with its options."""
+        command = COMMANDS[name]
+        member = getattr(import_module(f"outercore.cli.{command.module}"), command.member)
+        group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+        if isinstance(member, typer.Typer):
+            group.add_typer(member, name=name)
+            # A callback keeps the group from being replaced by its only command.
+            group.callback()(lambda: None)
+            return typer.main.get_command(group).commands[name]  # type: ignore[attr-defined]
+        group.command(name, no_args_is_help=True)(member)
+        return typer.main.get_command(group)
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=_Verbs,
     name="outercore",
     help="Graph learning on graphs that do not fit in memory.",
     no_args_is_help=True,

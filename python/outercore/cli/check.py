@@ -46,12 +46,12 @@ def check(
 
         outercore check papers --canary
     """
-    from outercore.base import native
+    from outercore import _core
 
     if time is not None and not canary:
         raise InvalidError("--time: no effect without `--canary`\nhint: add `--canary`")
     with console.bars(quiet=json) as progress:
-        report = native.check(data_set, progress)
+        report = _core.check(data_set, progress)
     problems = report["problems"]
     looked = canary and not problems
     results, untimed = _canaries(data_set, time, quiet=json) if looked else ([], [])

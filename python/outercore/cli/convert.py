@@ -38,7 +38,7 @@ def convert(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Convert the features to a smaller type, in place: fewer bytes to read, and to keep.
+    """Convert the features to a smaller type, in place: fewer bytes to store and to read.
 
     Each value becomes the nearest one. The old values are gone. For a byte a value see
     `outercore layout --precision int8`.

@@ -9,11 +9,9 @@ import typer
 
 from outercore.cli import console, options
 from outercore.cli.watch import EmbedWatch
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.options import CHANGEABLE, configuration
-from outercore.embedding.recipes import RECIPES
+from outercore.embedding.config import CHANGEABLE, RECIPES, EmbedConfig, configuration
+from outercore.runs.resume import require_changeable
 
-_CHANGEABLE = ("memory", *CHANGEABLE)
 Recipe = Annotated[
     str | None,
     typer.Option(
@@ -74,19 +72,19 @@ def embed(
         outercore embed --resume runs/first --epochs 60
     """
     options.require_one("embed", data_set, resume)
-    # Read before PyTorch is imported: a mistake is reported at once.
+    # Before PyTorch is imported, so that a mistake is reported at once.
     with options.named(EmbedConfig, values):
         if resume is None:
             configuration(config, recipe=recipe, has_score=score is not None, **values)
         else:
             others = {"--recipe": recipe, "--config": config, "--out": out, "--from": start_from}
-            options.require_resumable(
+            others |= {"--from-data": from_data}
+            require_changeable(
                 EmbedConfig,
-                values,
-                {**others, "--from-data": from_data},
-                changeable=_CHANGEABLE,
-                hint="leave it out, or start another run with `--from`; a run may change "
-                + ", ".join(f"`{name}`" for name in _CHANGEABLE),
+                [*values, *(name for name, value in others.items() if value is not None)],
+                ("memory", *CHANGEABLE),
+                own=others,
+                instead="start another run with `--from`",
             )
     from outercore import embedding
 

@@ -15,8 +15,8 @@ import typer
 from numpy.typing import NDArray
 
 from outercore import embedding as embeddings
-from outercore.base.common import MemoryOption
 from outercore.base.fields import within
+from outercore.base.options import MemoryOption
 from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.cli.embed import Score, show
@@ -44,7 +44,7 @@ _FLAGS = {
 """Flags of `evaluate` and `compare` by the fields of the configuration that check them."""
 
 embedding = typer.Typer(
-    help="Use the rows that `outercore embed` has found.",
+    help="Search, rank, compare and export the rows of `outercore embed`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.display import flat
-from outercore.base.options import configuration
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarConfig
@@ -28,9 +27,7 @@ def evaluate(
     sampled: Annotated[
         bool, typer.Option("--sampled", help="Sample neighbours instead of taking all.")
     ] = False,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory budget; as in training by default.")
-    ] = None,
+    memory: options.ModelMemory = None,
     predictions: Annotated[
         Path | None,
         typer.Option(help="Write predictions to this `.npy`, `.parquet` or `.csv`."),
@@ -56,8 +53,7 @@ def evaluate(
     """
     from outercore import training
 
-    with options.named(FarConfig, values):
-        far = configuration(FarConfig, None, values).far
+    far = options.build(FarConfig, values).far
     with TrainWatch(quiet=json) as watch:
         result = training.evaluate(
             model,

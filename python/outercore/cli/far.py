@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.base.options import configuration
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data import far as memory
@@ -230,8 +229,7 @@ def probe(
 
 
 def _server(values: dict[str, Any]) -> memory.FarOptions:
-    with options.named(memory.FarConfig, values):
-        server = configuration(memory.FarConfig, None, values).far
+    server = options.build(memory.FarConfig, values).far
     if server is None:
         raise InvalidError("--far: expected the address of a memory server, found none")
     return server

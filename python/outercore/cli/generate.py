@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from outercore.base.common import MemoryOption, SeedOption
 from outercore.base.display import flat
+from outercore.base.options import MemoryOption, SeedOption
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 
@@ -96,12 +96,13 @@ def _shares(text: str) -> list[float]:
 
 
 def _generate(kind: str, arguments: _Generated, **parsed: Any) -> None:
-    from outercore.base import native
+    from outercore import _core
     from outercore.base.sizes import parse_size
 
     chosen = {**vars(arguments), **parsed, "memory": parse_size(arguments.memory)}
     out, json = chosen.pop("out"), chosen.pop("json")
+    write = {"rmat": _core.generate_rmat, "planted": _core.generate_planted}[kind]
     with console.bars(quiet=json) as progress:
         described = {**chosen, "command": options.command_line()}
-        summary = native.generate(kind, out, described, progress)
+        summary = write(out, described, progress)
     console.result(summary, str(out), flat(summary), as_json=json)

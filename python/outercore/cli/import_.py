@@ -253,12 +253,9 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
         )
     elif arguments.triples:
         _import_facts(context, arguments, note)
+    elif len(arguments.edges) == 1 and (folder := typed_format(path := located(*arguments.edges))):
+        _import_folder(context, arguments, folder, path)
     else:
-        path = located(arguments.edges[0])
-        folder = typed_format(path) if len(arguments.edges) == 1 else None
-        if folder is not None:
-            _import_folder(context, arguments, folder, path)
-            return
         _import_edges(context, arguments, note)
 
 

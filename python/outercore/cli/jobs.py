@@ -54,7 +54,7 @@ def jobs(
     ] = 600.0,
     json: options.Json = False,
 ) -> None:
-    """Run a list of `outercore run` commands, as many at once as there are cores and memory for.
+    """Run a list of `outercore run` commands, as many at once as cores and memory allow.
 
     Each gets the memory of its turning point and the threads that save most time, as measured by
     `outercore tune`, on separate cores. A job that does not fit waits. A command may fix

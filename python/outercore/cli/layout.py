@@ -23,8 +23,8 @@ def layout(
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.
 
-    The features themselves stay unchanged. A server always uses an exact layout. It uses
-    an int8 layout with `--precision int8`.
+    The features themselves stay unchanged. `outercore serve` always uses an exact
+    layout; it uses an int8 layout with its option `--precision int8`.
 
     **Examples**
 

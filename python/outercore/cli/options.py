@@ -12,12 +12,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
 from outercore.base.fields import Configuration
-from outercore.base.options import Field, fields, parse_settings
+from outercore.base.options import Field, configuration, fields, parse_settings
 from outercore.base.other_libraries import instead_of_option
 from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
@@ -33,6 +33,7 @@ WITH_TRIPLES = (*OF_TRIPLES, *OF_EACH_IMPORT)
 Kind = type[Configuration] | Callable[..., Any]
 """Source of options: the fields of a configuration, or the parameters of a function."""
 _SETTINGS = "settings"
+_Kind = TypeVar("_Kind", bound=Configuration)
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -62,6 +63,10 @@ Network = Annotated[
     typer.Option(
         help="For a custom model: the code of its network, `FILE.py:NAME`.", show_default=False
     ),
+]
+ModelMemory = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory budget; as in training by default.", callback=size),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 OutDataSet = Annotated[
@@ -248,6 +253,15 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
     return values | parse_settings(kind, arguments.pop(_SETTINGS, None) or ())
 
 
+def build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
+    """The configuration of the options that the user set.
+
+    Errors: `InvalidError` names the flag of a wrong value.
+    """
+    with named(kind, values):
+        return configuration(kind, None, values)
+
+
 def hint_for(command: Any, option: str) -> str | None:
     """A hint for an unknown flag: the `--set` of an option without a flag, or another option."""
     kind = getattr(command.callback, "configuration", None)
@@ -294,27 +308,6 @@ def require_one(command: str, data_set: object | None, resume: object | None) ->
             f"{command}: expected a data set, or `--resume RUN`, found both\n"
             f"hint: a run knows its data set: leave `{data_set}` away"
         )
-
-
-def require_resumable(
-    kind: type[Configuration],
-    values: Mapping[str, Any],
-    others: Mapping[str, object],
-    *,
-    changeable: Container[str],
-    hint: str,
-) -> None:
-    """Checks that the user sets only `changeable` options of a resumed run.
-
-    `others` are values by flag of options that do not belong to the configuration.
-
-    Errors: `InvalidError` names the first option that may not change.
-    """
-    paths = {field.name: field.path for field in fields(kind)}
-    fixed = [paths[name] for name in values if name not in changeable]
-    fixed += [option for option, value in others.items() if value is not None]
-    if fixed:
-        raise InvalidError(f"{fixed[0]}: a run is resumed with its own options\nhint: {hint}")
 
 
 def named(kind: Kind, values: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -19,8 +19,7 @@ from outercore.cli.train import network_of
 from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import EmbedConfig
 from outercore.errors import InvalidError
-from outercore.training.config import TrainConfig
-from outercore.training.options import configuration
+from outercore.training.config import TrainConfig, configuration
 
 _LIMITS = {
     "device": "the disk",
@@ -94,7 +93,7 @@ class _TrainByDefault(TyperGroup):
 plan = typer.Typer(
     cls=_TrainByDefault,
     no_args_is_help=True,
-    help="""Show what a memory budget is used for, before anything is done: `train` by default.
+    help="""Show how a job would divide its memory, without running it; `train` by default.
 
     **Examples**
 
@@ -129,7 +128,7 @@ def plan_embed(
     *,
     values: dict[str, Any],
 ) -> None:
-    """Show how an embedding would use its memory, before anything is embedded.
+    """Show how an embedding would use its memory, without running it.
 
     Takes the options of `outercore embed`. Shows how long an epoch, a validation and the final
     metrics take. For each order of partitions: buffer states, bytes that an epoch moves, triples
@@ -184,7 +183,7 @@ def plan_train(
     *,
     values: dict[str, Any],
 ) -> None:
-    """Show how a training divides its memory, before anything is trained.
+    """Show how a training would divide its memory, without running it.
 
     Takes the options of `outercore train`. Opens the topology, samples batches of two
     epochs, and tries a few steps of the network.

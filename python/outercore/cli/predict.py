@@ -28,10 +28,7 @@ def predict(
             "names; `FILE:SOURCE,TARGET` chooses columns."
         ),
     ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="Memory budget; as in training by default.", callback=options.size),
-    ] = None,
+    memory: options.ModelMemory = None,
     network: options.Network = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,

@@ -22,7 +22,7 @@ def probe(
     seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
     json: options.Json = False,
 ) -> None:
-    """Measure latency, requests and bytes a second of a device, for plans to use.
+    """Measure latency, requests and bytes a second of a device, for plans.
 
     Writes a file, reads it in several sizes, removes it, and stores `device.json` in the
     directory.
@@ -31,11 +31,11 @@ def probe(
 
         outercore probe papers
     """
-    from outercore.base import native
+    from outercore import _core
 
     chosen = {"file": parse_size(file), "seconds_per_point": seconds}
     with console.bars(quiet=json) as progress:
-        profile = native.probe(directory, chosen, progress)
+        profile = _core.probe(directory, chosen, progress)
     if json:
         console.json_data(profile)
         return

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 import typer
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from outercore.analytics import ALGORITHMS, Node
 from outercore.analytics.config import RunConfig
-from outercore.analytics.directory import AnalysisConfig, AnalysisDirectory
-from outercore.analytics.recorded_run import continued, start
+from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, continued, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
 from outercore.base.options import base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
+from outercore.cli.lazy_group import LazyGroup
 from outercore.data.file_ids import FileIds, names_of_nodes
 from outercore.data.graph import Graph
 from outercore.data.node_numbers import NodeNumbers
@@ -51,46 +51,6 @@ _EXAMPLES = {
     "louvain": "papers --save community",
     "degrees": "papers --which out",
 }
-
-algorithms = typer.Typer(
-    invoke_without_command=True, no_args_is_help=True, rich_markup_mode="markdown"
-)
-
-
-@algorithms.callback()
-@options.takes(RunConfig, after="resume")
-def run(
-    context: typer.Context,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume",
-            help="Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
-            "`--max-iterations` and where it reads from may change; the result is the same.",
-        ),
-    ] = None,
-    max_iterations: Annotated[
-        int | None, typer.Option(help="With `--resume`: passes at most, those done included.")
-    ] = None,
-    json: options.Json = False,
-    *,
-    values: dict[str, Any],
-) -> None:
-    """Run a graph algorithm out of core, or resume one.
-
-    **Examples**
-
-        outercore run pagerank papers --memory 128MiB --save rank
-
-        outercore run --resume runs/papers-pagerank-1
-    """
-    changes = values | ({} if max_iterations is None else {"max_iterations": max_iterations})
-    if context.invoked_subcommand is None:
-        if resume is None:
-            raise InvalidError("run: expected an algorithm, or `--resume RUN`")
-        _resume(resume, changes, json=json)
-    elif changes or json or resume is not None:
-        raise InvalidError(f"run: expected the options after `{context.invoked_subcommand}`")
 
 
 @dataclass(frozen=True)
@@ -207,29 +167,78 @@ def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     _print(result, job, directory)
 
 
-def _add(algorithm: str) -> None:
-    """Adds the command of an algorithm, with the options and the help of its function."""
-
-    def command(**arguments: Any) -> None:
-        _start(job_of(algorithm, arguments))
-
-    name = algorithm.replace("_", "-")
-    function = ALGORITHMS[algorithm]
-    about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
-    example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
-    data_set, *shared = inspect.signature(_Shared, eval_str=True).parameters.values()
-    config = data_set.replace(name="config", default=None, annotation=options.ConfigFile)
-    own = options.flags(function, _METAVARS)
-    parameters = [data_set, *own, *options.flags(RunConfig), config, *shared]
-    options.set_parameters(command, parameters)
-    command.configuration = RunConfig  # type: ignore[attr-defined]
-    command.algorithm = algorithm  # type: ignore[attr-defined]
-    help = f"{about}**Example**\n\n{example}".replace("``", "`")
-    algorithms.command(name, help=help, no_args_is_help=True)(command)
+def _summary(algorithm: str) -> str:
+    return (inspect.getdoc(ALGORITHMS[algorithm]) or "").partition("\n\n")[0].replace("``", "`")
 
 
-for _algorithm in ALGORITHMS:
-    _add(_algorithm)
+class _Algorithms(LazyGroup):
+    """A command for each algorithm."""
+
+    summaries: ClassVar = {name.replace("_", "-"): _summary(name) for name in ALGORITHMS}
+
+    @staticmethod
+    def build(name: str) -> Any:
+        """Builds the command of an algorithm, with the options and the help of its function."""
+        algorithm = name.replace("-", "_")
+        function = ALGORITHMS[algorithm]
+
+        def command(**arguments: Any) -> None:
+            _start(job_of(algorithm, arguments))
+
+        about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
+        example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
+        data_set, *shared = inspect.signature(_Shared, eval_str=True).parameters.values()
+        config = data_set.replace(name="config", default=None, annotation=options.ConfigFile)
+        own = options.flags(function, _METAVARS)
+        parameters = [data_set, *own, *options.flags(RunConfig), config, *shared]
+        options.set_parameters(command, parameters)
+        command.configuration = RunConfig  # type: ignore[attr-defined]
+        command.algorithm = algorithm  # type: ignore[attr-defined]
+        help = f"{about}**Example**\n\n{example}".replace("``", "`")
+        group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+        group.command(name, help=help, no_args_is_help=True)(command)
+        return typer.main.get_command(group)
+
+
+algorithms = typer.Typer(
+    cls=_Algorithms, invoke_without_command=True, no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+
+@algorithms.callback()
+@options.takes(RunConfig, after="resume")
+def run(
+    context: typer.Context,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            help="Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
+            "`--max-iterations` and where it reads from may change; the result is the same.",
+        ),
+    ] = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(help="With `--resume`: passes at most, those done included.")
+    ] = None,
+    json: options.Json = False,
+    *,
+    values: dict[str, Any],
+) -> None:
+    """Run a graph algorithm out of core, or resume one.
+
+    **Examples**
+
+        outercore run pagerank papers --memory 128MiB --save rank
+
+        outercore run --resume runs/papers-pagerank-1
+    """
+    changes = values | ({} if max_iterations is None else {"max_iterations": max_iterations})
+    if context.invoked_subcommand is None:
+        if resume is None:
+            raise InvalidError("run: expected an algorithm, or `--resume RUN`")
+        _resume(resume, changes, json=json)
+    elif changes or json or resume is not None:
+        raise InvalidError(f"run: expected the options after `{context.invoked_subcommand}`")
 
 
 def _with_ids(

@@ -12,12 +12,11 @@ from outercore.base.options import fields, groups_of
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarOptions
-from outercore.training.changes import CHANGEABLE
-from outercore.training.config import TrainConfig
-from outercore.training.options import configuration
+from outercore.runs.resume import require_changeable
+from outercore.training.config import CHANGEABLE, TrainConfig, configuration
 
 _NO_SERVER = "none"
-_OF_SERVER = {field.name for field in fields(FarOptions)}
+_OF_SERVER = tuple(field.name for field in fields(FarOptions))
 """Options that say where a run reads from: a resumed run may have others."""
 
 
@@ -58,7 +57,7 @@ def train(
         outercore train --resume runs/first --epochs 40
     """
     options.require_one("train", data_set, resume)
-    # Read before PyTorch is imported: a mistake is reported at once.
+    # Before PyTorch is imported, so that a mistake is reported at once.
     network = network_of(values)
     if resume is not None and network is not None:
         del values["model"]
@@ -66,12 +65,12 @@ def train(
         if resume is None:
             chosen = configuration(config, values)
         else:
-            options.require_resumable(
+            others = {"--config": config, "--out": out}
+            require_changeable(
                 TrainConfig,
-                values,
-                {"--config": config, "--out": out},
-                changeable={*_OF_SERVER, *CHANGEABLE},
-                hint="leave it out, or start another run",
+                [*values, *(name for name, value in others.items() if value is not None)],
+                (*CHANGEABLE, *_OF_SERVER),
+                own=others,
             )
             more = {name: values.pop(name) for name in CHANGEABLE if name in values}
             far = _server_of_resumed(values)
@@ -103,13 +102,13 @@ def train(
 
 
 def network_of(values: dict[str, Any]) -> str | None:
-    """The network of the user's own that `--model FILE.py:NAME` names."""
+    """The custom network that `--model FILE.py:NAME` names."""
     model = str(values.get("model", ""))
     return model if ":" in model else None
 
 
 def _server_of_resumed(values: dict[str, Any]) -> FarOptions | Literal[False] | None:
-    """The memory server of a resumed run: `None` for its own one, `False` for none.
+    """The memory server of a resumed run: `None` keeps it, `False` uses no server.
 
     Errors: `InvalidError` for a wrong option.
     """

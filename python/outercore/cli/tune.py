@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outercore.analytics.scheduling.config import TuneConfig
-from outercore.base.options import configuration
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.outputs import check_ending
@@ -49,8 +48,7 @@ def tune(
 
     if out is not None:
         check_ending(out, (".json",), option="--out")
-    with options.named(TuneConfig, values):
-        config = configuration(TuneConfig, None, values)
+    config = options.build(TuneConfig, values)
     path = out or files.table_path()
     with console.bars(quiet=json) as progress:
         tuned = measure.tune(data_set, config, path, progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +71,7 @@ class DataSet:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """The manifest ``graph.json``: arrays, roles, types and provenance."""
-        return dict(json.loads(self._core.manifest()))
+        return self._core.manifest()
 
     @cached_property
     def schema(self) -> Schema:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from outercore.base import native
+from outercore import _core
 from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
@@ -78,7 +78,7 @@ def build_layout(
         "precision": precision,
         "memory": parse_size(memory),
     }
-    summary = native.build_layout(root_of(graph), options, progress)
+    summary = _core.build_layout(root_of(graph), options, progress)
     if isinstance(graph, Graph):
         graph.reload()
     return summary
@@ -130,14 +130,14 @@ def convert(
     keys = [opened.key(array)] if array is not None else sorted(opened.schema.all_features)
     if not keys:
         raise NotFoundError(f"data set `{opened.root}` has no features\nhint: name an `array`")
-    converted = native.convert_arrays(root_of(graph), keys, to, progress)
+    converted = _core.convert_arrays(root_of(graph), keys, to, progress)
     opened.reload()
     return converted
 
 
 def remove_layouts(graph: Source, *, array: str | None = None) -> int:
     """Remove the layouts of an array, by default of the features; return their number."""
-    removed = native.remove_layouts(root_of(graph), array)
+    removed = _core.remove_layouts(root_of(graph), array)
     if isinstance(graph, Graph):
         graph.reload()
     return removed

@@ -1,12 +1,11 @@
 """Results as files: in the format that the name says, checked before the work, whole or not at all.
 
-Every command that writes a result calls `check_output` before it begins, and writes by what is here
-when it is done.
+Every command that writes a result calls `check_output` before the work, and uses these writers
+after it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -25,9 +24,14 @@ from outercore.data.many_graphs import Labelled
 from outercore.data.names import Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import InternalError, InvalidError, UnsupportedError
-from outercore.files.atomic import Storage, device_errors, require_directory_of, require_free
+from outercore.files.atomic import (
+    require_directory_of,
+    require_free,
+    require_writable,
+    whole_file,
+)
 from outercore.files.large_arrays import blocks
-from outercore.files.npy import npy_header
+from outercore.files.npy import NpyWriter
 
 VALUES = (".npy", ".parquet", ".csv")
 """Endings of files with values of nodes."""
@@ -36,7 +40,6 @@ TABLES = (".parquet", ".csv", ".tsv")
 
 _BREAKS = r"[\t\n\r]"
 _QUOTED = r'[",\n\r]'
-_AGAIN = "run the same command again"
 
 
 def check_output(
@@ -63,16 +66,13 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:
-    """As `check_output`, whatever the ending."""
+    """As `check_output`, for any ending."""
     if path.is_dir():
         what = f"{option}: `{path}`" if option else f"`{path}`"
         raise InvalidError(f"{what}: expected a file, found a directory")
     require_free(path, overwrite=overwrite)
     require_directory_of(path)
-    partial = _partial(path)
-    with device_errors(f"`{path}`", _AGAIN):
-        partial.open("wb").close()
-        partial.unlink()
+    require_writable(path)
 
 
 def check_directory(path: Path) -> None:
@@ -81,41 +81,6 @@ def check_directory(path: Path) -> None:
     Errors: `NotFoundError`, `DeviceError`.
     """
     check_place(path / ".outercore-check", overwrite=True)
-
-
-@contextmanager
-def whole_file(path: Path, then: str = _AGAIN) -> Iterator[BinaryIO]:
-    """A file to write to, which gets the name `path` at the end; nothing is left of a failure.
-
-    `then` is what to do after space was freed.
-
-    Errors: `NoSpaceError` and `DeviceError`; what was at `path` before stays.
-    """
-    partial, storage = _partial(path), Storage()
-    with device_errors(f"`{path}`", then):
-        file = _opened(partial)
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            storage.rename(partial, path)
-        except BaseException:
-            # What is buffered is written once more, and fails once more.
-            with suppress(OSError):
-                file.close()
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
-        storage.sync_directory(path.parent)
-
-
-def _opened(path: Path) -> BinaryIO:
-    return path.open("wb")
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f".{path.name}.partial")
 
 
 class TableWriter:
@@ -166,7 +131,7 @@ class TableWriter:
             self._parquet.close()
 
     def _text(self, array: pa.Array) -> pa.Array:
-        # What is missing is an empty cell.
+        # Missing values are empty cells.
         text = pc.fill_null(array.cast(pa.large_string()), "")
         if not (pa.types.is_large_string(array.type) or pa.types.is_string(array.type)):
             return text
@@ -191,7 +156,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         try:
             yield writer
         except BaseException:
-            # Else it is closed later, when its file is not open any more.
+            # The garbage collector would close it later, after its file.
             with suppress(OSError):
                 writer.close()
             raise
@@ -226,7 +191,7 @@ class _Called:
         return pa.large_string()
 
     def values(self, ids: NDArray[Any]) -> pa.Array:
-        """What nodes are called as the values of others: a text, or their id; -1 is none."""
+        """Nodes as values of other nodes: a text, or their id; -1 is missing."""
         if self._numbers is None and isinstance(self._ids, FileIds):
             return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
         there = np.maximum(ids, 0).astype(np.int64)
@@ -242,10 +207,10 @@ class _Called:
 class NodeValues:
     """Values of nodes, a row each, on their way to a file.
 
-    NPY holds the values alone, in the order in which they come; nodes are positions there. A table
+    NPY has only the values, in the order of `append`; there nodes are positions. A table
     has a column `id`, with the node's name where the data set has names and else its id in the
     imported files, and `value`, or `value_0`, `value_1`, ... of several. Values that are nodes
-    themselves (`of_nodes`) are called so, too; there is no name for -1.
+    themselves (`of_nodes`) have names or ids, too; -1 has neither.
 
     With `numbers`, ids are the numbers of nodes of several types. The table has a column `type` and
     the `id` within the type; values that are nodes are texts such as `paper:17`.
@@ -262,50 +227,44 @@ class NodeValues:
         of_nodes: bool = False,
         numbers: NodeNumbers | None = None,
     ) -> None:
-        self._path, self._file, self._shape = path, file, shape
-        self._dtype = dtype
-        self._rows = 0
-        self._table: TableWriter | None = None
+        self._path, self._shape, self._dtype = path, shape, dtype
+        self._file: NpyWriter | TableWriter
+        self._names: list[str] = []
         if path.suffix.lower() == ".npy":
-            file.write(npy_header(self._dtype.str, shape))
+            self._file = NpyWriter(file, shape, dtype)
             return
         self._called = _Called(graph, numbers)
         self._of_nodes = of_nodes
         kind = self._called.type_of_values(dtype) if of_nodes else pa.from_numpy_dtype(dtype)
-        columns = [*self._called.columns, *((name, kind) for name in self._columns)]
-        self._table = TableWriter(path, file, pa.schema(columns))
+        self._names = ["value"]
+        if len(shape) > 1:
+            self._names = [f"value_{place}" for place in range(shape[1])]
+        columns = [*self._called.columns, *((name, kind) for name in self._names)]
+        self._file = TableWriter(path, file, pa.schema(columns))
 
     def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Writes the values of the nodes `ids`, in that order."""
-        values = np.ascontiguousarray(values, self._dtype)
-        self._rows += len(values)
-        if self._table is None:
-            self._file.write(values.reshape(-1).view(np.uint8).data)
+        if isinstance(self._file, NpyWriter):
+            self._file.append(values)
             return
+        values = np.ascontiguousarray(values, self._dtype)
         parts = [values] if values.ndim == 1 else list(values.T)
         if self._of_nodes:
             parts = [self._called.values(part) for part in parts]
         named = self._called.named(ids)
-        self._table.append({**named, **dict(zip(self._columns, parts, strict=True))})
+        self._file.append({**named, **dict(zip(self._names, parts, strict=True))})
 
     def close(self) -> None:
-        """Writes what is left."""
-        if self._rows != self._shape[0]:
-            raise InternalError(f"`{self._path}`: expected {self._shape[0]} rows, got {self._rows}")
-        if self._table is not None:
-            self._table.close()
+        """Writes the rest of a table. Errors: `InternalError` for another number of rows."""
+        if self._file.rows != self._shape[0]:
+            found = self._file.rows
+            raise InternalError(f"`{self._path}`: expected {self._shape[0]} rows, got {found}")
+        self._file.close()
 
     def abandon(self) -> None:
         """Lets go of the file, which is not going to be complete."""
-        if self._table is not None:
-            with suppress(OSError):
-                self._table.close()
-
-    @property
-    def _columns(self) -> list[str]:
-        if len(self._shape) == 1:
-            return ["value"]
-        return [f"value_{place}" for place in range(self._shape[1])]
+        with suppress(OSError):
+            self._file.close()
 
 
 @contextmanager
@@ -441,7 +400,7 @@ def write_lines(file: BinaryIO, lines: pa.Array) -> None:
 
 
 def lines_hold(names: pa.Array, first: int) -> pa.Array:
-    """The names, the first of which stands in row `first`.
+    """The names; the first one belongs to row `first`.
 
     Errors: `InvalidError` for one with a tab or a line break.
     """

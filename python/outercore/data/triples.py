@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.base.native import Progress
 from outercore.errors import CorruptError
 
@@ -152,7 +151,7 @@ class Triples:
 
     @cached_property
     def _core(self) -> _core.TripleSource:
-        return _core.TripleSource(plain_json(self.to_core()))
+        return _core.TripleSource(self.to_core())
 
 
 def fill(rows: NDArray[_Number], chunks: Iterable[NDArray[_Number]]) -> NDArray[_Number]:

@@ -12,25 +12,22 @@ from outercore.base.lazy import attribute
 if TYPE_CHECKING:
     from outercore.embedding.config import EmbedConfig
     from outercore.embedding.forecast import plan
-    from outercore.embedding.ranking.assess import assess, ranks
-    from outercore.embedding.ranking.compare import compare
-    from outercore.embedding.run import embed, resume
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.ranking.assess import assess, compare, ranks
+    from outercore.embedding.run import EmbedResult, embed, resume
     from outercore.embedding.use.embedding import Embedding
     from outercore.embedding.use.export import export
     from outercore.embedding.use.features import add_features
-    from outercore.embedding.use.neighbours import neighbours, neighbours_of_all
+    from outercore.embedding.use.neighbours import Index, neighbours, neighbours_of_all
     from outercore.embedding.use.predict import predict
-    from outercore.embedding.use.result import EmbedResult
 
 _LAZY = {
     "EmbedConfig": "config",
-    "EmbedResult": "use.result",
+    "EmbedResult": "run",
     "Embedding": "use.embedding",
-    "Index": "use.approximate",
+    "Index": "use.neighbours",
     "add_features": "use.features",
     "assess": "ranking.assess",
-    "compare": "ranking.compare",
+    "compare": "ranking.assess",
     "embed": "run",
     "export": "use.export",
     "neighbours": "use.neighbours",

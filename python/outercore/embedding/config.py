@@ -1,16 +1,24 @@
-"""Everything that an embedding is a function of, besides the triples. Needs no PyTorch."""
+"""The configuration of an embedding, which determines its result. Needs no PyTorch."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from outercore.base.common import DeviceOption, MemoryOption, SeedOption
 from outercore.base.fields import Configuration, positive, within
-from outercore.base.options import Option
-from outercore.base.sizes import parse_size
-from outercore.base.threads import MOST_THREADS
+from outercore.base.likeness import suggestion
+from outercore.base.options import (
+    Option,
+    base_groups,
+    groups_of,
+    merge,
+)
 from outercore.errors import InvalidError
+from outercore.runs.config import Budget, SeedAndDevice, Stopping
 
 BuiltInModel = Literal["dot", "distmult", "complex", "transe", "rotate", "simple"]
 ModelName = Literal[BuiltInModel, "custom"]
@@ -21,12 +29,24 @@ Correction = Literal["none", "frequency"]
 OptimiserName = Literal["adagrad", "row-adagrad", "adam"]
 Schedule = Literal["constant", "linear"]
 RegulariserName = Literal["none", "n3", "l2"]
-OrderName = Literal["optimal", "legend", "beta", "cover", "sequential"]
+OrderName = Literal["optimal", "legend", "beta", "cover"]
 Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
-RESUME = "go on with `outercore embed --resume RUN`"
-"""What to do when the device is full in the midst of a run."""
+RESUME = "resume with `outercore embed --resume RUN`"
+"""The next step after a run has filled its device."""
+GIVE_SCORE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
+"""The next step where a custom score function is missing."""
+CHANGEABLE = (
+    "epochs",
+    "patience",
+    "learning_rate",
+    "relation_learning_rate",
+    "regulariser_weight",
+    "relation_regulariser_weight",
+    "checkpoint_seconds",
+)
+"""Options that a resumed run may change."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,7 @@ class ModelConfig:
             common=True,
         ),
     ] = "complex"
-    dim: Annotated[int, Option("Numbers of an entity's row.", common=True)] = 100
+    dim: Annotated[int, Option("Dimensions of an embedding.", common=True)] = 100
     norm: Annotated[
         Literal[1, 2],
         Option("Distance of `transe`: 1, sum of absolute differences, or 2, Euclidean."),
@@ -55,7 +75,7 @@ class ModelConfig:
     ] = 0.0
     relation_dim: Annotated[
         int,
-        Option("With `--score`: numbers of a relation's row; 0, the default: as of an entity's."),
+        Option("With `--score`: dimensions of a relation; 0 (default): as for entities."),
     ] = 0
 
     def __post_init__(self) -> None:
@@ -74,14 +94,14 @@ class ModelConfig:
 
     @property
     def relation_width(self) -> int:
-        """Numbers in a relation's row; 0 where the model has no relations."""
+        """Dimensions of a relation's embedding; 0 for a model without relations."""
         special = {"dot": 0, "rotate": self.dim // 2, "custom": self.relation_dim or self.dim}
         return special.get(self.kind, self.dim)
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What a good score is."""
+    """The loss."""
 
     kind: Annotated[
         LossName,
@@ -108,7 +128,7 @@ class LossConfig:
 
     @property
     def ahead(self) -> float:
-        """What a positive must be ahead in `margin`: with 0, next to nothing would be learned."""
+        """The margin of the loss `margin`: with 0, next to nothing would be learned."""
         return self.margin or 1.0
 
 
@@ -158,7 +178,7 @@ class NegativesConfig:
 
 
 @dataclass(frozen=True)
-class OptimiserConfig:
+class OptimiserConfig(Stopping):
     """How gradients become steps."""
 
     kind: Annotated[
@@ -179,7 +199,7 @@ class OptimiserConfig:
         ),
     ] = "adagrad"
     relation_learning_rate: Annotated[
-        float, Option("Step size for relations; 0, the default, takes that of entities.")
+        float, Option("Step size for relations; 0 (default): as for entities.")
     ] = 0.0
     schedule: Annotated[
         Schedule,
@@ -211,15 +231,6 @@ class OptimiserConfig:
         for name in ("epochs", "batch_size", "chunk_size", "validate_every"):
             positive(f"optimiser.{name}", getattr(self, name))
         within("optimiser.patience", self.patience, 0, None)
-
-    def over(self, done: int, stale: int) -> bool:
-        """Whether nothing is left to train after `done` epochs, the last `stale` validations of
-        which found nothing better."""
-        return done >= self.epochs or self.impatient(stale)
-
-    def impatient(self, stale: int) -> bool:
-        """Whether so many validations without a better one end a run."""
-        return 0 < self.patience <= stale
 
     def factor(self, epoch: int) -> float:
         """What both rates are multiplied by in an epoch, the first of which is 0.
@@ -258,7 +269,7 @@ class DataConfig:
 
     train: Annotated[str, Option("Triples to train on.", name="train_part")] = "train"
     valid: Annotated[str, Option("Triples of validations.", name="valid_part")] = "valid"
-    test: Annotated[str, Option("Triples of the last figures.", name="test_part")] = "test"
+    test: Annotated[str, Option("Triples of the final metrics.", name="test_part")] = "test"
     held_out: Annotated[
         float,
         Option(
@@ -270,7 +281,7 @@ class DataConfig:
     ] = 0.05
     held_out_triples: Annotated[
         float,
-        Option("The same share of triples, where the data set has none for validation or test."),
+        Option("The same share of triples, if the data set has no triples for validation or test."),
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -279,10 +290,9 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class BudgetConfig:
+class BudgetConfig(Budget):
     """The memory promised to tables and triples, and how it is used."""
 
-    memory: MemoryOption = "2GiB"
     partitions: Annotated[
         int,
         Option("Partitions of the entities; 1 keeps all in memory, 0 (default) fits the budget."),
@@ -290,12 +300,12 @@ class BudgetConfig:
     slots: Annotated[int, Option("Partitions in memory; 0 (default) fits the budget.")] = 0
     order: Annotated[
         OrderName,
-        Option("Order of partitions: `optimal`, `legend`, `beta`, `cover` or `sequential`."),
+        Option("Order of partitions: `optimal`, `legend`, `beta` or `cover`."),
     ] = "optimal"
     swap: Annotated[
         Swap,
         Option(
-            "Where a loaded partition goes: `in-place` of the one that leaves while others are "
+            "Where a loaded partition goes: `in-place` of the leaving one while others are "
             "trained, `in-turn` when all are trained, to a `spare-slot`, or `auto`."
         ),
     ] = "auto"
@@ -327,7 +337,7 @@ class BudgetConfig:
     threads: Annotated[int | None, Option("Threads of PyTorch; its own choice by default.")] = None
 
     def __post_init__(self) -> None:
-        parse_size(self.memory, "budget.memory")
+        super().__post_init__()
         within("budget.partitions", self.partitions, 0, 512)
         within("budget.slots", self.slots, 0, None)
         within("budget.sweeps", self.sweeps, 0, MAX_SWEEPS)
@@ -337,8 +347,6 @@ class BudgetConfig:
                 f"budget.group: {self.group} parts of partitions that keep their places from walk "
                 "to walk\nhint: `rename` as well, or `group` 1"
             )
-        if self.threads is not None:
-            within("budget.threads", self.threads, 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -355,7 +363,7 @@ class EvaluationConfig:
     count: Annotated[int, Option("Candidates that are drawn.", name="candidate_count")] = 1000
     also: Annotated[
         tuple[CandidateKind, ...],
-        Option("More kinds of candidates for the last figures, separated by commas."),
+        Option("More kinds of candidates for the final metrics, separated by commas."),
     ] = ()
     filtered: Annotated[
         bool, Option("Whether other true answers are left out of the ranks that count.")
@@ -363,7 +371,7 @@ class EvaluationConfig:
     valid_triples: Annotated[
         int, Option("Most triples that a validation ranks, drawn once; 0 for all.")
     ] = 100_000
-    test_triples: Annotated[int, Option("The same for the last figures.")] = 100_000
+    test_triples: Annotated[int, Option("The same for the final metrics.")] = 100_000
 
     def __post_init__(self) -> None:
         positive("evaluation.count", self.count)
@@ -372,18 +380,12 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(SeedAndDevice):
     """Seed, device and checkpoints."""
 
-    seed: SeedOption = 0
-    device: DeviceOption = "auto"
     checkpoint_seconds: Annotated[
         float, Option("Seconds between two checkpoints; 0: at the ends of epochs only.")
     ] = 60.0
-
-    def __post_init__(self) -> None:
-        within("run.seed", self.seed, 0, 2**63 - 1)
-        within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -425,3 +427,56 @@ class EmbedConfig(Configuration):
         values = super().to_dict()
         values["evaluation"]["also"] = list(self.evaluation.also)
         return values
+
+
+def _read() -> dict[str, dict[str, Any]]:
+    # Each is chosen on the validation split only; `docs/benchmarks/embedding.md` has the results.
+    text = resources.files("outercore.embedding").joinpath("recipes.json").read_text("utf-8")
+    return {name: one["config"] for name, one in json.loads(text).items()}
+
+
+RECIPES = _read()
+"""Groups and keys of `EmbedConfig`; what a recipe leaves out takes its default."""
+
+
+def recipe_named(name: str) -> Mapping[str, Any]:
+    """The groups of the recipe of that name.
+
+    Errors: `InvalidError` names the recipes that there are.
+    """
+    if name not in RECIPES:
+        raise InvalidError(f"recipe: unknown name `{name}`\nhint: {suggestion(name, RECIPES)}")
+    return RECIPES[name]
+
+
+def configuration(
+    base: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
+    *,
+    recipe: str | None = None,
+    plain_graph: bool = False,
+    has_score: bool = False,
+    **options: Any,
+) -> EmbedConfig:
+    """A configuration from a recipe, then `base`, then single options; the last one counts.
+
+    `base` and `options` are as for `outercore.base.options.configuration`. The links of a plain
+    graph have no kinds, so its model is `dot` by default. A score function replaces the model.
+
+    Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for the file.
+
+    Example:
+        >>> config = configuration({"model": {"dim": 64}}, model="distmult", epochs=3)
+        >>> config.model.kind, config.model.dim, config.optimiser.epochs
+        ('distmult', 64, 3)
+    """
+    if has_score:
+        if (model := options.get("model")) not in (None, "custom"):
+            raise InvalidError(
+                f"model `{model}`: found a score function beside it, which is a model itself"
+            )
+        options["model"] = "custom"
+    groups = merge({} if recipe is None else recipe_named(recipe), base_groups(base))
+    groups = merge(groups, groups_of(EmbedConfig, options))
+    if plain_graph and "kind" not in groups.get("model", {}):
+        groups = merge(groups, {"model": {"kind": "dot"}})
+    return EmbedConfig.from_dict(groups)

@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from outercore.embedding.divergence import DivergedError
-from outercore.embedding.observe import EpochReport
-from outercore.embedding.tables.protocol import Pool, Progress
+from outercore.embedding.gradients.trainer import DivergedError
+from outercore.embedding.tables.store import EpochReport, Pool, Progress
 from outercore.errors import InterruptError, InvalidError
 from outercore.runs.progress import Observer
 from outercore.runs.record import Timeline
@@ -25,10 +24,10 @@ _EPOCH_END_SHARE = 0.1
 
 
 class Epochs:
-    """Trains from the store's progress to the last epoch, or until nothing gets better.
+    """Trains from the store's progress to the last epoch, or until validations stop improving.
 
-    What is trained does not depend on when checkpoints are taken, nor on where a run was stopped:
-    the sums of an epoch go on from the checkpoint to the last bit, too.
+    The result depends neither on the times of checkpoints nor on the place of a stop: the sums of
+    an epoch continue from the checkpoint, exact to the last bit.
 
     Errors: `InterruptError` after `stop` said `True`, with everything in a checkpoint if those are
     taken; `DivergedError`.
@@ -48,8 +47,8 @@ class Epochs:
     ) -> None:
         """`checkpoint_seconds` as in the configuration; `None` takes none at all.
 
-        `triples` are those of an epoch, for whoever watches; `counters` sums up what moving
-        partitions has cost since the store was opened.
+        `triples` is the number of an epoch, for the observer; `counters` sums up the cost of moving
+        partitions since the store was opened.
         """
         self._trainer = trainer
         self._store = trainer.store
@@ -76,8 +75,8 @@ class Epochs:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train."""
-        return self._options.over(self.progress.epoch, self.progress.stale)
+        """Whether training is over."""
+        return self._options.is_over(self.progress.epoch, self.progress.stale)
 
     def run(self) -> list[EpochReport]:
         """Trains what is left; the best tables are in the store afterwards."""
@@ -89,7 +88,7 @@ class Epochs:
         return self.reports
 
     def _train(self) -> None:
-        """What is left of the epoch's pools."""
+        """Trains the rest of the epoch's pools."""
         progress = self.progress
         self._observer.epoch_started(progress.epoch, self._triples, progress.triples)
         with self.timeline.span("train", epoch=progress.epoch):
@@ -209,7 +208,7 @@ class Epochs:
         )
 
     def _lap(self) -> None:
-        """Takes in the seconds and counters since the last lap, of the training alone."""
+        """Adds the seconds and counters of training since the last lap."""
         progress, now = self.progress, time.perf_counter()
         counted = self._count()
         counters = {

@@ -1,7 +1,10 @@
-"""What an embedding run would cost, said before it begins: `outercore plan embed`."""
+"""The cost of an embedding run before it begins: `outercore plan embed`."""
 
 from __future__ import annotations
 
+import mmap
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,27 +13,122 @@ from typing import TYPE_CHECKING, Any
 import outercore
 from outercore.base.native import Progress
 from outercore.base.plan_display import EmbedPlan
-from outercore.embedding import rates as measured
-from outercore.embedding.config import EmbedConfig
+from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import own_score
-from outercore.embedding.options import configuration
-from outercore.embedding.quality import quality_warning
-from outercore.embedding.ranking.passes import kinds_of, plan_ranking
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
     Placement,
     Size,
+    kinds_of,
+    plan_ranking,
+    quality_warning,
     row_bytes,
     walks_of,
 )
-from outercore.errors import InvalidError
+from outercore.errors import DeviceError, InvalidError
+from outercore.runs import record as records
 
 if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
+    from outercore.embedding.gradients.trainer import Trainer
     from outercore.embedding.preparation import Planned
+
+_FILE = 64 << 20
+_PIECE = 4 << 20
+_MOST_ENTITIES = 50_000
+_LEAST_SECONDS = 1.0
+
+
+def _triples_per_second(
+    config: EmbedConfig, size: Size, score: ScoreFunction | None = None
+) -> float:
+    """Trains random triples on a table in memory for a second.
+
+    Needs PyTorch. Cost: as many rows as the table has, 50,000 at most.
+    """
+    import torch
+
+    from outercore.embedding.gradients.models import build_model
+    from outercore.embedding.gradients.trainer import Trainer, table_layout, threads_of
+    from outercore.embedding.tables.memory import MemoryStore
+
+    entities = min(size.entities, _MOST_ENTITIES)
+    batch = config.optimiser.batch_size
+    random = torch.Generator().manual_seed(0)
+    columns = [
+        torch.randint(count, (batch,), generator=random)
+        for count in (entities, size.relations, entities)
+    ]
+    with threads_of(config.budget.threads):
+        model = build_model(config.model, score)
+        layout = table_layout(config, model, size.relations)
+        triples = torch.stack(columns, dim=1)
+        store = MemoryStore.create(None, triples, entities, size.relations, layout, seed=0)
+        trainer = Trainer(store, config, model)
+        _train_epoch(trainer, 0)
+        done, started = 0, time.perf_counter()
+        while time.perf_counter() - started < _LEAST_SECONDS:
+            _train_epoch(trainer, done + 1)
+            done += batch
+        return done / (time.perf_counter() - started)
+
+
+def _train_epoch(trainer: Trainer, epoch: int) -> None:
+    for pool in trainer.store.pools(epoch):
+        trainer.train_pool(pool, epoch)
+
+
+def read_rate(directory: Path) -> float | None:
+    """Bytes a second that `outercore probe` measured for long reads, `None` where it did not."""
+    profile = records.device_profile(directory)
+    points = (profile or {}).get("points") or []
+    return max((float(point["bytes_per_s"]) for point in points), default=None)
+
+
+def measure_device(directory: Path) -> tuple[float, float]:
+    """Bytes a second that the device under `directory` reads and writes in long pieces.
+
+    Writes 64 MiB, waits until they are on the device, reads them past the page cache where the
+    file system allows that, and removes them.
+
+    Errors: `DeviceError` where nothing can be written there.
+    """
+    path = directory / f".bandwidth-{os.getpid()}"
+    piece = mmap.mmap(-1, _PIECE)
+    piece.write(os.urandom(_PIECE))
+    try:
+        started = time.perf_counter()
+        with path.open("wb", buffering=0) as file:
+            for _ in range(_FILE // _PIECE):
+                file.write(piece)
+            os.fsync(file.fileno())
+        written = time.perf_counter() - started
+        started = time.perf_counter()
+        _read_all(path, piece)
+        return _FILE / (time.perf_counter() - started), _FILE / written
+    except OSError as error:
+        raise DeviceError(
+            f"`{path}`: {error.strerror}\nhint: `--bandwidth READ,WRITE` says what the device does"
+        ) from error
+    finally:
+        path.unlink(missing_ok=True)
+        piece.close()
+
+
+def _read_all(path: Path, piece: mmap.mmap) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        for place in range(0, _FILE, _PIECE):
+            os.preadv(descriptor, [piece], place)
+    finally:
+        os.close(descriptor)
 
 
 def plan(
@@ -50,10 +148,10 @@ def plan(
     """How an embedding would use its memory, and what an epoch, a validation and the final figures
     cost, the epoch by every order of partitions.
 
-    True answers to held-out triples are counted, as a run does, by a pass over all triples. Rates
-    that are not given are measured: training for a second, the device by writing and reading 64 MiB
-    beside the data set, unless `outercore probe` has measured how it reads. Triples are taken to be
-    spread evenly over the buckets. Needs PyTorch.
+    True answers to held-out triples are counted, as a run does, by a pass over all triples. Missing
+    rates are measured: training for a second, the device by writing and reading 64 MiB next to the
+    data set, unless `outercore probe` has measured its reads. Triples are taken to be spread evenly
+    over the buckets. Needs PyTorch.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
@@ -68,7 +166,7 @@ def plan(
     """
     require_its_run(start_from, from_data)
     graph = outercore.open(data_set)
-    own = None if score is None else own_score(score).function
+    own = None if score is None else own_score(score).value
     chosen = configuration(
         config,
         recipe=recipe,
@@ -85,7 +183,7 @@ def plan(
     size = planned.size
     rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:
-        rates["triples_per_second"] = measured.triples_per_second(chosen, size, own)
+        rates["triples_per_second"] = _triples_per_second(chosen, size, own)
         rates["triples_measured"] = True
     if not planned.placement.in_memory:
         _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
@@ -138,7 +236,7 @@ def _ranking(
     placement: Placement,
     rates: dict[str, Any],
 ) -> dict[str, Any]:
-    """What one validation costs, and what the final figures do, where there is something to rank.
+    """The cost of a validation, and of the final metrics, if triples are held out.
 
     By the rates, of which nothing is read from a device where all is in memory.
     """
@@ -167,8 +265,7 @@ def _ranking(
 def compare_orders(
     config: EmbedConfig, size: Size, placement: Placement, rates: Mapping[str, float]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Every order that there is for these partitions and slots, with every way to swap; and of the
-    other kinds, why there is none.
+    """All orders for these partitions and slots with all ways to swap; for other kinds the reason.
 
     An epoch takes at least as long as the device does for swaps and triples together.
     """
@@ -200,7 +297,8 @@ def compare_orders(
                     walks=replace(walks_of(config, placement), in_turn=swap == "in-turn"),
                     partition_bytes=placement.partition_bytes,
                 )
-                # Where not all triples stay in memory, those of the next state are read meanwhile.
+                # Unless all triples stay in memory, the triples of the next state are read
+                # meanwhile.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
                 device_seconds = plan.swap_seconds + read / rates["read_bandwidth"]
                 found.append(
@@ -223,10 +321,10 @@ def _measure_device(
 ) -> None:
     """Adds bandwidths to the rates as given, as probed, or as measured now."""
     if read_bandwidth is None:
-        read_bandwidth = measured.read_rate(directory)
+        read_bandwidth = read_rate(directory)
         rates["read_probed"] = read_bandwidth is not None
     if read_bandwidth is None or write_bandwidth is None:
-        read, write = measured.measure_device(directory)
+        read, write = measure_device(directory)
         read_bandwidth = read_bandwidth or read
         if write_bandwidth is None:
             write_bandwidth = write

@@ -1,13 +1,16 @@
-"""What a run embeds and where everything will be, found before its first batch."""
+"""The triples of a run and the placement of its tables, before its first batch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from outercore import _core
 from outercore.base.native import Progress
+from outercore.data.triples import fill
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData, data_of
 from outercore.embedding.ranking.scoring import (
@@ -18,31 +21,145 @@ from outercore.embedding.ranking.scoring import (
     count_answers,
 )
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.tables.bucket_counter import place_new
-from outercore.embedding.tables.layout import TableLayout
-from outercore.embedding.tables.opening import open_store
-from outercore.embedding.tables.partitions import PartitionStore
+from outercore.embedding.tables.memory import MemoryStore
+from outercore.embedding.tables.partitions import PartitionStore, sorting
 from outercore.embedding.tables.placement import (
     Decision,
     Placement,
     Size,
     decide,
     instead_of,
+    order_of,
     resolved,
+    walks_of,
     with_pools,
 )
-from outercore.embedding.tables.protocol import Store
+from outercore.embedding.tables.store import Store, TableLayout
 from outercore.errors import BudgetError
-from outercore.runs.progress import Observer
+from outercore.files.atomic import Storage
+from outercore.runs.progress import Observer, watched
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.data.warm_start import WarmStart
+
+_BUCKETS = "buckets.bin"
+"""The core's file of them."""
+
+
+class BucketCounter:
+    """How many triples the buckets of tables of some numbers of parts have."""
+
+    def __init__(
+        self,
+        run: EmbedDirectory,
+        data: EmbedData,
+        size: Size,
+        memory: int,
+        seed: int,
+        told: Progress | None = None,
+    ) -> None:
+        """Triples are sorted in `memory` bytes; the more, the longer the writes. `told` gets the
+        progress; an error that it raises ends the work."""
+        self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
+        self._memory, self._seed, self._told = memory, seed, told
+        self._has_counted = False
+
+    def __call__(self, parts: int) -> dict[str, Any]:
+        """The counts of a table of so many parts, as the core writes them.
+
+        Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
+        the buckets that were counted before.
+        Errors: `InvalidError` for a triple that is out of range, which is named; `NoSpaceError` and
+        `DeviceError`.
+        """
+        if self._has_counted:
+            # There may be no room for these and for others.
+            (self._run.state / _BUCKETS).unlink(missing_ok=True)
+        self._has_counted = True
+        try:
+            return self._sort(parts, self._memory)
+        except BudgetError as error:
+            # To say the least memory: a table of so many parts needs more than there is.
+            return self._sort(parts, error.needed or self._memory)
+
+    def _sort(self, parts: int, memory: int) -> dict[str, Any]:
+        how = sorting(
+            self._source,
+            entity_count=self._size.entities,
+            relation_count=self._size.relations,
+            partitions=parts,
+            memory=memory,
+            seed=self._seed,
+        )
+        return _core.sort_triples(self._run.state, how, self._told)
+
+
+def open_store(
+    run: EmbedDirectory,
+    data: EmbedData,
+    config: EmbedConfig,
+    placement: Placement,
+    layout: TableLayout,
+    device: torch.device,
+    warm: WarmStart | None,
+    told: Progress | None = None,
+) -> Store:
+    """The tables of a run as its last checkpoint left them, or new ones.
+
+    `told` gets the progress of reading triples and of first rows; an error that it raises ends the
+    work.
+
+    Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
+    for bad triples.
+    """
+    relations = None if warm is None else torch.from_numpy(warm.relations)
+    if not placement.in_memory:
+        degrees = config.negatives.degree_share > 0.0
+        if run.begun:
+            return PartitionStore(
+                run.state, placement.for_partitions, degrees=degrees, device=device, told=told
+            )
+        return PartitionStore.create(
+            run.state,
+            data.train.to_core(run.fingerprint),
+            layout,
+            entity_count=data.entities,
+            relation_count=data.relations,
+            order=order_of(config, placement),
+            walks=walks_of(config, placement),
+            memory=placement.for_partitions,
+            seed=config.run.seed,
+            degrees=degrees,
+            device=device,
+            start=warm,
+            relations=relations,
+            told=told,
+        )
+    chunks = watched(data.train.chunks(), "read triples", data.triples, told)
+    triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
+    weights = data.train.read_weights(told)
+    found = None if weights is None else torch.from_numpy(weights)
+    if run.begun:
+        return MemoryStore.open(run.state, triples, weights=found, device=device)
+    return MemoryStore.create(
+        run.state,
+        triples,
+        data.entities,
+        data.relations,
+        layout,
+        seed=config.run.seed,
+        weights=found,
+        device=device,
+        start=warm,
+        relations=relations,
+    )
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What is embedded, and where everything will be."""
+    """The data and the placement of a run."""
 
     data: EmbedData
     size: Size
@@ -62,9 +179,9 @@ def plan_session(
     told: Progress | None = None,
     warm: WarmStart | None = None,
 ) -> Planned:
-    """Opens the triples, counts true answers to what is ranked, and divides the budget.
+    """Opens the triples, counts true answers to held-out triples, and divides the budget.
 
-    `told` hears of going through the triples; what it raises ends the work.
+    `told` gets the progress of passes over the triples; an error that it raises ends the work.
 
     Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
     """
@@ -93,15 +210,25 @@ def placed_anew(
     observer: Observer,
     told: Progress,
 ) -> Planned:
-    """The plan of a run that has no table yet, with room for the pools that its triples make.
+    """The plan of a run without a table, with room for the pools of its triples.
 
-    Tells the observer of another placement than was planned, and writes down what `config` leaves
-    open, so that the run goes on with it.
+    Their sizes are known once triples are counted; then other partitions may be chosen where
+    `config` leaves them open. Notes another placement than the planned one, and saves the values
+    that `config` leaves open, so that a resumed run has the same. The run's table takes the counted
+    buckets over, if they are its own.
 
-    Errors: as `place_new`.
+    Errors: as `decide` and `BucketCounter`.
     """
-    first = planned.placement
-    found = place_new(run, planned.data, config, planned.size, first, told)
+    found = first = planned.placement
+    if first.in_memory:
+        # A run that was to have partitions may have been stopped.
+        (run.state / _BUCKETS).unlink(missing_ok=True)
+    else:
+        # The user may have deleted it.
+        Storage().make_directory(run.state)
+        memory, seed = first.for_partitions, config.run.seed
+        counter = BucketCounter(run, planned.data, planned.size, memory, seed, told)
+        found = decide(config, planned.size, counter).placement
     if (note := instead_of(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)
@@ -132,7 +259,7 @@ def open_fitting(
         # The core knows its own share of the budget only.
         if placement.in_memory or error.needed is None or not run.begun:
             raise
-        store = PartitionStore.open(run.state, error.needed)
+        store = PartitionStore(run.state, error.needed)
         pools = store.largest_pool()
     else:
         if not isinstance(store, PartitionStore):

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of what they are for, and of nothing else."""
+"""Random numbers as a function of seed, purpose and place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from outercore import _core
 
 
 class Purpose(IntEnum):
-    """What a stream of random numbers is for. The numbers are part of every result: keep them."""
+    """The purpose of a stream of random numbers. The numbers are part of every result: keep
+    them."""
 
     ENTITIES = 1
     RELATIONS = 2

@@ -1,34 +1,38 @@
-"""Whole runs: embed a data set, go on with a run."""
+"""Whole runs: embed a data set, resume a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import outercore
+from outercore.base.display import html_table
 from outercore.base.shell import quoted
-from outercore.embedding.changes import Change
-from outercore.embedding.config import EmbedConfig
+from outercore.base.sizes import format_size
+from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
 from outercore.embedding.data.warm_start import require_its_run, warm_start
 from outercore.embedding.gradients.custom import (
-    GIVE,
-    OwnScore,
     check_score,
     own_score,
-    require_same,
+    require_same_score,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
-from outercore.embedding.gradients.threads import threads_of
-from outercore.embedding.options import configuration
+from outercore.embedding.gradients.trainer import threads_of
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.use.result import EmbedResult
+from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
+from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
@@ -36,6 +40,65 @@ if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
 
 _COMMAND = "outercore embed"
+
+
+@dataclass(frozen=True)
+class EmbedResult:
+    """A finished run."""
+
+    run: Path
+    """Its directory."""
+    record: dict[str, Any]
+    """What happened, as in `record.json`."""
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The metrics at the end, each with its `part` and `protocol`."""
+        found: list[dict[str, Any]] = self.record["result"]["metrics"]
+        return found
+
+    @property
+    def mrr(self) -> float | None:
+        """The mean reciprocal rank of the test triples, else of the validation triples.
+
+        Filtered where it was filtered; `None` where nothing was held out.
+        """
+        for part in ("test", "valid"):
+            for one in self.metrics:
+                if one["part"] == part:
+                    return float(one["mrr"])
+        return None
+
+    @property
+    def entities(self) -> NDArray[np.float32]:
+        """The entities' rows by id, mapped: float32 [entities, width]."""
+        return self.embedding.entities
+
+    @property
+    def relations(self) -> NDArray[np.float32]:
+        """The relations' rows; the second half are the reciprocal ones, if there are."""
+        return self.embedding.relations
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        """The same with names, neighbours and predictions."""
+        return Embedding.open(self.run)
+
+    def _repr_html_(self) -> str:
+        rows, width = self.entities.shape
+        figures = [
+            (f"{one['part']} MRR, among {one['candidates']}", f"{one['mrr']:.4f}")
+            for one in self.metrics
+        ]
+        table = f"{rows:,} rows of {width:,} numbers, {format_size(self.entities.nbytes)}"
+        title = f"Embedding by {self.record['description']['model']}"
+        return html_table(title, [*figures, ("entities", table), ("run", str(self.run))])
+
+    def __repr__(self) -> str:
+        rows, width = self.entities.shape
+        score = "" if self.mrr is None else f", mrr={self.mrr:.4f}"
+        size = format_size(self.entities.nbytes)
+        return f"EmbedResult(run='{self.run}', entities=[{rows}, {width}] ({size}){score})"
 
 
 def embed(
@@ -54,12 +117,12 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: a data set; its triples, or the links of its topology where it has none.
+        data_set: a data set; its triples, or without triples the links of its topology.
         config: a configuration, its groups, or a JSON file of them.
         recipe: a measured configuration by name, on which `config` and `options` are laid.
         out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run whose rows are the first ones, where both have the entity.
-        from_data: where the data set of that run is now, if it is no longer where it was.
+        from_data: the data set of that run, if it was moved.
         score: your own score function, or where it is; see
             `outercore.embedding.gradients.custom.own_score`.
         observer: is called with batches, epochs and rankings.
@@ -116,21 +179,21 @@ def resume(
 ) -> EmbedResult:
     """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
 
-    A finished run goes on after its last epoch, if it is given more of them or more patience; one
-    that diverged, with another learning rate or weight of the regulariser.
+    A finished run continues with more epochs or more patience. A diverged run continues with
+    another learning rate or weight of the regulariser.
 
     Args:
         run: its directory.
         memory: another budget than the run had; partitions and slots stay as they are once there is
             a table.
-        score: the run's score function, if it is of one's own.
+        score: the run's custom score function, if any.
         observer: told what happens.
         command: for the record.
-        options: new values from here on; `outercore.embedding.options.CHANGEABLE` has the names.
+        options: new values from here on; `outercore.embedding.config.CHANGEABLE` has the names.
 
     Raises:
-        InvalidError: the data set or the score function changed since; an option that a run
-            keeps, or with which there is nothing more to train. Else as `embed`.
+        InvalidError: the data set or the score function changed since; an option that may not
+            change, or with which nothing is left to train. The others as `embed`.
         NotFoundError: no such run.
 
     Example:
@@ -142,20 +205,19 @@ def resume(
     """
     directory = EmbedDirectory.open(Path(run))
     with only_run(directory.path, _COMMAND), directory.training(new=False):
-        change = Change.of(directory.config(), options)
+        change = _change(directory.config(), options)
         if directory.finished and not directory.begun:
             # Somebody has deleted what training needed.
             if change.values:
                 raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
-        own = _same_score(directory, score)
+        own = require_same_score(f"run `{directory.path}`", directory.code("score"), score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
         # Without a checkpoint the run begins anew, with the same first rows.
-        other = None if directory.begun else directory.started_from
         warm = None
-        if other is not None:
-            old_data = directory.started_from_data
+        other, old_data = directory.started_from
+        if other is not None and not directory.begun:
             warm = warm_start(other, graph, directory.config().model, data_set=old_data)
         return _run(graph, directory, warm, own, observer, command, memory, change=change)
 
@@ -164,11 +226,11 @@ def _run(
     graph: Graph,
     run: EmbedDirectory,
     warm: WarmStart | None,
-    own: OwnScore | None,
+    own: CustomCode | None,
     observer: Observer | None,
     command: str,
     memory: str | int | None = None,
-    change: Change | None = None,
+    change: Change[EmbedConfig] | None = None,
 ) -> EmbedResult:
     from outercore.embedding.session import Session
 
@@ -179,16 +241,32 @@ def _run(
     with ExitStack() as stack:
         stack.enter_context(threads_of(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
-        model = build_model(config.model, own and own.function)
+        model = build_model(config.model, own and own.value)
         watch = observer or Observer()
         session = Session(graph, config, model, run, warm, watch, stop, command)
         stack.enter_context(closing(session))
         if change is not None and change.values:
-            change.require_more(session.progress)
-            run.change(change, session.progress)
+            progress = session.progress
+            change.require_more(progress.epoch, progress.stale)
+            run.change(change.values, epoch=progress.epoch, triples=progress.triples)
             for name, (before, after) in change.values.items():
                 watch.note(f"{name} is {after} from here on, {before} before")
         return EmbedResult(run.path, session.fit())
+
+
+def _change(config: EmbedConfig, options: Mapping[str, Any]) -> Change[EmbedConfig]:
+    """The change of a configuration by options.
+
+    Errors: as `Change.of`; `InvalidError` for the weight of a regulariser without any.
+    """
+    change = Change.of(config, options, CHANGEABLE)
+    weight = next((path for path in change.values if path.startswith("regulariser.")), None)
+    if weight is not None and config.regulariser.kind == "none":
+        raise InvalidError(
+            f"{weight}: the run has no regulariser, so that nothing would change\n"
+            "hint: leave it out, or start another run"
+        )
+    return change
 
 
 def _no_table(run: EmbedDirectory) -> InvalidError:
@@ -197,22 +275,3 @@ def _no_table(run: EmbedDirectory) -> InvalidError:
         f"hint: `outercore embed {quoted(run.data_set)} --from {quoted(run.path)}` with the "
         "run's other options begins with its rows"
     )
-
-
-def _same_score(run: EmbedDirectory, score: ScoreFunction | str | None) -> OwnScore | None:
-    """The score function of a run of one's own, given again.
-
-    Errors: `InvalidError` where it is another one, or missing, or the run has none.
-    """
-    place, digest = run.own_score
-    if (score is None) != (place is None):
-        was = f"`{place}`" if place is not None else "a built-in model"
-        raise InvalidError(
-            f"run `{run.path}` was made with {was}\nhint: "
-            + (GIVE if place is not None else "leave out `score`")
-        )
-    if score is None:
-        return None
-    own = own_score(score)
-    require_same(f"run `{run.path}`", str(place), digest, own)
-    return own

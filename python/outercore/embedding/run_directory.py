@@ -11,31 +11,28 @@ from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.files.atomic import device_errors, replace_file
 from outercore.files.checked_json import seal
-from outercore.runs.directory import RunDirectory
-from outercore.runs.identity import Identity
+from outercore.runs.directory import Identity, RunDirectory
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
-    from outercore.embedding.changes import Change
-    from outercore.embedding.tables.protocol import Progress
 
 DESCRIPTION_VERSION = 2
-"""The first one had no checksums."""
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
-_CHECKPOINTS = ("checkpoint.json", "journal.json")
-"""What stands in the table's directory once there is something to go on from."""
 
 
 class EmbedDirectory(RunDirectory):
-    """Where an embedding run keeps what it makes.
+    """The directory of an embedding run.
 
-    Besides `table/` what resuming needs, and at the end `entities.npy`, `relations.npy` and
-    `embedding.json`, which says what they are.
+    `table/` has the tables in training. At the end there are `entities.npy`, `relations.npy` and
+    their description `embedding.json`.
     """
 
     verb = "embed"
+    config_type = EmbedConfig
+    state_name = "table"
+    checkpoint_names = ("checkpoint.json", "journal.json")
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
@@ -49,16 +46,6 @@ class EmbedDirectory(RunDirectory):
         return Identity.of(graph.manifest, read, nodes=graph.num_nodes, undirected=undirected)
 
     @property
-    def state(self) -> Path:
-        """The tables in training."""
-        return self.path / "table"
-
-    @property
-    def begun(self) -> bool:
-        """Whether a checkpoint was ever taken."""
-        return any((self.state / name).exists() for name in _CHECKPOINTS)
-
-    @property
     def entities(self) -> Path:
         """The entities' rows of the best tables."""
         return self.path / "entities.npy"
@@ -70,13 +57,13 @@ class EmbedDirectory(RunDirectory):
 
     @property
     def description(self) -> Path:
-        """What the tables are; written when they are there."""
+        """The description of the tables, which is written after them."""
         return self.path / "embedding.json"
 
     @property
-    def finished(self) -> bool:
-        """Whether the run came to its end."""
-        return self.description.exists() and self.record().get("status") == "finished"
+    def result(self) -> Path:
+        """See `RunDirectory`."""
+        return self.description
 
     @property
     def fingerprint(self) -> str:
@@ -87,15 +74,13 @@ class EmbedDirectory(RunDirectory):
         """The run's configuration; until there is a table, with the budget that was asked for."""
         described = self._described()
         values = described["config"]
-        # Runs of releases that knew no groups have none.
-        budget = {"group": 1, **values.get("budget", {})}
+        budget = values["budget"]
         if not (self.begun or self.description.exists()):
             budget = described.get("asked", budget)
         return EmbedConfig.from_dict({**values, "budget": budget})
 
     def settle(self, chosen: BudgetConfig) -> None:
-        """Writes down the partitions that were chosen, before there is a table of them; what was
-        asked for stays beside them."""
+        """Saves the chosen partitions before their table is made; keeps the user's budget."""
         described = self._described()
         config = described["config"]
         asked = described.get("asked", config["budget"])
@@ -104,40 +89,10 @@ class EmbedDirectory(RunDirectory):
         self._describe(described)
 
     @property
-    def changes(self) -> list[dict[str, Any]]:
-        """What the run went on with that it did not have before, one entry for each time.
-
-        From which epoch on, counted from 0, after so many of its triples; values before and after.
-        """
-        found: list[dict[str, Any]] = self._described().get("changes", [])
-        return found
-
-    def change(self, change: Change, progress: Progress) -> None:
-        """Has the run's configuration other values from here on; all of them, or none."""
-        entry = {"epoch": progress.epoch, "triples": progress.triples, "values": change.values}
+    def started_from(self) -> tuple[str | None, str | None]:
+        """The run whose rows were the first ones, and where its data set was, if not there."""
         described = self._described()
-        for place, (_, after) in change.values.items():
-            group, key = place.split(".")
-            described["config"][group][key] = after
-        self._describe({**described, "changes": [*self.changes, entry]})
-
-    @property
-    def started_from(self) -> Path | None:
-        """The run whose rows were the first ones, if any."""
-        found = self._described().get("started_from")
-        return None if found is None else Path(found)
-
-    @property
-    def started_from_data(self) -> Path | None:
-        """Where the data set of that run was said to be, if anybody said so."""
-        found = self._described().get("started_from_data")
-        return None if found is None else Path(found)
-
-    @property
-    def own_score(self) -> tuple[str | None, str]:
-        """Where the run's score function was, `None` for a built-in model, and its digest."""
-        described = self._described()
-        return described.get("score"), described.get("score_digest", "")
+        return described.get("started_from"), described.get("started_from_data")
 
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""

@@ -1,4 +1,4 @@
-"""One embedding run, from its first batch or its last checkpoint to its figures and tables."""
+"""One embedding run, from its first batch or its last checkpoint to its metrics and tables."""
 
 from __future__ import annotations
 
@@ -9,31 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from outercore.base import native
 from outercore.base.shell import quoted
 from outercore.embedding.config import RESUME, EmbedConfig
 from outercore.embedding.data.parts import has_triples
-from outercore.embedding.divergence import DivergedError
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
-from outercore.embedding.gradients.trainer import Trainer, table_layout
-from outercore.embedding.initial_record import describe
-from outercore.embedding.observe import EpochReport, final_scalars
-from outercore.embedding.preparation import Planned, open_fitting, placed_anew, plan_session
-from outercore.embedding.quality import quality_warning
-from outercore.embedding.ranking.scoring import (
-    Scoring,
-)
+from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
+from outercore.embedding.preparation import open_fitting, placed_anew, plan_session
+from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
     Placement,
     order_of,
+    quality_warning,
 )
-from outercore.embedding.tables.protocol import Progress
+from outercore.embedding.tables.store import EpochReport, Progress
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
@@ -42,12 +35,52 @@ from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.data.warm_start import WarmStart
+
+
+def _describe(
+    graph: Graph,
+    config: EmbedConfig,
+    data: EmbedData,
+    placement: Placement,
+    *,
+    run: str,
+    device: torch.device,
+) -> dict[str, Any]:
+    """What runs, on what data, where."""
+    relations = data.relations * (2 if config.model.reciprocal else 1)
+    numbers = data.entities * config.model.dim + relations * config.model.relation_width
+    return records.opening(
+        Path(graph.root),
+        config.to_dict(),
+        {
+            "run": run,
+            "model": config.model.kind,
+            "dim": config.model.dim,
+            "parameters": numbers,
+            "partitions": placement.partitions,
+            "slots": placement.slots,
+            "metric": "MRR",
+            "device": str(device),
+        },
+        {
+            "entities": data.entities,
+            "relations": data.relations,
+            **{f"{part} triples": triples.count for part, triples in data.parts.items()},
+        },
+        str(device),
+    )
+
+
+def _final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The metrics at the end, for TensorBoard."""
+    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
 
 
 @contextmanager
 def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
-    """Says how to go on where somebody asks to stop before the first batch."""
+    """Adds the next step to the error of a stop before the first batch."""
     try:
         yield
     except InterruptError as error:
@@ -98,7 +131,18 @@ class Session:
                 self._store, self._config, self._model, undirected=self._data.undirected
             )
             with _stopped_early(run):
-                self._scoring = self._prepare_scoring(planned, told)
+                self._scoring = Scoring(
+                    self._config,
+                    self._model,
+                    self._store,
+                    self._data,
+                    planned.held_out,
+                    planned.known,
+                    memory=self._placement.for_evaluation,
+                    observer=observer,
+                    stop=stop,
+                    told=told,
+                )
             self._epochs = Epochs(
                 self._trainer,
                 validate=self._scoring.validate if self._scoring.has("valid") else None,
@@ -110,7 +154,7 @@ class Session:
                 counters=self._counters,
             )
             self._plan = self._planned()
-            self._described = describe(
+            self._described = _describe(
                 graph,
                 self._config,
                 self._data,
@@ -123,7 +167,7 @@ class Session:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a checkpoint where somebody asked to stop; `DivergedError`
+        Errors: `InterruptError` after a requested stop and its checkpoint; `DivergedError`
         for a loss or a score that is not finite, with the best tables so far in the run.
         """
         with self._writing_scalars():
@@ -192,7 +236,7 @@ class Session:
         )
 
     def _finish(self, status: str, **more: str) -> dict[str, Any]:
-        """Figures and tables as they are now, those of the best epoch; `more` is for the record."""
+        """Writes metrics and tables of the best epoch; `more` is for the record."""
         with self._epochs.timeline.span("final figures"):
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
@@ -207,8 +251,8 @@ class Session:
         self._run.describe(
             {
                 "model": config.to_dict()["model"],
-                "score": self._run.own_score[0],
-                "score_digest": self._run.own_score[1],
+                "score": self._run.code("score")[0],
+                "score_digest": self._run.code("score")[1],
                 "entities": self._data.entities,
                 "relations": self._data.relations,
                 "width": config.model.dim,
@@ -220,12 +264,12 @@ class Session:
             }
         )
         record = self._write_record(status, result)
-        self._scalars.add(final_scalars(result), best or 0)
+        self._scalars.add(_final_scalars(result), best or 0)
         self._observer.finished(result)
         return record
 
     def _figures(self, status: str) -> list[dict[str, Any]]:
-        """The figures of the tables as they are; none of a failed run that cannot be ranked."""
+        """The metrics of the current tables; empty for a failed run that cannot be ranked."""
         try:
             return self._scoring.final()
         except (InvalidError, InterruptError) as error:
@@ -263,36 +307,12 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _prepare_scoring(self, planned: Planned, told: native.Progress) -> Scoring:
-        scoring = Scoring(
-            self._config,
-            self._model,
-            self._store,
-            planned.held_out,
-            loops=self._data.loops,
-            degrees=self._degrees(told),
-            memory=self._placement.for_evaluation,
-            observer=self._observer,
-            stop=self._stop,
-        )
-        if planned.known:
-            answers = self._data.answers("collect true answers", told)
-            scoring.collect_known(planned.known, answers)
-        return scoring
-
-    def _degrees(self, told: native.Progress) -> Tensor | None:
-        """How many training triples each entity is in, where candidates are drawn by that."""
-        evaluation = self._config.evaluation
-        if "degree" not in (evaluation.candidates, *evaluation.also):
-            return None
-        return torch.from_numpy(self._data.degrees(told))
-
     def _counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""
         return self._store.counters() if isinstance(self._store, PartitionStore) else {}
 
     def _planned(self) -> dict[str, Any]:
-        """What the report shows beside what happened."""
+        """The plan, for the report."""
         plan = {"budget": self._placement.memory, **self._placement.to_dict()}
         if not isinstance(self._store, PartitionStore):
             return plan
@@ -337,7 +357,7 @@ def device_of(name: str, placement: Placement) -> torch.device:
 
     In partitions the GPU has those that are in memory.
 
-    Errors: `InvalidError` where PyTorch finds none; `BudgetError` where there is no room.
+    Errors: `InvalidError` if PyTorch finds no GPU; `BudgetError` if its memory is too small.
     """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

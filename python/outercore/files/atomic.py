@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from outercore.errors import (
     DeviceError,
@@ -21,14 +22,14 @@ from outercore.errors import (
 
 
 class Storage:
-    """The few operations that durable writing is made of; tests put faults in their place."""
+    """The operations of durable writing; tests replace them with faults."""
 
     def write(self, path: Path, data: bytes) -> None:
         """Creates or replaces `path` and waits until the bytes are on the device."""
         self.write_pieces(path, [data])
 
     def write_pieces(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-        """The same with what the pieces hold one after the other."""
+        """The same with the bytes of pieces, one after the other."""
         with path.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
@@ -52,6 +53,10 @@ class Storage:
         finally:
             os.close(descriptor)
 
+    def remove(self, path: Path) -> None:
+        """Removes the file `path`; a missing one is fine."""
+        path.unlink(missing_ok=True)
+
     def make_directory(self, path: Path) -> None:
         """Creates `path` and its parents where they are missing."""
         path.mkdir(parents=True, exist_ok=True)
@@ -61,33 +66,80 @@ class Storage:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def temporary_path(path: Path) -> Path:
+    """The name that the file `path` has until it is complete."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def replace_file(storage: Storage, path: Path, data: bytes) -> None:
-    """Makes `path` hold `data`: at any crash it holds the old bytes or the new ones."""
+    """Makes `path` hold `data`: after a crash it holds the old bytes or the new ones."""
     with replacing(storage, path) as temporary:
         storage.write(temporary, data)
 
 
 @contextmanager
-def replacing(storage: Storage, path: Path) -> Iterator[Path]:
-    """The file to write within the block, which becomes `path` once it is whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def replacing(storage: Storage, path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """The file to write within the block, which becomes `path` once it is complete.
+
+    With `durable` the new name survives a power failure; the caller syncs the bytes.
+    """
+    temporary = temporary_path(path)
     try:
         yield temporary
         storage.rename(temporary, path)
-    except (OSError, OutercoreError, KeyboardInterrupt):
-        # A half file would only be in the way.
+    except BaseException:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            storage.remove(temporary)
         raise
-    storage.sync_directory(path.parent)
+    if durable:
+        storage.sync_directory(path.parent)
+
+
+@contextmanager
+def whole_file(path: Path, *, what: str = "", durable: bool = True) -> Iterator[BinaryIO]:
+    """A file to write to, which gets the name `path` at the end; a failure leaves nothing.
+
+    `what` is the name of the file in errors. Scratch files need not be `durable`: no power failure
+    matters to them, and a sync costs a disk's time.
+
+    Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
+    """
+    with (
+        device_errors(what or f"`{path}`"),
+        replacing(Storage(), path, durable=durable) as temporary,
+    ):
+        file = _opened(temporary)
+        try:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            file.close()
+        except BaseException:
+            # Closing writes the buffer once more, and on a full device fails once more.
+            with suppress(OSError):
+                file.close()
+            raise
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.open("wb")
+
+
+def require_writable(path: Path) -> None:
+    """Errors: `DeviceError` where the file `path` cannot be made."""
+    temporary = temporary_path(path)
+    with device_errors(f"`{path}`"):
+        temporary.open("wb").close()
+        temporary.unlink()
 
 
 @contextmanager
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
     """A directory for files of this process, which is removed at the end of the block.
 
-    Names are `prefix` and something random. What a killed process has left under such a name is
-    removed first: its lock is free, as the system frees those of a process that ends.
+    Names are `prefix` and random letters. Directories that a killed process left are removed first:
+    the system has released their locks.
     """
     path, lock = _locked_directory(parent, prefix)
     try:
@@ -123,9 +175,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def remove_at_once(path: Path) -> None:
-    """Removes the directory `path`, under another name: after a crash it is whole, or not there.
+    """Removes the directory `path` after it is renamed: a crash leaves it whole, or removes it.
 
-    What a killed process has left under the other name is removed, too.
+    Leftovers of a killed process under the other name are removed, too.
     """
     gone = path.with_name(f"{path.name}.removed")
     shutil.rmtree(gone, ignore_errors=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from outercore.errors import CorruptError
+from outercore.errors import CorruptError, VersionError
 
 CHECKSUM = "checksum"
 """The member that holds the checksum of all other members."""
@@ -22,8 +23,12 @@ def seal(values: dict[str, Any]) -> bytes:
         >>> unseal(seal({"epoch": 3}), "`state.json`")
         {'epoch': 3}
     """
-    sealed = {**values, CHECKSUM: _checksum(values)}
-    return (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode()
+    return json_bytes({**values, CHECKSUM: _checksum(values)})
+
+
+def json_bytes(values: Any) -> bytes:
+    """The bytes of a JSON file. Errors: `ValueError` for a number that is not finite."""
+    return (json.dumps(values, indent=1, allow_nan=False) + "\n").encode()
 
 
 def parse_json(data: bytes) -> Any:
@@ -37,10 +42,8 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("lists or objects in each other, too deep to be read") from None
 
 
-def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
+def unseal(data: bytes, what: str) -> dict[str, Any]:
     """The values that `seal` wrote; `what` names the file.
-
-    `since`: the first `version` of such files that has a checksum; none counts as 0.
 
     Errors: `CorruptError` where the bytes are not those that were written.
     """
@@ -51,12 +54,36 @@ def unseal(data: bytes, what: str, *, since: int = 0) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CorruptError(f"{what}: expected a JSON object")
     expected = values.pop(CHECKSUM, None)
-    version = values.get("version", 0)
-    if expected is None and isinstance(version, int) and version < since:
-        return values
     found = _checksum(values)
     if found != expected:
         raise CorruptError(f"{what}: found checksum {found}, expected {expected}")
+    return values
+
+
+def read_sealed(
+    path: Path, version: int, needed: Iterable[str] = (), *, hint: str, what: str = ""
+) -> dict[str, Any]:
+    """The values of a file that `seal` wrote, with all keys that are `needed`.
+
+    `hint` is what to do about damage, `what` the name of the file in errors.
+
+    Errors: `CorruptError`; `VersionError` for a file of another version.
+    """
+    what = what or f"`{path}`"
+    try:
+        values = unseal(path.read_bytes(), what)
+    except CorruptError as error:
+        raise CorruptError(f"{error}\nhint: {hint}") from None
+    except OSError as error:
+        raise CorruptError(f"{what}: {error}\nhint: {hint}") from error
+    if values.get("version") != version:
+        raise VersionError(
+            f"{what}: expected version {version}, found {values.get('version')}\n"
+            "hint: use the version of Outercore that wrote it"
+        )
+    for key in needed:
+        if key not in values:
+            raise CorruptError(f"{what}: `{key}` is missing\nhint: {hint}")
     return values
 
 

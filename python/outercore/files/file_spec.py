@@ -12,7 +12,7 @@ from outercore.files.atomic import missing_file
 from outercore.files.input_file import is_there
 
 _BY_PLACE = re.compile(r"column \d+")
-"""What a column is called that has no name."""
+"""The name of a column without a header."""
 
 
 def are_named(columns: Sequence[str]) -> bool:
@@ -35,7 +35,7 @@ class FileSpec:
 
         With `may_leave_out` also `PATH:!NAME[,NAME]`: all columns but these.
 
-        Errors: `NotFoundError` where there is no such file; `UnsupportedError` for a pipe.
+        Errors: `NotFoundError` for a missing file; `UnsupportedError` for a pipe.
         """
         end = len(text)
         while end > 0:

@@ -1,6 +1,6 @@
-"""What every input file has to be before a library opens it: a regular file.
+"""Makes sure that an input file is a regular file before a library opens it.
 
-A pipe or a device has no end and no size, and waits where nobody writes. Links are followed.
+A pipe or a device has neither end nor size, and reading it may wait forever. Links are followed.
 """
 
 from __future__ import annotations

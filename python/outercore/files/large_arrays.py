@@ -36,9 +36,9 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
 
 
 def forget(values: NDArray[Any]) -> None:
-    """Gives back the memory that a mapped array has come to take by being read."""
+    """Gives back the memory of the pages of a mapped array that were read."""
     mapping = getattr(values, "_mmap", None)
-    # What was written to a private copy is in memory only.
+    # Values written to a private copy are in memory only.
     if getattr(values, "mode", None) == "c":
         return
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):

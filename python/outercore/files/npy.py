@@ -1,19 +1,25 @@
-"""Arrays in `.npy` files, mapped into memory, and which types of an array hold numbers."""
+"""`.npy` files: read, mapped into memory, and written."""
 
 from __future__ import annotations
 
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy_format
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from outercore.errors import InvalidError
+from outercore.errors import CorruptError, InternalError, InvalidError, NotFoundError
+from outercore.files.atomic import Storage, device_errors, replacing, whole_file
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
+from outercore.files.large_arrays import blocks
 
 _RAW = "raw numbers without a header: `np.save(NEW, np.memmap(FILE, dtype, shape=...))`"
 _AGAIN = "if the copy was cut short, copy it again"
@@ -22,6 +28,10 @@ _READERS = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
 }
+_DATA_OFFSET = 4096
+"""Values of our files begin here: at a page, as reads past the page cache need."""
+_BLOCK_NUMBERS = 1 << 20
+_HINT = "\nhint: "
 _MOST_AXES = 32
 _MOST_BYTES = 2**63 - 1
 MOST_EMPTY = 2**31
@@ -32,7 +42,7 @@ _NO_NUMBERS = {"U": "text", "S": "text", "M": "dates", "m": "durations", "O": "P
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of an array says, as far as it can be true."""
+    """The checked header of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -65,7 +75,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
     try:
         shape, fortran, dtype = read(file)
     except Exception:
-        # NumPy parses the header as Python: bad bytes raise whatever a parser of Python raises.
+        # NumPy parses the header as Python: bad bytes raise any error of a parser.
         raise InvalidError(
             f"{where}: the header of the array cannot be read\nhint: {_AGAIN}"
         ) from None
@@ -86,16 +96,22 @@ def read_header(file: IO[bytes], where: str) -> Header:
 
 
 def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
-    """The array of a `.npy` file; its values are read when they are used.
-
-    Errors: `InvalidError` for a file that NumPy did not write or that is cut short, for Python
-    objects, and where `spec` chooses columns.
-    """
-    where = f"{what} `{spec.path}`"
+    """As `map_npy`. Errors: also `InvalidError` where `spec` chooses columns."""
     if spec.columns:
-        raise InvalidError(f"{where}: a `.npy` has one array, found `:{','.join(spec.columns)}`")
-    require_file(spec.path, what)
-    with open(spec.path, "rb") as file:
+        columns = ",".join(spec.columns)
+        raise InvalidError(f"{what} `{spec.path}`: a `.npy` has one array, found `:{columns}`")
+    return map_npy(spec.path, what)
+
+
+def map_npy(path: Path, what: str) -> NDArray[Any]:
+    """The array of the `.npy` file `path`; its values are read when they are used.
+
+    Errors: `InvalidError` for a file that NumPy did not write or that is cut short, and for Python
+    objects; `NotFoundError`.
+    """
+    where = f"{what} `{path}`"
+    require_file(path, what)
+    with open(path, "rb") as file:
         start = file.read(6)
         if start != _MAGIC:
             found = "a `.npz` archive" if start.startswith(b"PK") else "another file"
@@ -114,15 +130,72 @@ def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
     if not header.size:
         return np.empty(header.shape, header.dtype)
     order = "F" if header.fortran else "C"
-    return np.memmap(spec.path, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
+    return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
 
 
 def read_npy(path: Path, what: str) -> NDArray[Any]:
     """A small array of numbers, such as a list of nodes, read whole.
 
-    Errors: as `open_npy`.
+    Errors: as `map_npy`.
     """
-    return np.array(open_npy(FileSpec(path, ()), what))
+    return np.array(map_npy(path, what))
+
+
+def map_table(path: Path, hint: str) -> NDArray[Any]:
+    """An array that Outercore wrote itself, mapped.
+
+    Errors: `CorruptError` with `hint` for a missing file, and for one that is cut short.
+    """
+    try:
+        return map_npy(path, "array")
+    except (InvalidError, NotFoundError) as error:
+        raise CorruptError(f"{str(error).partition(_HINT)[0]}{_HINT}{hint}") from None
+
+
+def table_blocks(
+    path: Path, hint: str, checksum: int | None = None, shape: tuple[int, ...] | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The float32 table that `write_npy` wrote, in blocks of rows, each with its first row.
+
+    `checksum` is the result of `write_npy`.
+
+    Errors: `CorruptError` with `hint` for a missing file, for one that is cut short, and for
+    another `shape`; after the last block for a wrong checksum.
+    """
+    stored = map_table(path, hint)
+    shape = stored.shape if shape is None else shape
+    if stored.dtype != np.float32 or stored.shape != shape:
+        raise CorruptError(
+            f"array `{path}`: expected float32 {list(shape)}, "
+            f"found {stored.dtype} {list(stored.shape)}{_HINT}{hint}"
+        )
+    total = 0
+    for first, rows in blocks(stored, max(1, _BLOCK_NUMBERS // max(1, stored[:1].size))):
+        total = zlib.crc32(_bytes(rows), total)
+        yield first, rows
+    if checksum is not None and total != checksum:
+        raise CorruptError(
+            f"array `{path}`: found checksum {total:08x}, expected {checksum:08x}{_HINT}{hint}"
+        )
+
+
+def read_table(path: Path, hint: str, checksum: int | None = None) -> NDArray[np.float32]:
+    """The table that `write_npy` wrote, in memory. Errors: as `table_blocks`."""
+    table = np.empty(map_table(path, hint).shape, np.float32)
+    for first, rows in table_blocks(path, hint, checksum):
+        table[first : first + len(rows)] = rows
+    return table
+
+
+def checksum_of_rows(path: Path, hint: str) -> int:
+    """The checksum that `write_npy` would return of a table that the core has written.
+
+    Errors: as `map_table`.
+    """
+    total = 0
+    for _, rows in blocks(map_table(path, hint)):
+        total = zlib.crc32(_bytes(rows), total)
+    return total
 
 
 def require_numbers(where: str, dtype: np.dtype) -> None:
@@ -137,11 +210,109 @@ def require_numbers(where: str, dtype: np.dtype) -> None:
         raise InvalidError(f"{where}: expected numbers, found {found or dtype}")
 
 
-_DATA_OFFSET = 4096
-
-
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
     """The first 4,096 bytes of a `.npy` file."""
     described = {"descr": dtype, "fortran_order": False, "shape": shape}
     header = repr(described).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    return _MAGIC + b"\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+def write_npy(storage: Storage, path: Path, table: NDArray[Any]) -> int:
+    """Writes an array whose data begin at byte 4096; it appears under its name once it is complete.
+
+    Returns: the CRC-32 of the data.
+    Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
+    """
+    array = np.ascontiguousarray(table)
+    with device_errors(f"array `{path}`"), replacing(storage, path) as temporary:
+        storage.write_pieces(temporary, [npy_header(array.dtype.str, array.shape), array.data])
+    return zlib.crc32(_bytes(array))
+
+
+class NpyWriter:
+    """Writes an array of known shape to an open file, some rows at a time."""
+
+    def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.rows = 0
+        self._file = file
+        self._dtype = np.dtype(dtype)
+        file.write(npy_header(self._dtype.str, shape))
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Writes the next rows."""
+        self._file.write(_bytes(np.ascontiguousarray(rows, self._dtype)))
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        """Does nothing: each row has been written."""
+
+
+class NpyRows:
+    """A `.npy` file of known shape that is written row by row; a context manager while written.
+
+    It appears under its name once it is complete. Scratch files need not be `durable`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: DTypeLike = np.float32,
+        *,
+        durable: bool = True,
+    ) -> None:
+        self.path = path
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._durable = durable
+        self._writer: NpyWriter | None = None
+
+    def __enter__(self) -> NpyRows:
+        self._writing = self._whole()
+        self._writing.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._writing.__exit__(*error)
+
+    def append(self, rows: NDArray) -> None:
+        """Writes the next rows."""
+        assert self._writer is not None
+        with device_errors(f"array `{self.path}`"):
+            self._writer.append(rows)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        what = f"array `{self.path}`"
+        with whole_file(self.path, what=what, durable=self._durable) as file:
+            self._writer = NpyWriter(file, self._shape, self._dtype)
+            yield
+            if self._writer.rows != self._shape[0]:
+                raise InternalError(
+                    f"{what}: expected {self._shape[0]} rows, got {self._writer.rows}"
+                )
+
+    def rows(self, ids: NDArray[np.int64]) -> NDArray:
+        """The rows `ids`, in that order; one small read for each."""
+        wanted = np.empty((len(ids), *self._shape[1:]), self._dtype)
+        stride = int(np.prod(self._shape[1:])) * self._dtype.itemsize
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            for place, row in enumerate(ids):
+                offset = _DATA_OFFSET + int(row) * stride
+                if os.preadv(descriptor, [wanted[place : place + 1].data], offset) != stride:
+                    raise InternalError(
+                        f"array `{self.path}`: row {row}: short read at byte {offset}"
+                    )
+        finally:
+            os.close(descriptor)
+        return wanted
+
+    def remove(self) -> None:
+        """Deletes the file."""
+        self.path.unlink()
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    """The bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data

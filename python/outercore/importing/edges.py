@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -158,7 +157,7 @@ def text_edges(
     except InvalidError as error:
         raise _or_triples(error, spec, file) from None
     places = [table.names.index(name) for name in (ends.source, ends.target)]
-    layout = json.dumps({"dialect": file.dialect, "source": places[0], "target": places[1]})
+    layout = {"dialect": file.dialect, "source": places[0], "target": places[1]}
     own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
 
     def native(importer: Importer) -> None:
@@ -443,8 +442,8 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
     least, largest = np.iinfo(np.int64).max, -1
     try:
         for ids in itertools.chain.from_iterable(source.batches(None)):
-            least = min(least, int(ids.min(initial=least)))
-            largest = max(largest, int(ids.max(initial=largest)))
+            if len(ids):
+                least, largest = min(least, int(ids.min())), max(largest, int(ids.max()))
     except OutercoreError:
         # Another row is not a number, so this one may be a name as well.
         way = "\nhint: nodes with names: `--ids dictionary`" if source.is_open else ""

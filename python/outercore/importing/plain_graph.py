@@ -114,9 +114,9 @@ def _edges(inputs: Inputs) -> GraphSource:
         _refuse_options(first, inputs)
     elif inputs.ogb_split is not None:
         raise InvalidError("--ogb-split: expected a data set of OGB, found files of edges")
-    whole, path = None, located(first)
+    whole, path = None, Path(first)
     if is_whole or (path.is_file() and not more and inputs.format == "auto"):
-        whole = plain_format(path)
+        whole = plain_format(path := located(first))
     options = () if whole is None else whole.options
     if inputs.outside_files and "outside_files" not in options:
         raise InvalidError(f"--outside-files: has no effect on `{first}`, which names no files")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outercore.base.common import Backend, Policy, Precision, Topology
 from outercore.base.fields import build, within
+from outercore.base.options import Backend, Policy, Precision, Topology
 
 LARGEST_SEED = 2**64 - 1
 _LARGEST = 2**32 - 1

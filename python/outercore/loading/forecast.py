@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -26,8 +25,8 @@ _PINNED_GROUPS = 2
 class Core(Protocol):
     """The core's loader, as far as it forecasts."""
 
-    def forecast(self) -> str:
-        """What epochs will read, as JSON."""
+    def forecast(self) -> dict[str, Any]:
+        """What epochs will read."""
 
     def start_trial(self) -> None:
         """Starts some batches, to time the stages."""
@@ -38,8 +37,8 @@ class Core(Protocol):
     def stop(self) -> None:
         """Ends what runs."""
 
-    def take_counters(self) -> str:
-        """Counters since the last call, as JSON."""
+    def take_counters(self) -> dict[str, Any]:
+        """Counters since the last call."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def forecast(
 ) -> dict[str, Any]:
     """As `MiniBatches.forecast`; `batch` makes the current batch of the core."""
     began, used = time.perf_counter(), time.process_time()
-    counts: dict[str, Any] = json.loads(core.forecast())
+    counts = core.forecast()
     sampling = Cost(
         counts["sample_s_per_batch"], (time.process_time() - used) / max(counts["traced"], 1)
     )
@@ -106,7 +105,7 @@ def _tried(
     try:
         found = core.advance()
         used = time.process_time() - used
-        counted = json.loads(core.take_counters())["counters"]
+        counted = core.take_counters()["counters"]
         batches = max(counted["fetch"]["items"], counted["sample"]["items"], 1)
         reads = counted["feature_reads"]
         device_s = (

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from outercore.base.common import Backend, Policy, Precision, Topology
 from outercore.base.likeness import missing_attribute
+from outercore.base.options import Backend, Policy, Precision, Topology
 from outercore.data.batch_arrays import name_in_storage
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.far import Far

@@ -6,7 +6,6 @@ one, it opens the data set again when it is first used.
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.base.display import Forecast, short
-from outercore.base.fields import plain_json, whole
+from outercore.base.fields import whole
 from outercore.base.plan_display import LoaderPlan
 from outercore.base.sizes import format_size, parse_size
 from outercore.base.threads import checked_threads
@@ -172,7 +171,7 @@ class MiniBatches(ABC, Generic[Batch]):
         # What another process has opened is neither used nor closed here: its threads are not here.
         self._handle = _core.Loader(
             self.graph._core,
-            plain_json(self._config),
+            self._config,
             self._input_nodes.ids(self.graph),
             self._input_times,
         )
@@ -350,7 +349,7 @@ class MiniBatches(ABC, Generic[Batch]):
             BudgetError: with the least that would do.
         """
         self._follow_process_group()
-        return LoaderPlan(json.loads(self._core.plan()))
+        return LoaderPlan(self._core.plan())
 
     def forecast(self, step: Callable[[Batch], object] | None = None) -> dict[str, Any]:
         """What the first and a later epoch will read, and about how long they will take.
@@ -382,8 +381,7 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def counters(self) -> dict[str, Any]:
         """Counters, hit ratio and timeline since the last call; see ``docs/guides/training.md``."""
-        counters: dict[str, Any] = json.loads(self._core.take_counters())
-        return counters
+        return self._core.take_counters()
 
     def close(self) -> None:
         """Stop a running epoch and give back all memory; the loader cannot be used any more."""

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.common import Backend, Policy, Precision, Topology
 from outercore.base.display import ShortRepr
+from outercore.base.options import Backend, Policy, Precision, Topology
 from outercore.data.far import Far
 from outercore.errors import InvalidError
 from outercore.loading.loader_arguments import check_arguments, refuse_arguments

@@ -1,7 +1,7 @@
-"""Code of the user's own: where it comes from, and what tells one text from another.
+"""Custom code: its place, and the digest of its text.
 
-A run says which code it was made with, but code is only ever taken from whoever calls: opening
-somebody else's run runs nothing of theirs.
+A run names the code that made it, but only the caller passes code: opening another user's run never
+runs their code.
 """
 
 from __future__ import annotations
@@ -13,10 +13,63 @@ import inspect
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, NotFoundError
+
+
+class CustomCode(NamedTuple):
+    """Custom code with its place and digest, which a run records."""
+
+    value: Any
+    """A function, a class or an object."""
+    place: str
+    """`FILE.py:NAME`, or module and name, for people."""
+    digest: str
+    """The digest of its source; empty without a source."""
+
+
+def custom_code(what: str, code: Any, example: str, expected: str) -> CustomCode:
+    """A function, a class or a callable object, or its place `FILE.py:NAME`. Runs the file.
+
+    Errors: `NotFoundError` for the file or the name; `InvalidError` for any other value, and for a
+    file that fails. They begin with `what`.
+    """
+    is_text = isinstance(code, str)
+    place = code if is_text else place_of(code)
+    value = from_place(what, code, example) if is_text else code
+    if not callable(value):
+        raise InvalidError(f"{what} `{place}`: expected {expected}, found {type(value).__name__}")
+    return CustomCode(value, place, digest_of(value))
+
+
+def require_same_code(
+    what: str,
+    made_with: tuple[str | None, str],
+    code: CustomCode | None,
+    *,
+    noun: str = "",
+    give: str,
+    leave_out: str,
+) -> None:
+    """Makes sure that `code` is the custom code that `what` was made with.
+
+    `made_with` has its place, `None` for a built-in model, and its digest. `noun` names the code,
+    `give` and `leave_out` are the next steps.
+
+    Errors: `InvalidError`, which begins with `what`.
+    """
+    place, digest = made_with
+    if place is None and code is not None:
+        raise InvalidError(f"{what} was made with a built-in model\nhint: {leave_out}")
+    if place is not None and code is None:
+        raise InvalidError(f"{what} was made with {noun}`{place}`\nhint: {give}")
+    if code is not None and digest and code.digest and digest != code.digest:
+        raise InvalidError(
+            f"{what} was made with {noun}`{place}`, and `{code.place}` has another text\n"
+            "hint: give the code as it was, or start another run"
+        )
 
 
 def is_place(text: str) -> bool:
@@ -31,7 +84,7 @@ def is_place(text: str) -> bool:
 
 
 def from_place(what: str, place: str, example: str) -> Any:
-    """What has the name NAME in the file of `FILE.py:NAME`, which is run for it.
+    """The value NAME of the file of `FILE.py:NAME`, which this runs.
 
     Errors: `InvalidError` for another text, and for a file that fails; `NotFoundError` for the file
     or the name. They begin with `what`.
@@ -65,9 +118,9 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Of the own text of a function, a class or an instance's class; empty where Python knows none.
+    """The digest of the source of a function, a class or an instance's class; else empty.
 
-    What it calls is not looked at.
+    Functions that it calls do not count.
     """
     bound = ""
     while isinstance(value, functools.partial):

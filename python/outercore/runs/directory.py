@@ -1,10 +1,12 @@
-"""The directory of one run: configuration, record, checkpoints and scalars."""
+"""The directory of one run: configuration, identity of the data set, record and checkpoints."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,9 +20,8 @@ from outercore.errors import (
     NotFoundError,
     OutercoreError,
 )
-from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import seal, unseal
-from outercore.runs.identity import Identity
+from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
+from outercore.files.checked_json import json_bytes, seal, unseal
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
 
 if TYPE_CHECKING:
@@ -29,17 +30,78 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
-class RunDirectory:
-    """What the directories of all training runs have in common.
+@dataclass(frozen=True)
+class Identity:
+    """The arrays that a job reads, and facts about the data set that it depends on.
 
-    `config.json` what the run is a function of, `record.json` what happened, `tensorboard/`
-    scalars.
+    Other arrays may be added, changed or removed without any effect on the run.
+    """
+
+    arrays: Mapping[str, list[Any]]
+    """Type, shape and checksum of each, by its name in the manifest."""
+    facts: Mapping[str, Any]
+    """Such as the number of nodes."""
+
+    @classmethod
+    def of(
+        cls, manifest: Mapping[str, Any], reads: Callable[[str], bool], **facts: Any
+    ) -> Identity:
+        """That of the arrays whose names `reads` accepts."""
+        arrays = {
+            name: [entry["dtype"], entry["shape"], entry["checksum"]]
+            for name, entry in manifest["arrays"].items()
+            if reads(name)
+        }
+        return cls(arrays, facts)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        values = {**self.facts, "arrays": self.arrays}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def changes(self, known: Mapping[str, Any]) -> list[str]:
+        """What differs from an identity that `to_dict` has described, in words."""
+        before: Mapping[str, Any] = known["arrays"]
+        words = [
+            f"array `{name}` was {_change(before.get(name), self.arrays.get(name))}"
+            for name in sorted({*before, *self.arrays})
+            if before.get(name) != self.arrays.get(name)
+        ]
+        return words + [
+            f"`{name}` was {known['facts'].get(name)} and is {value}"
+            for name, value in self.facts.items()
+            if known["facts"].get(name) != value
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"arrays": dict(self.arrays), "facts": dict(self.facts)}
+
+
+def _change(before: Any, after: Any) -> str:
+    if before is None:
+        return "added"
+    return "removed" if after is None else "changed"
+
+
+class RunDirectory:
+    """The directory of one run; each job has a subclass.
+
+    `config.json` has the configuration and the identity of the data set, `record.json` the record,
+    `tensorboard/` scalars.
     """
 
     verb: ClassVar[str]
-    """Of the command that makes such runs."""
+    """The command that makes such runs."""
     option: ClassVar[str] = "--out"
-    """By which it is given another directory."""
+    """The option that names another directory."""
+    config_type: ClassVar[type[Configuration]]
+    """The configuration of such runs."""
+    state_name: ClassVar[str]
+    """The directory of what resuming needs."""
+    checkpoint_names: ClassVar[tuple[str, ...]]
+    """One of these files is in it once there is a checkpoint."""
 
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
         self.path = path
@@ -90,7 +152,7 @@ class RunDirectory:
     def open(cls, path: Path, storage: Storage | None = None) -> Self:
         """An existing run.
 
-        Errors: `NotFoundError` where `path` is none; `InvalidError` for a data set, or a run of
+        Errors: `NotFoundError` if there is none; `InvalidError` for a data set, or a run of
         another command.
         """
         run = cls(path, storage)
@@ -119,18 +181,28 @@ class RunDirectory:
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
-        """What a run with this configuration reads of a data set."""
+        """The arrays and facts of a data set that a run with this configuration reads."""
         raise NotImplementedError
 
     @property
     def state(self) -> Path:
-        """Where what resuming needs is."""
-        raise NotImplementedError
+        """The directory of what resuming needs."""
+        return self.path / self.state_name
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
-        raise NotImplementedError
+        """Whether there is a checkpoint."""
+        return any((self.state / name).exists() for name in self.checkpoint_names)
+
+    @property
+    def result(self) -> Path:
+        """A file that is there once the run has its result."""
+        return self._record
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended. The end writes a damaged record again."""
+        return self.result.exists() and self.known_record().get("status") == "finished"
 
     @property
     def scalars(self) -> Path:
@@ -155,7 +227,30 @@ class RunDirectory:
 
     def config(self) -> Any:
         """The run's configuration."""
-        raise NotImplementedError
+        return self.config_type.from_dict(self._described()["config"])
+
+    def change(self, values: Mapping[str, Sequence[Any]], **progress: int) -> None:
+        """Gives the run's configuration other values from here on; all of them, or none.
+
+        `values` has those before and after by path, such as `{"optimiser.epochs": [4, 8]}`;
+        `progress` says when.
+        """
+        described = self._described()
+        for path, (_, after) in values.items():
+            group, _, key = path.partition(".")
+            described["config"][group][key] = after
+        changes = [*self.changes, {**progress, "values": dict(values)}]
+        self._describe({**described, "changes": changes})
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """What `change` was called with, in order."""
+        return list(self._described().get("changes", []))
+
+    def code(self, name: str) -> tuple[str | None, str]:
+        """The place of the custom code `name`, `None` without any, and the digest of its text."""
+        described = self._described()
+        return described.get(name), described.get(f"{name}_digest", "")
 
     @contextlib.contextmanager
     def training(self, *, new: bool) -> Iterator[None]:
@@ -180,7 +275,7 @@ class RunDirectory:
     def write_record(self, record: dict[str, Any]) -> None:
         """Replaces `record.json`."""
         with device_errors(f"run record `{self._record}`", f"resume with `{self._resume}`"):
-            replace_file(self._storage, self._record, _to_json(record))
+            replace_file(self._storage, self._record, json_bytes(record))
 
     def record(self) -> dict[str, Any]:
         """The record as it was last written.
@@ -198,6 +293,13 @@ class RunDirectory:
             ) from None
         return found
 
+    def known_record(self) -> dict[str, Any]:
+        """The record; empty if it is missing or damaged."""
+        try:
+            return self.record()
+        except (NotFoundError, CorruptError):
+            return {}
+
     def discard_if_unused(self) -> None:
         """Removes what the run made since `create` where no checkpoint was ever taken.
 
@@ -210,7 +312,7 @@ class RunDirectory:
             self._storage.remove_tree(directory)
         for file in (self._config, self._record):
             file.unlink(missing_ok=True)
-        # What else may lie there is not ours.
+        # Other files in the directory are not ours.
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
@@ -242,16 +344,11 @@ class RunDirectory:
 
 
 def _entries(path: Path) -> list[Path]:
-    """What is in the directory `path`, if there is one, beside what a crash left of a run that was
-    just made, and the output of its process."""
-    ours = (LOCK, ".config.json.tmp", OUTPUT, ERRORS)
+    """Entries of a directory without leftovers of a crash at creation, and output of a process."""
+    ours = (LOCK, temporary_path(path / "config.json").name, OUTPUT, ERRORS)
     return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
 
 
 def _has_content(path: Path) -> bool:
     """Whether something is lost when it is written over or emptied."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
-
-
-def _to_json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()

@@ -13,7 +13,7 @@ from outercore.data.graph import Source, root_of
 from outercore.errors import InvalidError, NotFoundError
 
 _JOBS = {"train": "outercore.training", "embed": "outercore.embedding"}
-"""The rooms of jobs. They are above this one, so they are imported when a job is asked for."""
+"""The rooms of jobs. They are above this one, so they are imported at the first call."""
 _ALGORITHMS = "outercore.analytics"
 
 
@@ -23,7 +23,7 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
     Args:
         job: `train`, `embed`, or the name of an algorithm such as `pagerank`.
         data_set: its directory, or an opened graph.
-        options: those of the job, such as `memory="2GiB"`.
+        options: options of the job, such as `memory="2GiB"`.
 
     Returns:
         Bytes and rates by name, as `outercore plan JOB --json` prints them.
@@ -49,11 +49,11 @@ def resume(run: str | Path, **options: Any) -> Any:
 
     Args:
         run: run directory of `oc.train`, `oc.embed`, or of an algorithm.
-        options: those of `resume` in `outercore.training`, `outercore.embedding` or
+        options: options of `resume` in `outercore.training`, `outercore.embedding` or
             `outercore.analytics`; for example `epochs=40` continues a finished embedding.
 
     Returns:
-        What the job returned: the run record of a training, an `EmbedResult`, a `Run`.
+        The result of the job: the run record of a training, an `EmbedResult`, a `Run`.
 
     Raises:
         NotFoundError: no run there.

@@ -1,4 +1,4 @@
-"""How a run tells what it is doing, without deciding how that is shown."""
+"""Events of a run, apart from how they are shown."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Observer:
         """Of the work `what`, which comes before the first batch, so much is done."""
 
     def resumed(self, epoch: int, done: int) -> None:
-        """Training goes on from the checkpoint taken after so much of this epoch."""
+        """Training resumes from the checkpoint after `done` batches or triples of this epoch."""
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
-        """An epoch begins, or goes on after `done` of its `total`."""
+        """An epoch begins, or resumes after `done` of its `total`."""
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
         """A batch of so many seeds or triples was trained, with this mean loss.
@@ -37,7 +37,7 @@ class Observer:
         """
 
     def evaluation_started(self, what: str, total: int, done: int) -> None:
-        """An evaluation (`validation`, `layer 1 of 2`) begins, or goes on after `done`."""
+        """An evaluation (`validation`, `layer 1 of 2`) begins, or resumes after `done`."""
 
     def evaluation_advanced(self, count: int) -> None:
         """So much more of the evaluation is done."""
@@ -55,10 +55,10 @@ class Observer:
         """
 
     def note(self, message: str) -> None:
-        """Something the user may want to know that is no error."""
+        """A message for the user that is not an error."""
 
     def finished(self, result: dict[str, Any]) -> None:
-        """The figures at the end."""
+        """The metrics at the end."""
 
 
 def until_stopped(observer: Observer, stop: StopRequest) -> Progress:
@@ -74,7 +74,7 @@ def until_stopped(observer: Observer, stop: StopRequest) -> Progress:
 def watched(
     chunks: Iterable[_Chunk], what: str, total: int, progress: Progress | None
 ) -> Iterator[_Chunk]:
-    """The same chunks of triples, of which `progress` hears how many have been taken."""
+    """The same chunks of triples; `progress` gets the number of triples so far."""
     done = 0
     for chunk in chunks:
         if progress is not None:

@@ -1,4 +1,4 @@
-"""What is made of ranks: of triples among entities, and of edges among negatives.
+"""Metrics of ranks: of triples among entities, and of edges among negatives.
 
 Source: Berrendorf, Faerman, Vermue, Tresp, "On the Ambiguity of Rank-Based Evaluation of Entity
 Alignment or Link Prediction Methods" (2020), for the kinds of ranks, AMR and AMRI.
@@ -18,7 +18,7 @@ def metrics_of_ranks(
 ) -> dict[str, Any]:
     """Mean reciprocal rank, mean rank, Hits@k and the adjusted mean rank with its index.
 
-    Shapes: `ranks` [questions], from 1; `others` [questions], the candidates besides the true one.
+    Shapes: `ranks` [questions], from 1; `others` [questions], the candidates without the true one.
     The adjusted ones are `None` where nothing has another candidate.
 
     Example:

@@ -11,10 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 FILE = "record.json"
 """The record in a run's directory."""
@@ -23,19 +20,44 @@ EMBEDDING = "embedding"
 """The `job` of an embedding's record."""
 
 ALGORITHM = "algorithm"
-"""The `job` of a graph algorithm's record; training's has none."""
+"""The `job` of a graph algorithm's record; a training's record lacks the key."""
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers of a run depend on besides its configuration."""
-    described: dict[str, Any] = {
+    """The machine, on which the times of a run depend in addition to its configuration."""
+    return {
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "python": platform.python_version(),
     }
-    return described
+
+
+def opening(
+    root: Path,
+    config: Mapping[str, Any],
+    description: Mapping[str, Any],
+    data_set: Mapping[str, Any],
+    device: str = "",
+) -> dict[str, Any]:
+    """The part of a record that is known before the work: what runs, on what data, where.
+
+    `root` is the data set, `device` the device of PyTorch if it computes.
+    """
+    where = machine()
+    if device:
+        import torch
+
+        threads = torch.get_num_threads()
+        where |= {"torch": torch.__version__, "threads": threads, "device": device}
+    return {
+        "description": description,
+        "config": config,
+        "data_set": {"path": str(root.resolve()), **data_set},
+        "machine": where,
+        "device_profile": device_profile(root),
+    }
 
 
 def peak_memory() -> int:
@@ -60,7 +82,7 @@ _HIGHEST = ("queue_bytes",)
 
 
 def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested counters, summed; what is no number is taken from `more`.
+    """Nested counters, summed; other values are taken from `more`.
 
     Example:
         >>> add({"reads": {"bytes": 4}}, {"reads": {"bytes": 3}, "name": "uring"})
@@ -87,7 +109,7 @@ def hit_ratio(counters: Mapping[str, Any]) -> float | None:
 
 
 def bytes_read(counters: Mapping[str, Any]) -> int:
-    """Bytes that came from the device, gaps and alignment included."""
+    """Bytes read from the device, gaps and alignment included."""
     parts = ("feature_reads", "topology_reads")
     return sum(int((counters.get(part) or {}).get("bytes", 0)) for part in parts)
 
@@ -126,7 +148,7 @@ def stages(counters: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
 
 
 class Timeline:
-    """Spans of a run, in seconds since it began; goes on where an interrupted run stopped."""
+    """Spans of a run, in seconds since it began; continues the clock of an interrupted run."""
 
     def __init__(self, spans: list[dict[str, Any]]) -> None:
         self.spans = spans

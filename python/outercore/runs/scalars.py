@@ -16,7 +16,7 @@ from outercore.files.atomic import device_errors
 class Scalars:
     """Scalars by name and epoch, in a new file of a directory.
 
-    They are written by whoever adds them. The writer of `tensorboardX` has a thread and a handler
+    The thread that adds them writes them. The writer of `tensorboardX` has a thread and a handler
     at the process's end instead, and on a full device all three fail, each with a traceback.
     """
 

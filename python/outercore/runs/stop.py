@@ -22,14 +22,14 @@ _OUTPUTS = (1, 2)
 
 
 class StopRequest:
-    """Set once, by anyone; whoever works checks it between two pieces of work."""
+    """Stop flag. Any thread may set it; the worker checks it between steps."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self._event.is_set()
 
     def request(self) -> None:
@@ -41,7 +41,7 @@ class StopRequest:
         return self._event.wait(seconds)
 
     def check(self) -> None:
-        """Raises `InterruptError` if somebody asked to stop."""
+        """Raises `InterruptError` if a stop was requested."""
         if self.requested:
             raise InterruptError("stopped on request")
 
@@ -70,7 +70,7 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
 def terminate_like_interrupt() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does.
 
-    So whatever stops a command, its temporary files are removed. Does nothing outside the main
+    So a stopped command removes its temporary files. Does nothing outside the main
     thread, where Python delivers no signals.
     """
     if threading.current_thread() is not threading.main_thread():

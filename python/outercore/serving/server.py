@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,13 +67,16 @@ class ServerConfig:
     """Part of the budget for first-layer states that later requests reuse; 0 for none. `None` is an
     eighth, or less if the rest would be too small."""
 
-    def native(self) -> str:
-        """The configuration for the core, as JSON."""
+    def native(self) -> dict[str, Any]:
+        """The configuration for the core."""
         states = parse_size(self.states, "states") if self.states else self.states
         analyses = None if self.analyses is None else parse_size(self.analyses, "analyses")
         sizes = {"memory": parse_size(self.memory), "states": states, "analyses": analyses}
         fields = {**self.__dict__, **sizes, "threads": self.threads or 0}
-        return json.dumps(fields, default=os.fspath)
+        return {
+            name: os.fspath(value) if isinstance(value, os.PathLike) else value
+            for name, value in fields.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,14 +147,13 @@ class Server:
     @property
     def plan(self) -> dict[str, Any]:
         """How the budget is divided, in bytes."""
-        plan: dict[str, Any] = json.loads(self._core.plan())
-        return plan
+        return self._core.plan()
 
     @property
     def loss(self) -> Loss | None:
         """Loss of int8 against float32 on a sample of the data set; `None` for float32."""
         loss = self._core.loss()
-        return loss and Loss(**json.loads(loss[0]), text=loss[1])
+        return loss and Loss(**loss[0], text=loss[1])
 
     @property
     def ended(self) -> bool:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from outercore.base.common import (
+from outercore.base.fields import Configuration, one_of, positive, within
+from outercore.base.options import (
     BackendOption,
-    DeviceOption,
-    MemoryOption,
+    Option,
     Policy,
     Precision,
-    SeedOption,
     Topology,
+    base_groups,
+    flat,
+    groups_of,
+    merge,
 )
-from outercore.base.fields import Configuration, one_of, positive, within
-from outercore.base.options import Option
-from outercore.base.sizes import parse_size
-from outercore.base.threads import MOST_THREADS
 from outercore.data.far import FarOptions
 from outercore.errors import InvalidError
+from outercore.runs.config import Budget, SeedAndDevice, Stopping
 
 ModelKind = Literal["sage", "gcn", "gat", "gin", "rgcn", "hgt", "mlp"]
 Norm = Literal["none", "batch", "layer"]
@@ -37,9 +38,24 @@ LinkLoss = Literal["binary", "triplet"]
 LinkHead = Literal["mlp", "dot", "diagonal"]
 NegativeEnds = Literal["uniform", "degree"]
 Readout = Literal["sum", "mean", "max"]
-RESUME = "go on with `outercore train --resume RUN`"
+RESUME = "resume with `outercore train --resume RUN`"
 """The next step after a run has filled its device."""
 
+CHANGEABLE = ("epochs", "patience")
+"""Options that a resumed run may change."""
+_NOT_OF_GRAPHS = (
+    "sampling.fanout",
+    "sampling.replace",
+    "run.validation",
+    "budget.validation_share",
+    "budget.backend",
+    "budget.threads",
+    "budget.topology",
+    "budget.policy",
+    "budget.hotness",
+    "budget.far.",
+)
+"""Options without effect on the task `graph`, which reads whole graphs."""
 _NODES_OR_EDGES, _GRAPHS = 1024, 64
 """Default seeds of a batch."""
 
@@ -218,7 +234,7 @@ class LinkConfig:
 
 
 @dataclass(frozen=True)
-class OptimiserConfig:
+class OptimiserConfig(Stopping):
     """Adam, and when to stop."""
 
     learning_rate: Annotated[float, Option("Step size of Adam.", short="--lr", common=True)] = 0.003
@@ -235,16 +251,11 @@ class OptimiserConfig:
         within("optimiser.weight_decay", self.weight_decay, 0.0, None)
         within("optimiser.patience", self.patience, 0, None)
 
-    def is_over(self, epochs: int, stale: int) -> bool:
-        """Whether training ends after so many epochs, `stale` of them since the best one."""
-        return epochs >= self.epochs or (bool(self.patience) and stale >= self.patience)
-
 
 @dataclass(frozen=True)
-class BudgetConfig:
+class BudgetConfig(Budget):
     """The memory for the data, and how it is used."""
 
-    memory: MemoryOption = "2GiB"
     validation_share: Annotated[
         float,
         Option(
@@ -269,17 +280,14 @@ class BudgetConfig:
     """A memory server that holds features and topology too."""
 
     def __post_init__(self) -> None:
-        parse_size(self.memory, "budget.memory")
+        super().__post_init__()
         within("budget.validation_share", self.validation_share, 0.0, 0.9)
-        if self.threads is not None:
-            within("budget.threads", self.threads, 1, MOST_THREADS)
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(SeedAndDevice):
     """Seed, evaluation and checkpoints."""
 
-    seed: SeedOption = 0
     validation: Annotated[
         Validation,
         Option(
@@ -303,14 +311,9 @@ class RunConfig:
             common=True,
         ),
     ] = "auto"
-    device: DeviceOption = "auto"
     checkpoint_seconds: Annotated[
         float, Option("Seconds between two checkpoints, besides one an epoch; 0 for none.")
     ] = 300.0
-
-    def __post_init__(self) -> None:
-        within("run.seed", self.seed, 0, 2**63 - 1)
-        within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -356,3 +359,24 @@ class TrainConfig(Configuration):
         values = super().to_dict()
         values["sampling"]["fanout"] = list(self.sampling.fanout)
         return values
+
+
+def configuration(
+    base: TrainConfig | Mapping[str, Any] | str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> TrainConfig:
+    """As `outercore.base.options.configuration`; options without effect on the task are refused.
+
+    Errors: `InvalidError`, `NotFoundError` as there; `InvalidError` for an option of another task.
+    """
+    groups = groups_of(TrainConfig, options or {})
+    config = TrainConfig.from_dict(merge(base_groups(base), groups))
+    for path in flat(groups):
+        if config.of_graphs and path.startswith(_NOT_OF_GRAPHS):
+            raise InvalidError(f"{path}: no effect with task `graph`, which reads whole graphs")
+        group = path.partition(".")[0]
+        if group in ("graph", "link") and config.run.task != group:
+            raise InvalidError(
+                f"{path}: no effect without task `{group}`\nhint: add `--task {group}`"
+            )
+    return config

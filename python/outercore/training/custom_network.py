@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from outercore.errors import InvalidError
-from outercore.runs.custom_code import digest_of, from_place, is_place, place_of
+from outercore.runs.custom_code import CustomCode, custom_code, is_place, require_same_code
 from outercore.training.config import ModelConfig, Norm
 from outercore.training.models import Network
 
@@ -19,15 +19,8 @@ Given: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 """A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
 
 
-class OwnCode(NamedTuple):
-    """The code that makes a network, and its description in a run."""
-
-    make: Any
-    """A class or a function, or a module that is there already."""
-    place: str
-    """`FILE.py:NAME`, or module and name, for people."""
-    digest: str
-    """Of its own text; empty where Python knows none."""
+OwnCode: TypeAlias = CustomCode
+"""A class or a function that makes a network, or a module itself."""
 
 
 def own_code(given: Given) -> OwnCode:
@@ -36,16 +29,8 @@ def own_code(given: Given) -> OwnCode:
     Errors: `NotFoundError` for the file or the name; `InvalidError` for an object
     that makes no network, and for a file that fails.
     """
-    place = given if isinstance(given, str) else place_of(given)
-    made: Any = given
-    if isinstance(given, str):
-        made = from_place("model", given, "--model my_models.py:Deep")
-    if not (isinstance(made, nn.Module) or callable(made)):
-        raise InvalidError(
-            f"model `{place}`: expected a module of PyTorch or what makes one, found "
-            f"{type(made).__name__}"
-        )
-    return OwnCode(made, place, digest_of(made))
+    expected = "a module of PyTorch, or a function or class that makes one"
+    return custom_code("model", given, "--model my_models.py:Deep", expected)
 
 
 def own_again(
@@ -56,23 +41,18 @@ def own_again(
     Errors: `InvalidError`, which begins with `what`, where the network is missing, has another
     text, or was given for a built-in model.
     """
-    if described is None and network is not None:
-        raise InvalidError(f"{what} was made with a built-in model\nhint: leave out `network`")
-    if described is None:
-        return None
-    place = described["place"]
-    if network is None:
-        shown = place if is_place(place) else "FILE.py:NAME"
-        raise InvalidError(
-            f"{what} was made with the network `{place}`\n"
-            f"hint: give it by `{option} {shown}`, in Python by `network=`"
-        )
-    own = own_code(network)
-    if described["digest"] and own.digest and described["digest"] != own.digest:
-        raise InvalidError(
-            f"{what} was made with the network `{place}`, and `{own.place}` has another text\n"
-            "hint: give the code as it was, or start another run"
-        )
+    place, digest = (None, "") if described is None else (described["place"], described["digest"])
+    own = None if network is None else own_code(network)
+    shown = place if place is not None and is_place(place) else "FILE.py:NAME"
+    give = f"give it by `{option} {shown}`, in Python by `network=`"
+    require_same_code(
+        what,
+        (place, digest),
+        own,
+        noun="the network ",
+        give=give,
+        leave_out="leave out `network`",
+    )
     return own
 
 
@@ -126,8 +106,8 @@ def build_own(
 
 
 def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs: int) -> nn.Module:
-    if isinstance(own.make, nn.Module):
-        return own.make
+    if isinstance(own.value, nn.Module):
+        return own.value
     known = {
         "in_channels": features,
         "hidden_channels": config.hidden,
@@ -137,8 +117,8 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
         "heads": config.heads,
     }
     # A partial function has decided these.
-    bound = getattr(own.make, "keywords", {})
-    parameters = inspect.signature(own.make).parameters.values()
+    bound = getattr(own.value, "keywords", {})
+    parameters = inspect.signature(own.value).parameters.values()
     named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     names = [one.name for one in named if one.name not in bound]
     unknown = [one.name for one in named if one.default is one.empty and one.name not in known]
@@ -148,7 +128,7 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        module = own.make(**{name: known[name] for name in names if name in known})
+        module = own.value(**{name: known[name] for name in names if name in known})
     except Exception as error:
         raise InvalidError(
             f"model `{own.place}` cannot be made: {type(error).__name__}: {error}"

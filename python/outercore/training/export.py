@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from outercore import _core
 from outercore.base.shell import quoted
 from outercore.errors import InternalError, InvalidError, UnsupportedError
-from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import OwnNetwork
 from outercore.training.exported import digest_of, require_expressed, rule_of
@@ -99,7 +99,8 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
     """Errors: `InvalidError` if `out` holds files that may not be replaced."""
     if not out.exists():
         return
-    ours = {_MANIFEST, _WEIGHTS, f".{_MANIFEST}.tmp", f".{_WEIGHTS}.tmp"}
+    ours = {_MANIFEST, _WEIGHTS}
+    ours |= {temporary_path(out / name).name for name in ours}
     found = {one.name for one in out.iterdir()} if out.is_dir() else {out.name}
     if found <= ours - {_MANIFEST}:
         # Empty, or left by an export that was interrupted.

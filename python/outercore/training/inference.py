@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outercore.errors import BudgetError
 from outercore.files.atomic import device_errors, scratch_directory
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
@@ -176,7 +176,8 @@ class Inference:
         self, outputs: Outputs, ascending: NDArray[np.int64], nodes: NDArray[np.int64], at: Path
     ) -> Iterator[Prediction]:
         """The outputs of `ascending` nodes in the order of `nodes`."""
-        rows = NpyRows(at / "outputs.npy", (len(ascending), self._model.outputs))
+        shape = (len(ascending), self._model.outputs)
+        rows = NpyRows(at / "outputs.npy", shape, durable=False)
         with rows:
             for _, logits in outputs:
                 rows.append(logits.cpu().numpy())

@@ -28,9 +28,8 @@ from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.metrics import Errors
 from outercore.training.model_files import save_model
-from outercore.training.observe import EpochReport, final_scalars
 from outercore.training.open_work import open_work
-from outercore.training.record import describe
+from outercore.training.record import EpochReport, describe, final_scalars
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.scoring import AnyScoring
 
@@ -91,7 +90,7 @@ class Trainer:
             weight_decay=config.optimiser.weight_decay,
         )
         self._best: dict[str, Tensor] = {}
-        self._checkpoints = Checkpoints(run.checkpoints, self._storage)
+        self._checkpoints = Checkpoints(run.state, self._storage)
         self._timeline = records.Timeline(self._position.timeline)
         self._plan: dict[str, Any] = {}
         self._forecast: dict[str, Any] = {}
@@ -166,7 +165,7 @@ class Trainer:
     def _expected(self, resumed: bool) -> dict[str, Any]:
         """The forecast, which a resumed run takes from its record where it has one."""
         if resumed:
-            return self._run.forecast()
+            return dict(self._run.known_record().get("forecast", {}))
         with self._timeline.span("forecast"):
             return forecast(self._work, self._config, self._device)
 

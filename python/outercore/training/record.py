@@ -1,11 +1,10 @@
-"""The run record of a training: its description, and how it is shown."""
+"""The record of a training: before the first batch, after an epoch, at the end, and as shown."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from outercore.base.display import Rows, Shown, short
 from outercore.data.batch_arrays import edge_array_names
@@ -19,6 +18,43 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
+@dataclass(frozen=True)
+class EpochReport:
+    """The results of an epoch and its validation."""
+
+    epoch: int
+    """Counted from 0."""
+    loss: float
+    score: float | None
+    metric: str
+    best: bool
+    """Whether the score is the best so far."""
+    seconds: float
+    """Training alone, without validation."""
+    seeds: int
+    validation_seconds: float
+    counters: dict[str, Any]
+    """Counters of the training loader in this epoch, and of the stage `train`."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Loss, score, throughput, hits and bytes, as TensorBoard shows them."""
+        return {
+            "train/loss": self.loss,
+            f"valid/{self.metric}": self.score,
+            "train/seeds_per_second": self.seeds / self.seconds if self.seconds else None,
+            "io/hit_ratio": records.hit_ratio(self.counters),
+            "io/bytes_read": records.bytes_read(self.counters),
+        }
+
+
+def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
+    """The last scores, as TensorBoard shows them."""
+    points = {f"final/{split}": score for split, score in result["scores"].items()}
+    for split, errors in result.get("errors", {}).items():
+        points |= {f"final/{split}_{name}": value for name, value in errors.items()}
+    return points
+
+
 def describe(
     graph: Graph,
     config: TrainConfig,
@@ -30,8 +66,10 @@ def describe(
 ) -> dict[str, Any]:
     """The description of a run: configuration, data set and machine."""
     kind = TASKS[work.task.kind]
-    return {
-        "description": {
+    return records.opening(
+        Path(graph.root),
+        config.to_dict(),
+        {
             "run": run,
             "model": config.model.kind,
             "parameters": sum(value.numel() for value in work.model.parameters()),
@@ -43,9 +81,7 @@ def describe(
             "sampled": samples_only(config, work.model),
             "device": device,
         },
-        "config": config.to_dict(),
-        "data_set": {
-            "path": str(Path(graph.root).resolve()),
+        {
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "features": work.model.features,
@@ -53,14 +89,8 @@ def describe(
             "unused_edge_arrays": _unused(graph, config),
             **work.facts(),
         },
-        "machine": {
-            **records.machine(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "device": device,
-        },
-        "device_profile": records.device_profile(Path(graph.root)),
-    }
+        device,
+    )
 
 
 def _unused(graph: Graph, config: TrainConfig) -> list[str]:

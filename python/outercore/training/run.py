@@ -24,10 +24,10 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError, Unsuppor
 from outercore.loading.ranks import require_one_process
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
+from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.all_rows import all_rows_memory
-from outercore.training.changes import changed, epochs_of
-from outercore.training.config import TrainConfig
+from outercore.training.config import CHANGEABLE, TrainConfig, configuration
 from outercore.training.custom_network import Given, OwnCode, own_again, own_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
@@ -39,7 +39,6 @@ from outercore.training.loop import Trainer, device_named
 from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
 from outercore.training.open_work import open_work, require_model_fits, unused_times
-from outercore.training.options import configuration
 from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
@@ -209,10 +208,15 @@ def resume(
     with only_run(directory.path, _COMMAND):
         graph = open_graph(directory.data_set)
         directory.require_same(graph)
-        own = own_again(f"run `{directory.path}`", directory.own_network, network, "--model")
-        before, config = directory.config(), changed(directory, options)
-        if config != before:
-            directory.change(config)
+        place, digest = directory.code("network")
+        described = None if place is None else {"place": place, "digest": digest}
+        own = own_again(f"run `{directory.path}`", described, network, "--model")
+        change = Change.of(directory.config(), options, CHANGEABLE)
+        config = change.after
+        if change.values:
+            if directory.finished:
+                change.require_more(*directory.epochs)
+            directory.change(change.values)
         elif _is_over(directory, config) and _intact(directory, network, observer):
             observer.note(f"run {directory.path} is finished: there is nothing to resume")
             return TrainRecord(directory.record())
@@ -224,7 +228,7 @@ def resume(
 
 def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
     # One that got more epochs and was stopped before the next one ended is not.
-    return run.finished and config.optimiser.is_over(*epochs_of(run))
+    return run.finished and config.optimiser.is_over(*run.epochs)
 
 
 def _own(

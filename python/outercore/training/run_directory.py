@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.base.fields import Configuration
 from outercore.data.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
-from outercore.errors import CorruptError
 from outercore.files.atomic import device_errors
-from outercore.runs.directory import RunDirectory
-from outercore.runs.identity import Identity
+from outercore.runs.directory import Identity, RunDirectory
 from outercore.training.config import SamplingConfig, TrainConfig
 from outercore.training.temporal.links import times_by_type
 from outercore.training.typed.inputs import feature_keys
@@ -21,27 +19,15 @@ if TYPE_CHECKING:
 
 
 class TrainDirectory(RunDirectory):
-    """Where a run of a network keeps what it makes.
+    """The directory of a training run.
 
     Besides `checkpoints/`, `model/` the best model, `scratch/` removed when the run ends.
     """
 
     verb = "train"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
-        return self.path / "checkpoints"
-
-    @property
-    def state(self) -> Path:
-        """The checkpoints."""
-        return self.checkpoints
-
-    @property
-    def begun(self) -> bool:
-        """Whether a checkpoint was ever taken."""
-        return (self.checkpoints / "latest").exists()
+    config_type = TrainConfig
+    state_name = "checkpoints"
+    checkpoint_names = ("latest",)
 
     @property
     def scratch(self) -> Path:
@@ -58,40 +44,17 @@ class TrainDirectory(RunDirectory):
         """Where the best model is."""
         return self.path / "model"
 
-    def config(self) -> TrainConfig:
-        """The run's configuration."""
-        return TrainConfig.from_dict(self._described()["config"])
+    @property
+    def result(self) -> Path:
+        """The description of the best model."""
+        return self.model / "model.json"
 
     @property
-    def own_network(self) -> dict[str, str] | None:
-        """Where the run's network was and the digest of its text; `None` for a built-in model."""
-        described = self._described()
-        if "network" not in described:
-            return None
-        return {"place": described["network"], "digest": described["network_digest"]}
-
-    def change(self, config: TrainConfig) -> None:
-        """Has the run's configuration other values from here on; all of them, or none."""
-        self._describe({**self._described(), "config": config.to_dict()})
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run came to its end, with its model and the scores."""
-        if not (self._record.exists() and (self.model / "model.json").exists()):
-            return False
-        try:
-            return bool(self.record().get("status") == "finished")
-        except CorruptError:
-            # It is written again at the end.
-            return False
-
-    def forecast(self) -> dict[str, Any]:
-        """What the record expects of an epoch; nothing where there is no record yet."""
-        try:
-            return dict(self.record().get("forecast", {})) if self._record.exists() else {}
-        except CorruptError:
-            # It is written again after the next epoch.
-            return {}
+    def epochs(self) -> tuple[int, int]:
+        """Epochs of a finished run, and how many of them came after the best one."""
+        record = self.record()
+        done, best = len(record["epochs"]), record["result"]["best_epoch"]
+        return done, done if best is None else done - 1 - best
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:

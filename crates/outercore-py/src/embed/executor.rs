@@ -16,14 +16,14 @@ use outercore_io::{EngineConfig, RealDisk};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::sources::TripleSource;
-use crate::dataset::parse;
 use crate::errors::{interrupted, to_python};
-use crate::loader::to_json;
 use crate::process::OfProcess;
 use crate::progress::Callback;
 use crate::rows::rows as in_rows;
+use crate::values::{core_value, python_value};
 
 const BUCKETS: &str = "buckets.bin";
 /// Values that are filled at once when a table is created.
@@ -31,7 +31,7 @@ const FILL_NUMBERS: usize = 1 << 21;
 /// Staging for reading the table of buckets, before the memory is planned.
 const LEAST_STAGING: Bytes = Bytes::kib(128);
 
-/// Source of buckets, as JSON.
+/// Source of buckets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sorting {
@@ -43,7 +43,7 @@ struct Sorting {
     memory: Bytes,
 }
 
-/// Options for creating a table, as JSON.
+/// Options for creating a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Creation {
@@ -75,22 +75,22 @@ impl Sorting {
 }
 
 /// Sorts triples into the buckets of a future table in a directory; returns the number of triples
-/// in each bucket, as JSON.
+/// in each bucket.
 #[pyfunction]
 #[pyo3(signature = (directory, sorting, progress))]
-pub fn sort_triples(
-    py: Python<'_>,
+pub fn sort_triples<'py>(
+    py: Python<'py>,
     directory: PathBuf,
-    sorting: &str,
+    sorting: &Bound<'py, PyAny>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<Bound<'py, PyAny>> {
+    let sorting: Sorting = core_value("buckets", sorting)?;
     let mut callback = Callback::new(progress);
     let counted = py.detach(|| {
-        let sorting: Sorting = parse("buckets", sorting)?;
         let path = sorting.make(&directory, &mut callback)?;
-        to_json(&Buckets::open(&path, engine(LEAST_STAGING))?.counts().edges())
+        Ok(Buckets::open(&path, engine(LEAST_STAGING))?.counts().edges())
     });
-    callback.settle(counted, to_python)
+    python_value(py, &callback.settle(counted, to_python)?)
 }
 
 /// Creates a table of partitions in a directory, with its buckets.
@@ -102,17 +102,17 @@ pub fn sort_triples(
 pub fn create_partitions(
     py: Python<'_>,
     directory: PathBuf,
-    creation: &str,
-    order: &str,
+    creation: &Bound<'_, PyAny>,
+    order: &Bound<'_, PyAny>,
     resident: &[u8],
     rows: Py<PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
+    let creation: Creation = core_value("table of partitions", creation)?;
+    let order: Order = core_value(super::ORDER, order)?;
     let mut raised = None;
     let mut callback = Callback::new(progress);
     let result = py.detach(|| {
-        let creation: Creation = parse("table of partitions", creation)?;
-        let order: Order = parse("order of partitions", order)?;
         let layout =
             TableLayout::new(creation.sorting.partitioning()?, creation.dim, creation.state_width)?;
         let mut prepare = || {
@@ -217,9 +217,10 @@ impl PartitionExecutor {
         Ok(Self { state: OfProcess::new(Mutex::new(state)) })
     }
 
-    /// Memory by purpose, as JSON.
-    fn memory(&self) -> PyResult<String> {
-        to_json(&self.lock().memory).map_err(to_python)
+    /// Memory by purpose.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let memory = self.lock().memory;
+        python_value(py, &memory)
     }
 
     /// Triples of the largest possible pool, and of buckets that are read whole because a pool
@@ -229,12 +230,12 @@ impl PartitionExecutor {
         (most, beside)
     }
 
-    /// Sizes of the table, as JSON.
-    fn shape(&self) -> PyResult<String> {
+    /// Sizes of the table.
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut state = self.lock();
         let State { executor, pools, .. } = &mut *state;
         let (layout, buckets) = (executor.layout(), pools.buckets().map_err(to_python)?);
-        to_json(&serde_json::json!({
+        let shape = json!({
             "nodes": layout.partitioning().nodes(),
             "relations": buckets.made_from().relations,
             "partitions": layout.partitioning().partitions(),
@@ -246,8 +247,9 @@ impl PartitionExecutor {
             "triples": buckets.triples(),
             "weighted": buckets.weighted(),
             "walks": executor.walk_config(),
-        }))
-        .map_err(to_python)
+        });
+        drop(state);
+        python_value(py, &shape)
     }
 
     /// The slots' embeddings [slots x slot rows, dim] and state, as arrays on the slots' memory.
@@ -369,14 +371,15 @@ impl PartitionExecutor {
         py.detach(|| self.lock().executor.write_npy(&path)).map_err(to_python)
     }
 
-    /// Cost of moving partitions and waiting for triples since the table was opened, as JSON.
-    fn counters(&self) -> PyResult<String> {
+    /// Cost of moving partitions and waiting for triples since the table was opened.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.lock();
         let counters = Counters {
             partitions: state.executor.counters(),
             triples_waited_s: state.pools.waited().as_secs_f64(),
         };
-        to_json(&counters).map_err(to_python)
+        drop(state);
+        python_value(py, &counters)
     }
 
     /// Degree of every node, with the nodes of a partition after each other; one pass over the
@@ -395,15 +398,16 @@ impl PartitionExecutor {
         Ok(callback.settle(degrees, to_python)?.into_pyarray(py))
     }
 
-    /// Triples in each bucket, as JSON.
-    fn edges(&self) -> PyResult<String> {
+    /// Triples in each bucket.
+    fn edges<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let edges = self.lock().pools.buckets().map(|buckets| buckets.counts().edges());
-        edges.and_then(|edges| to_json(&edges)).map_err(to_python)
+        python_value(py, &edges.map_err(to_python)?)
     }
 
-    /// The order of walks that run forwards, as JSON.
-    fn order(&self) -> PyResult<String> {
-        to_json(self.lock().executor.order(0)).map_err(to_python)
+    /// The order of walks that run forwards.
+    fn order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let order = self.lock().executor.order(0).clone();
+        python_value(py, &order)
     }
 }
 

@@ -18,9 +18,10 @@ use pyo3::prelude::*;
 use serde::Serialize;
 pub use sources::{PyTripleReader, PyTripleSource};
 
-use crate::dataset::parse;
 use crate::errors::to_python;
-use crate::loader::to_json;
+use crate::values::{core_value, python_value};
+
+const ORDER: &str = "order of partitions";
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -46,51 +47,51 @@ struct Checked {
 }
 
 impl Checked {
-    fn to_json(order: Order) -> Result<String> {
+    fn new(order: Order) -> Result<Self> {
         let facts = check(&order)?;
-        to_json(&Self { order, facts })
+        Ok(Self { order, facts })
     }
 }
 
-/// An order of partitions, checked, as JSON.
+/// An order of partitions, checked.
 #[pyfunction]
-fn partition_order(py: Python<'_>, config: &str) -> PyResult<String> {
-    py.detach(|| {
-        let config: OrderConfig = parse("order of partitions", config)?;
-        Checked::to_json(make_order(&config)?)
-    })
-    .map_err(to_python)
+fn partition_order<'py>(
+    py: Python<'py>,
+    config: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let config: OrderConfig = core_value(ORDER, config)?;
+    let checked = py.detach(|| Checked::new(make_order(&config)?)).map_err(to_python)?;
+    python_value(py, &checked)
 }
 
-/// The reverse of an order, checked, as JSON.
+/// The reverse of an order, checked.
 #[pyfunction]
-fn reverse_order(py: Python<'_>, order: &str) -> PyResult<String> {
-    py.detach(|| {
-        let order: Order = parse("order of partitions", order)?;
+fn reverse_order<'py>(py: Python<'py>, order: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let order: Order = core_value(ORDER, order)?;
+    let checked = py.detach(|| {
         check(&order)?;
-        Checked::to_json(order.reversed())
-    })
-    .map_err(to_python)
+        Checked::new(order.reversed())
+    });
+    python_value(py, &checked.map_err(to_python)?)
 }
 
-/// The buckets of each state, as late as they can be trained, as JSON.
+/// The buckets of each state, as late as they can be trained.
 #[pyfunction]
-fn iteration_order(py: Python<'_>, order: &str) -> PyResult<String> {
-    py.detach(|| {
-        let order: Order = parse("order of partitions", order)?;
-        check(&order)?;
-        to_json(&buckets_as_late_as_possible(&order))
-    })
-    .map_err(to_python)
+fn iteration_order<'py>(py: Python<'py>, order: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let order: Order = core_value(ORDER, order)?;
+    let buckets = py.detach(|| check(&order).map(|_| buckets_as_late_as_possible(&order)));
+    python_value(py, &buckets.map_err(to_python)?)
 }
 
-/// The cost of an epoch in an order, as JSON.
+/// The cost of an epoch in an order.
 #[pyfunction]
-fn plan_order(py: Python<'_>, order: &str, input: &str) -> PyResult<String> {
-    py.detach(|| {
-        let order: Order = parse("order of partitions", order)?;
-        let input: PlanInput = parse("plan of an order", input)?;
-        to_json(&make_plan(&order, &input)?)
-    })
-    .map_err(to_python)
+fn plan_order<'py>(
+    py: Python<'py>,
+    order: &Bound<'py, PyAny>,
+    input: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let order: Order = core_value(ORDER, order)?;
+    let input: PlanInput = core_value("plan of an order", input)?;
+    let plan = py.detach(|| make_plan(&order, &input)).map_err(to_python)?;
+    python_value(py, &plan)
 }

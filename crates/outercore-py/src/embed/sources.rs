@@ -14,11 +14,11 @@ use outercore_store::dataset::DataSet;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::dataset::parse;
 use crate::errors::to_python;
 use crate::progress::Callback;
+use crate::values::core_value;
 
-/// A location of triples, as JSON: all of its triples, or one part.
+/// A location of triples: all of its triples, or one part.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TripleSource {
@@ -136,8 +136,8 @@ pub struct PyTripleSource {
 #[pymethods]
 impl PyTripleSource {
     #[new]
-    fn new(source: &str) -> PyResult<Self> {
-        Ok(Self { source: parse("source of triples", source).map_err(to_python)? })
+    fn new(source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self { source: core_value("source of triples", source)? })
     }
 
     /// Numbers of triples for training, validation and test.

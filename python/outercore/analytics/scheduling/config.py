@@ -9,9 +9,8 @@ from typing import Annotated
 
 from outercore.analytics import ALGORITHMS
 from outercore.analytics.scheduling.decide import GraphShape, Medium, Point
-from outercore.base.common import BackendOption
 from outercore.base.fields import Configuration, one_of, within
-from outercore.base.options import Option
+from outercore.base.options import BackendOption, Option
 from outercore.base.sizes import parse_size
 from outercore.data.far import FarOptions
 

@@ -12,6 +12,7 @@ from outercore.analytics.scheduling.decide import Table
 from outercore.base.fields import build
 from outercore.errors import CorruptError, DeviceError, InvalidError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import json_bytes
 
 _Content = TypeVar("_Content")
 _VERSION = 1
@@ -66,5 +67,4 @@ def store(path: Path, content: Any) -> None:
     with device_errors(f"`{path}`"):
         storage.make_directory(path.parent)
         value = {"version": _VERSION, **asdict(content)}
-        text = json.dumps(value, indent=1, allow_nan=False) + "\n"
-        replace_file(storage, path, text.encode())
+        replace_file(storage, path, json_bytes(value))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from outercore.analytics.directory import AnalysisDirectory
+from outercore.analytics.recorded_run import AnalysisDirectory
 from outercore.analytics.scheduling.children import Child, stop_all
 from outercore.analytics.scheduling.decide import Launch, Table, allocate
 from outercore.analytics.scheduling.files import load, store
@@ -19,7 +19,7 @@ from outercore.base.native import Progress
 from outercore.base.sizes import format_size
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.runs import record as records
-from outercore.runs.lock import only_one
+from outercore.runs.places import only_one
 from outercore.runs.stop import terminate_like_interrupt
 
 PATIENCE_S = 600.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from outercore import analytics
 from outercore.analytics.config import RunConfig
-from outercore.analytics.directory import AnalysisDirectory
+from outercore.analytics.recorded_run import AnalysisDirectory
 from outercore.analytics.scheduling.children import Child
 from outercore.analytics.scheduling.config import TuneConfig, medium_of
 from outercore.analytics.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
@@ -32,7 +32,7 @@ from outercore.base.sizes import parse_size
 from outercore.data.graph import Graph
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.runs import record as records
-from outercore.runs.lock import only_one
+from outercore.runs.places import only_one
 from outercore.runs.stop import terminate_like_interrupt
 
 LIMIT_S = 3600.0

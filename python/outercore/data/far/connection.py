@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.data.far.options import Far, options_of
 from outercore.errors import InvalidError
 
@@ -52,7 +50,7 @@ class Connection:
     """
 
     def __init__(self, far: Far, threads: int, receive: Receive) -> None:
-        self._core = _core.FarConnection(plain_json(options_of(far)), threads, receive)
+        self._core = _core.FarConnection(options_of(far), threads, receive)
 
     @property
     def memory_bytes(self) -> int:
@@ -102,7 +100,7 @@ class Connection:
         Raises:
             DeviceError: the server does not answer.
         """
-        return json.loads(self._core.status())
+        return self._core.status()
 
     def far_write_start(
         self, region: Region, data: ArrayLike, offset: int = 0, *, thread: int = 0

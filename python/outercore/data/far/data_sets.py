@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.data.far.connection import build_connection
@@ -27,7 +24,7 @@ def arrays(root: Path) -> list[dict[str, Any]]:
     Returns ``what`` (one of `WHAT`), ``key``, ``bytes``, and ``names``: the content names of the
     regions, which are the same on any machine.
     """
-    return json.loads(_core.far_arrays(os.fspath(root)))
+    return _core.far_arrays(root)
 
 
 def put(
@@ -64,8 +61,7 @@ def put(
             raise NotFoundError(f"data set `{root}`: no {part}\nhint: {hint}")
     chosen = [array for array in stored if what is None or array["what"] in what]
     keys = [array["key"] for array in chosen]
-    options = plain_json(options_of(far, root))
-    states = _core.far_put(os.fspath(root), options, keys, progress)
+    states = _core.far_put(root, options_of(far, root), keys, progress)
     return [{**array, "state": state} for array, state in zip(chosen, states, strict=True)]
 
 

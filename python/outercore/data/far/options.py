@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 from outercore import _core
 from outercore.base.fields import Configuration, build, typed
@@ -81,6 +81,10 @@ Far = FarOptions | str
 """A server: its options, or only its address."""
 
 
+@overload
+def options_of(far: Far, root: Path | None = None) -> dict[str, Any]: ...
+@overload
+def options_of(far: None, root: Path | None = None) -> None: ...
 def options_of(far: Far | None, root: Path | None = None) -> dict[str, Any] | None:
     """The options of `far` in the form of the core, with the probed chunk of the data set `root`.
 

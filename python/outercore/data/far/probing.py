@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.base.native import Progress
 from outercore.base.sizes import parse_size
 from outercore.data.far.options import Far, options_of
@@ -38,5 +36,4 @@ def probe(
         "size": None if size is None else parse_size(size),
         "seconds_per_point": seconds,
     }
-    text = _core.far_probe(plain_json(options_of(far)), plain_json(chosen), progress)
-    return json.loads(text)
+    return _core.far_probe(options_of(far), chosen, progress)

@@ -10,6 +10,7 @@ from typing import Any
 from outercore import _core
 from outercore.errors import CorruptError
 from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import json_bytes
 
 _PROFILE = "far.json"
 _PROFILE_VERSION = 1
@@ -38,10 +39,9 @@ def store_profile(root: Path, address: str, profile: dict[str, Any]) -> Path:
     servers = _profiles(root)
     measured = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     servers[_core.far_address(address)] = {"measured": measured, **profile}
-    text = json.dumps({"version": _PROFILE_VERSION, "servers": servers}, indent=2) + "\n"
     path = root / _PROFILE
     with device_errors(f"far memory profile `{path}`"):
-        replace_file(Storage(), path, text.encode())
+        replace_file(Storage(), path, json_bytes({"version": _PROFILE_VERSION, "servers": servers}))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -41,7 +40,7 @@ def add_transferable_flag(segments: Sequence[FarSegment], far_ratio: float) -> l
         [False, False, True]
     """
     described = [asdict(segment) for segment in segments]
-    flags = _core.add_transferable_flag(json.dumps(described), far_ratio)
+    flags = _core.add_transferable_flag(described, far_ratio)
     return [
         replace(segment, transferable=flag) for segment, flag in zip(segments, flags, strict=True)
     ]

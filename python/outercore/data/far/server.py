@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from outercore import _core
-from outercore.base.fields import plain_json
 from outercore.base.sizes import parse_size
 
 DEFAULT_LISTEN = "127.0.0.1:7411"
@@ -23,7 +21,7 @@ def new_token(path: str | os.PathLike[str]) -> Path:
         InvalidError: the file exists.
         DeviceError: the file cannot be written.
     """
-    _core.far_new_token(os.fspath(path))
+    _core.far_new_token(path)
     return Path(path)
 
 
@@ -74,7 +72,7 @@ class MemoryServer:
             "session_timeout_s": session_timeout_s,
             "fabric_provider": fabric_provider,
         }
-        self._core = _core.MemoryServer(plain_json(options))
+        self._core = _core.MemoryServer(options)
 
     @property
     def addresses(self) -> list[str]:
@@ -83,7 +81,7 @@ class MemoryServer:
 
     def status(self) -> dict[str, Any]:
         """Counts of the server: bytes, clients, regions."""
-        return json.loads(self._core.status())
+        return self._core.status()
 
     def stop(self) -> None:
         """Close all connections and free all memory."""

@@ -1,1 +1,1 @@
-"""What is embedded: triples by part, and first rows from another run."""
+"""The data of a run: triples by part, and first rows from another run."""

@@ -1,4 +1,4 @@
-"""The triples of a data set: those of a knowledge graph, or the links of a plain graph.
+"""The triples of a knowledge graph, or the links of a plain graph.
 
 Needs no PyTorch.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EmbedData:
-    """What is embedded: triples by part, of a knowledge graph or of a plain graph's links."""
+    """The triples of a run by part, of a knowledge graph or of a plain graph's links."""
 
     entities: int
     relations: int
@@ -37,7 +37,7 @@ class EmbedData:
 
     @property
     def train(self) -> Triples:
-        """What is trained on."""
+        """The training triples."""
         return self.parts["train"]
 
     @property
@@ -68,7 +68,7 @@ class EmbedData:
     def answers(self, what: str, told: Progress | None = None) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
 
-        `told` hears how many have been gone through, and that it is for `what`.
+        `told` gets the number of triples so far, with `what` as the reason.
         """
         total = sum(triples.count for triples in self.parts.values())
         stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
@@ -81,7 +81,7 @@ class EmbedData:
     def degrees(self, told: Progress | None = None) -> NDArray[np.int64]:
         """How many training triples each entity is in, int64 [entities].
 
-        Cost: one read of the triples, and no more memory than what is returned.
+        Cost: one read of the triples; the memory of the result.
         """
         counts = np.zeros(self.entities, np.int64)
         for chunk in watched(self.train.chunks(), "count degrees", self.triples, told):
@@ -91,9 +91,9 @@ class EmbedData:
 
 
 def data_of(graph: Graph, config: EmbedConfig, told: Progress | None = None) -> EmbedData:
-    """The triples of a data set, or the links of its topology where it has none.
+    """The triples of a data set, or without triples the links of its topology.
 
-    `told` hears of going through them, where that is to be done.
+    `told` gets the progress of a pass over them, if one is needed.
 
     Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
     """
@@ -115,12 +115,11 @@ def is_plain(graph: Graph) -> bool:
 def knowledge_graph(
     graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:
-    """The triples of a data set; where it has training triples only, some may be held out.
+    """The triples of a data set. With training triples only, some may be held out.
 
-    Cost: reads the training triples once where the data set has no names of relations, and once
-    where some are held out.
-    Errors: `NotFoundError` where there are no training triples; `InvalidError` for an array of
-    another shape, and where triples are to be held out beside those that the data set brings.
+    Cost: reads the training triples once if relations have no names, and once if some are held out.
+    Errors: `NotFoundError` without training triples; `InvalidError` for an array of another shape,
+    and if triples are to be held out although the data set has held-out triples.
     """
     parts: dict[Part, Triples] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
@@ -149,7 +148,7 @@ def link_graph(
     after type, and no link has a weight.
 
     Cost: at most one pass over the topology, to count the links of each part.
-    Errors: `NotFoundError` where there is no topology; `InvalidError` for weights of another shape.
+    Errors: `NotFoundError` without a topology; `InvalidError` for weights of another shape.
     """
     share = config.held_out / 2
     links = Triples(Path(graph.root), generation=graph.generation)

@@ -1,7 +1,7 @@
-"""Going on from another run's tables: with new triples, new entities, or new relations.
+"""Starting from another run's tables: with new triples, new entities, or new relations.
 
-What both data sets have, found by name, begins with its old row; what is new begins as in any run.
-The optimiser begins afresh, which shakes the old rows for an epoch or two.
+What both data sets have, found by name or id, begins with its old row; the rest begins as in any
+run. The optimiser begins afresh, which shakes the old rows for an epoch or two.
 """
 
 from __future__ import annotations
@@ -10,17 +10,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from outercore.data.outputs import arrow_names
 from outercore.embedding.use.embedding import Embedding, has_names
-from outercore.embedding.use.matching import match
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     import os
 
     from outercore.data.graph import Graph
+    from outercore.data.names import Names
     from outercore.embedding.config import ModelConfig
+
+_BLOCK = 1 << 16
+
+
+def match_names(old: Names, new: Names) -> NDArray[np.int64]:
+    """The old id of each new one, -1 for names that were not there; int64 [new ids].
+
+    Cost: reads both dictionaries once in the order of names, in which imports number them; a block
+    of each in memory.
+    """
+    found = np.full(len(new), -1, np.int64)
+    for start in range(0, len(new), _BLOCK):
+        ids, names = _ranked(new, start, min(start + _BLOCK, len(new)))
+        # Both are sorted: old names that can be equal to one of these form a range.
+        first = old.place(names[0].as_py().encode())
+        last = min(old.place(names[-1].as_py().encode()) + 1, len(old))
+        for begin in range(first, last, _BLOCK):
+            old_ids, old_names = _ranked(old, begin, min(begin + _BLOCK, last))
+            places = pc.index_in(names, value_set=old_names)
+            hits = pc.is_valid(places).to_numpy(zero_copy_only=False)
+            found[ids[hits]] = old_ids[places.drop_null().to_numpy()]
+    return found
+
+
+def match_ids(old: int, new: int) -> NDArray[np.int64]:
+    """As `match_names`, where ids stand for themselves and new ones follow the old ones."""
+    found = np.arange(new)
+    found[old:] = -1
+    return found
+
+
+def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:
+    """The old id of each new one, -1 for new ones.
+
+    Errors: `InvalidError` where only one side has names.
+    """
+    if isinstance(old, int) and isinstance(new, int):
+        return match_ids(old, new)
+    if isinstance(old, int) or isinstance(new, int):
+        with_names, without = ("new", "old") if isinstance(old, int) else ("old", "new")
+        raise InvalidError(
+            f"{what}: the {with_names} data set has names, the {without} one has not, so that "
+            "nobody can say which is which"
+        )
+    return match_names(old, new)
+
+
+def _ranked(names: Names, start: int, stop: int) -> tuple[NDArray[np.int64], pa.Array]:
+    """Ids and names at these places in the order of names."""
+    ids = names.ranked(start, stop)
+    if np.array_equal(ids, np.arange(start, stop)):
+        return ids, arrow_names(names, start, stop)
+    return ids, pa.array(names.names(ids), pa.large_string())
 
 
 class WarmStart:
@@ -62,7 +118,7 @@ class WarmStart:
             graph.relations if has_names(graph, "relation") else embedding.num_relations,
         )
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
-        """float32 [relation rows, relation width], not a number where there is no old row."""
+        """float32 [relation rows, relation width]; NaN for rows without an old one."""
 
     @property
     def memory(self) -> int:
@@ -72,7 +128,7 @@ class WarmStart:
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The first rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
-        # Some row for those without one, so that there is no second copy.
+        # Entities without an old row take any, which saves a second copy.
         rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
         rows[places < 0] = np.nan
         return rows
@@ -95,7 +151,7 @@ def warm_start(
     *,
     data_set: str | os.PathLike[str] | None = None,
 ) -> WarmStart:
-    """The first rows of a run on `graph` from those of `run`; see `WarmStart`.
+    """The first rows of a run on `graph` from the rows of `run`; see `WarmStart`.
 
     `data_set` is where the old data set is now, if it was moved.
     """

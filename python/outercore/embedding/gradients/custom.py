@@ -1,52 +1,37 @@
-"""Score functions of one's own: what they must do."""
+"""Custom score functions, and their checks."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from outercore.embedding.config import GIVE_SCORE
 from outercore.errors import InvalidError
-from outercore.runs.custom_code import digest_of, from_place, place_of
+from outercore.runs.custom_code import CustomCode, custom_code, require_same_code
 
 if TYPE_CHECKING:
     from outercore.embedding.gradients.models import ScoreFunction
 
 _HINT = "hint: sum over the last extent, and let the others broadcast"
-GIVE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
 
 
-class OwnScore(NamedTuple):
-    """A score function, and what a run remembers of it."""
-
-    function: ScoreFunction
-    place: str
-    """`FILE.py:NAME`, or the module and name of a function, for people."""
-    digest: str
-    """Of its own source text; empty where Python knows none."""
-
-
-def own_score(score: ScoreFunction | str) -> OwnScore:
-    """A score function by itself, or by where it is: `FILE.py:NAME`.
+def own_score(score: ScoreFunction | str) -> CustomCode:
+    """A score function, or its place `FILE.py:NAME`.
 
     It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
     [...]; see `outercore.embedding.gradients.models.CustomModel`. Runs the file.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for what is no function, and
-    for a file that fails.
+    Errors: `NotFoundError` for the file or the name; `InvalidError` for any other value than a
+    function, and for a file that fails.
 
     Example:
         >>> own_score(max).place
         'builtins:max'
     """
-    if callable(score):
-        return OwnScore(score, place_of(score), digest_of(score))
-    function = from_place("score", score, "--score my_scores.py:bilinear")
-    if not callable(function):
-        raise InvalidError(f"score `{score}`: expected a function, found {type(function).__name__}")
-    return OwnScore(function, score, digest_of(function))
+    return custom_code("score", score, "--score my_scores.py:bilinear", "a function")
 
 
-def check_score(own: OwnScore, width: int, relation_width: int) -> None:
+def check_score(own: CustomCode, width: int, relation_width: int) -> None:
     """Tries the function on rows as training and ranking give it, before anything is written.
 
     Errors: `InvalidError` for one that fails, whose result has another shape than the scores, or
@@ -64,7 +49,7 @@ def check_score(own: OwnScore, width: int, relation_width: int) -> None:
         rows = [torch.linspace(0.1, 1.0, math.prod(shape)).reshape(shape) for shape in shapes]
         what = "heads {}, relations {}, tails {}".format(*map(list, shapes))
         try:
-            found: Any = own.function(*(some.requires_grad_() for some in rows))
+            found: Any = own.value(*(some.requires_grad_() for some in rows))
         except Exception as error:
             raise InvalidError(
                 f"score `{own.place}` fails for {what}: {type(error).__name__}: {error}\n{_HINT}"
@@ -79,13 +64,13 @@ def check_score(own: OwnScore, width: int, relation_width: int) -> None:
             raise InvalidError(f"score `{own.place}`: its result does not depend on the rows")
 
 
-def require_same(what: str, place: str, digest: str, own: OwnScore) -> None:
-    """Refuses a function whose text is another one than that of the function at `place`.
+def require_same_score(
+    what: str, made_with: tuple[str | None, str], score: ScoreFunction | str | None
+) -> CustomCode | None:
+    """The custom score function that `what` was made with, which the caller passes again.
 
-    Errors: `InvalidError`, which begins with `what`.
+    Errors: as `require_same_code` and `own_score`.
     """
-    if digest and own.digest and digest != own.digest:
-        raise InvalidError(
-            f"{what} was made with the score function `{place}`, and `{own.place}` has another "
-            "text\nhint: give the function as it was, or start another run with `--from`"
-        )
+    own = None if score is None else own_score(score)
+    require_same_code(what, made_with, own, give=GIVE_SCORE, leave_out="leave out `score`")
+    return own

@@ -2,7 +2,7 @@
 
 A built-in model turns (anchor, relation) into a query, a vector that is compared with the rows of
 candidate entities. The comparison of all pairs costs rows x candidates x width; everything else is
-small beside it. An inner product and a Euclidean distance are matrix products (BLAS); the two
+small in comparison. An inner product and a Euclidean distance are matrix products (BLAS); the two
 sums of absolute values are not.
 
 Gradients reuse what the forward pass computed: the scores, which the loss turns into their own
@@ -21,7 +21,7 @@ from outercore import _core
 from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 
 Side = Literal["head", "tail"]
-"""The end of a triple that is asked for; the other one is the anchor."""
+"""The open end of a triple; the other end is the anchor."""
 WIDEST_FUSED = 256
 """Numbers in a row that the kernels of a GPU keep on the chip."""
 
@@ -52,7 +52,7 @@ class Similarity(Protocol):
     """A score of a query and a candidate; larger is better."""
 
     distance: str | None
-    """What the core calls it, where the core computes it."""
+    """Its name in the core, if the core computes it."""
     block_numbers: int
     """Rows x candidates x width that are worked on at once; 0: no limit."""
 
@@ -62,7 +62,8 @@ class Similarity(Protocol):
     def paired_backward(
         self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of queries and targets, given that of `paired`, which returned `scores`."""
+        """Gradients of queries and targets from the gradient of `paired`, which returned
+        `scores`."""
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """How far `pairs` may be from `paired` for the same two rows, [rows]."""
@@ -84,7 +85,8 @@ class Similarity(Protocol):
         to_queries: Tensor,
         to_candidates: Tensor,
     ) -> None:
-        """Adds the gradients of queries and candidates, given that of `pairs`, to the last two.
+        """Adds the gradients of queries and candidates to the last two, from the gradient of
+        `pairs`.
 
         `gradient` may be overwritten.
         """
@@ -132,7 +134,8 @@ class Inner:
 class Euclidean:
     """Minus the Euclidean distance, by one matrix product.
 
-    A distance below the rounding of that product has no gradient: its direction would be noise.
+    A distance below the rounding of that product gets a zero gradient: its direction would be
+    noise.
     """
 
     distance: str | None = None
@@ -310,7 +313,7 @@ class Chunk(NamedTuple):
     relations: Tensor
     """[rows, relation width]"""
     targets: Tensor
-    """[rows, width], the end that is asked for."""
+    """[rows, width], the open end."""
     candidates: Tensor
     """[negatives, width]"""
     weights: Tensor
@@ -323,8 +326,8 @@ class Chunk(NamedTuple):
     """bool [rows, negatives]: candidates that do not count."""
 
     def weigh(self, scores: Tensor, rows: slice = slice(None)) -> None:
-        """Adds the bias to the scores of some rows, [rows, negatives]; minus infinity for what does
-        not count."""
+        """Adds the bias to the scores of some rows, [rows, negatives]; minus infinity for
+        candidates that do not count."""
         if self.bias is not None:
             scores.add_(self.bias)
         if self.own is not None:
@@ -334,7 +337,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkGradients(NamedTuple):
-    """The loss of a chunk and its gradients, except that of the candidates."""
+    """The loss of a chunk and its gradients, without the gradient of the candidates."""
 
     value: Tensor
     queries: Tensor
@@ -427,10 +430,10 @@ def _blocks(similarity: Similarity, queries: Tensor, candidates: Tensor) -> list
 
 
 def _unit(rows: Tensor) -> float:
-    """A few roundings, relative to what is added up."""
+    """A few roundings, relative to the summands."""
     return 8.0 * torch.finfo(rows.dtype).eps
 
 
 def _divide(gradient: Tensor, by: Tensor) -> Tensor:
-    """The quotient, zero where the divisor is: a distance of zero has no direction."""
+    """The quotient, zero for a divisor of zero: such a distance lacks a direction."""
     return torch.where(by == 0, 0.0, gradient / torch.where(by == 0, 1.0, by))

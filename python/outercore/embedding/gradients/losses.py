@@ -1,4 +1,4 @@
-"""Losses of a positive score against negative ones, with their gradients written by hand.
+"""Losses of a positive score against negative ones, and regularisers, with their gradients.
 
 A loss sees scores only, one row for each positive, and rows do not depend on each other. A
 negative that does not count has the score minus infinity; its gradient is zero.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from outercore.embedding.config import LossConfig
+from outercore.embedding.config import LossConfig, RegulariserName
 
 
 class LossGradients(NamedTuple):
@@ -24,7 +24,7 @@ class LossGradients(NamedTuple):
     positives: Tensor
     """[rows]"""
     negatives: Tensor
-    """[rows, negatives]; it lies in the memory that the call was given."""
+    """[rows, negatives], in memory that the caller passed."""
 
 
 class Loss(Protocol):
@@ -45,7 +45,7 @@ class SoftmaxLoss:
     """Cross entropy: minus the log of the positive's share among all of its row's scores.
 
     With `contrastive` the positive is left out of the sum, as equation 1 of Legend has it. That
-    loss is not bounded from below: it goes on pushing positives up.
+    loss is not bounded from below: it never stops pushing positives up.
     """
 
     contrastive: bool = False
@@ -135,7 +135,7 @@ class SelfAdversarialLoss:
         empty = negatives.amax(dim=1).isneginf()
         steep = negatives.mul(self.temperature)
         if self.temperature == 0.0:
-            # Minus infinity times 0 is no number, and what is masked would count again.
+            # Minus infinity times 0 is NaN, and masked negatives would count again.
             steep.nan_to_num_(nan=-torch.inf)
         shares = torch.softmax(steep, dim=1, out=work)
         shares.nan_to_num_(nan=0.0)
@@ -159,3 +159,48 @@ def build_loss(config: LossConfig) -> Loss:
             return MarginLoss(config.ahead)
         case "self-adversarial":
             return SelfAdversarialLoss(config.margin, config.temperature)
+
+
+class Regulariser(Protocol):
+    """A sum over rows of a function of the row."""
+
+    def __call__(
+        self, rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool
+    ) -> Tensor:
+        """The cost of the rows, each times its weight; its gradient is added to `gradient`.
+
+        Shapes: `rows` and `gradient` [rows, width], `weights` [rows]; the result is a scalar.
+        `pairs` says that a row's halves are real and imaginary parts.
+        """
+
+
+def n3(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool) -> Tensor:
+    """The sum of cubes of absolute values, of moduli where rows are complex.
+
+    Source: Lacroix et al., "Canonical tensor decomposition", ICML 2018.
+    """
+    scale = (weights * strength).unsqueeze(1)
+    if not pairs:
+        size = rows.abs()
+        gradient.addcmul_(size * rows, scale, value=3.0)
+        return (size.pow_(3) * scale).sum()
+    real, imaginary = rows.chunk(2, dim=1)
+    squares = (real * real).addcmul_(imaginary, imaginary)
+    size = squares.sqrt()
+    cost = (squares.mul_(size) * scale).sum()
+    size.mul_(scale)
+    to_real, to_imaginary = gradient.chunk(2, dim=1)
+    to_real.addcmul_(real, size, value=3.0)
+    to_imaginary.addcmul_(imaginary, size, value=3.0)
+    return cost
+
+
+def l2(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool) -> Tensor:
+    """The sum of squares."""
+    scale = weights * strength
+    gradient.addcmul_(rows, scale.unsqueeze(1), value=2.0)
+    return torch.dot(scale, torch.linalg.vecdot(rows, rows))
+
+
+REGULARISERS: dict[RegulariserName, Regulariser] = {"n3": n3, "l2": l2}
+"""By the names of the configuration."""

@@ -1,11 +1,17 @@
-"""Which entities a chunk's triples are compared with, and which of those do not count."""
+"""Which entities a batch's triples are compared with, and which of those do not count.
+
+What that is for a pool is said here; a batch's triples are divided by the core, which draws for
+them (`crates/outercore-kernels/src/compare.rs`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
@@ -13,8 +19,30 @@ from outercore.data.triples import ASKED
 from outercore.embedding.config import NegativesConfig
 from outercore.errors import InvalidError
 
+if TYPE_CHECKING:
+    from outercore.embedding.gradients.kernels import Side
+    from outercore.embedding.tables.store import Pool
+
 _TOGETHER = 1 << 15
 """Pairs of a question and a known answer that are found together, some 100 bytes each."""
+
+
+def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`places` in pieces of about `size`, whose lengths differ by one at most.
+
+    They are as many as `size` goes into the number of places, rounded, so each has three quarters
+    of `size` to one and a half times it, or there are too few for one. A batch steps as far as any
+    other: a last one of a few triples would count for too much. And each batch has a constant cost:
+    of pools little larger than a batch, two halves would cost it twice.
+
+    Example:
+        >>> import torch
+        >>> [len(piece) for piece in even_pieces(torch.arange(260), 100)]
+        [87, 87, 86]
+        >>> [len(piece) for piece in even_pieces(torch.arange(140), 100)]
+        [140]
+    """
+    return places.tensor_split(_core.count_pieces(len(places), size)) if len(places) else ()
 
 
 class Negatives(NamedTuple):
@@ -57,12 +85,12 @@ def population(
     """What negatives are drawn from, of the rows that are in memory, as the core takes it.
 
     `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only. `shares` says how likely an
-    entity of each range is drawn beside one of another, all alike without it.
+    triples of each, and is needed for degree-weighted draws only. `shares` has the relative
+    probability of an entity of each range; without it all are alike.
 
     Returns: both, and for draws by degree what every row of the ranges counts, float64, with the
     sums of these; all rows alike where none has a triple.
-    Errors: `InvalidError` where there is no row to draw, or the degrees are not known.
+    Errors: `InvalidError` without any row to draw, and for unknown degrees.
     """
     sizes = [stop - start for start, stop in ranges]
     if sum(sizes) < 1:
@@ -74,8 +102,8 @@ def population(
     kept = torch.cat([degrees[start:stop] for start, stop in ranges])
     weights = kept.to(torch.float64).pow_(config.degree_power)
     if not kept.any():
-        # A partition may have entities of held-out triples only: buckets with it have nothing to
-        # train, and stand in the pool nonetheless.
+        # A partition may have entities of held-out triples only. Its buckets are in the pool, too,
+        # # without any triple.
         weights.fill_(1.0)
     for some, share in zip(weights.split(sizes), shares or (), strict=False):
         some *= share
@@ -83,11 +111,11 @@ def population(
 
 
 COLUMNS = {side: ASKED[side] for side in ("tail", "head")}
-"""Of a triple whose one end is asked for: anchor, relation and target."""
+"""Columns of a triple with an open end: anchor, relation and target."""
 
 
 def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
-    """The true answers to triples among themselves, by the side that is asked for.
+    """The true answers to triples among themselves, by the open side.
 
     Shapes: `triples` int64 [m, 3].
     Cost: 16 bytes a distinct question and 4 an answer, for each side.
@@ -135,3 +163,131 @@ def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.repeat_interleave(torch.arange(counts.numel()), counts)
     before = torch.cumsum(counts, 0) - counts
     return owners, torch.arange(owners.numel()) - before[owners]
+
+
+class Comparison(NamedTuple):
+    """Triples, and the negatives that they share."""
+
+    places: Tensor
+    """int64 [triples], in their pool."""
+    rows: Tensor
+    """int64 [negatives], ascending."""
+    bias: Tensor | None
+    """float32 [kinds, negatives], what is added to scores for a triple of each kind."""
+    kinds: Tensor | None
+    """int64 [triples], the kind of each; `None`: the first."""
+
+    def apart(self) -> Iterator[tuple[Tensor, Negatives]]:
+        """Places of the triples of each kind, and the negatives as these see them."""
+        if self.bias is None or self.kinds is None or len(self.bias) == 1:
+            yield self.places, Negatives(self.rows, None if self.bias is None else self.bias[0])
+            return
+        for kind, bias in enumerate(self.bias):
+            places = self.places[self.kinds == kind]
+            if len(places):
+                yield places, Negatives(self.rows, bias)
+
+
+Asked = dict["Side", list[Comparison]]
+"""The comparisons of a batch's triples, by side."""
+
+
+class PoolNegatives:
+    """Draws negatives for the triples of a pool: entities that the pool could have as answers.
+
+    With partitions, a pool has the triples of some buckets only, and an entity in memory whose
+    partition is in no bucket with the anchor's is never the answer there. As a negative it would
+    teach the model which buckets are being trained, again with every pool, and nothing else. For
+    the same reason, where a pool has a larger part of one bucket than of another, the entities of
+    the one count for more. Where a bias of their scores can say so (`weighs`), one draw serves
+    anchors that differ in this; else each has its own.
+    """
+
+    def __init__(
+        self, config: NegativesConfig, pool: Pool, chunk_size: int, *, weighs: bool
+    ) -> None:
+        self._pool = pool
+        order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
+        starts = np.array([pool.ranges[number][0] for number in order], np.int64)
+        likely = _likelihoods(pool)
+        # The same for both sides, where their answers are alike: weights of rows are large.
+        made: dict[tuple[bytes, bytes], _core.Shared] = {}
+
+        def side(of_anchors: NDArray[np.float64]) -> _core.SideOf:
+            owners, groups = _core.alike_anchors(of_anchors, weighs=weighs)
+            shared = []
+            for answers, shares in groups:
+                key = (answers.tobytes(), shares.tobytes())
+                if key not in made:
+                    made[key] = _shared(config, pool, answers, shares)
+                shared.append(made[key])
+            return starts, owners[:, order], shared
+
+        self.core = _core.PoolComparisons(
+            side(likely),
+            side(np.ascontiguousarray(likely.T)),
+            chunk_size,
+            draw_counts(config),
+            every=config.kind == "all",
+            biased=config.correction == "frequency",
+        )
+        """The comparisons as the core takes them in training."""
+
+    def ask(self, places: Tensor, at: _core.At) -> Asked:
+        """The triples at `places`, of the batch `at` (seed, epoch, pool, batch), in chunks."""
+        triples = self._pool.triples.numpy()
+        found = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
+        tails, heads = (list(_comparisons(asked)) for asked in found)
+        return {"tail": tails, "head": heads}
+
+
+def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
+    """The chunks that the core has put one after the other."""
+    places, sizes, rows, biases, kinds = asked
+    first, row, number = 0, 0, 0
+    for triples, negatives, count in sizes:
+        some = slice(first, first + triples)
+        bias = None
+        if biases is not None:
+            bias = torch.from_numpy(biases[number : number + count * negatives])
+        yield Comparison(
+            torch.from_numpy(places[some]),
+            torch.from_numpy(rows[row : row + negatives]),
+            None if bias is None else bias.view(count, negatives),
+            None if kinds is None else torch.from_numpy(kinds[some]),
+        )
+        first, row, number = first + triples, row + negatives, number + count * negatives
+
+
+def _shared(
+    config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
+) -> _core.Shared:
+    """The population that anchors draw from, and the addition to the bias of rows by kind and
+    range.
+
+    Their answers are in the ranges `answers` [answers], where an entity of each is as likely as
+    `shares` [kinds, answers] says, by the likeliest.
+    """
+    ranges = [pool.ranges[number] for number in answers.tolist()]
+    if pool.shares is None:
+        return (*population(config, ranges, pool.degrees), None)
+    # One draw serves all kinds, by their mean probability.
+    drawn = shares.mean(0)
+    drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
+    # Corrected scores stand for all entities; otherwise each kind has as many as are drawn.
+    if config.kind != "all" and config.correction == "none":
+        sizes = np.array([stop - start for start, stop in ranges])
+        shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
+    return (*drawn_from, np.log(shares).astype(np.float32))
+
+
+def _likelihoods(pool: Pool) -> NDArray[np.float64]:
+    """[ranges, ranges]: relative probability that the tail of a triple, whose head is in the first
+    range, is a given entity of the second; 0 if it never is."""
+    count = len(pool.ranges)
+    if pool.pairs is None:
+        return np.ones((count, count))
+    likely = np.zeros((count, count))
+    heads, tails = np.array(pool.pairs, np.int64).reshape(-1, 2).T
+    likely[heads, tails] = 1.0 if pool.shares is None else pool.shares
+    return likely

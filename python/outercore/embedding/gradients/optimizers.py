@@ -1,8 +1,8 @@
 """Steps on the rows of a table that a batch touched; rows that it did not touch stay as they are.
 
-All state lies in one tensor beside the table, so that a partition of the table carries its own
-state, and an interrupted run goes on exactly. It starts with zeros; `state_width` of
-`tables/placement.py` says how wide it is.
+All state is in one tensor next to the table, so that a partition carries its own state, and an
+interrupted run continues exactly. It starts with zeros; `state_width` of `tables/placement.py` says
+how wide it is.
 """
 
 from __future__ import annotations

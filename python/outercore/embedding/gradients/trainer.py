@@ -1,11 +1,14 @@
-"""Training: batches of a pool's triples, negatives, gradients, steps; epochs and early stopping."""
+"""Training a pool of triples: batches, negatives, gradients and steps.
+
+On a CPU the core trains whole batches of the built-in models. Everything else is PyTorch.
+"""
 
 from __future__ import annotations
 
 import math
-import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -13,25 +16,124 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.divergence import DivergedError
-from outercore.embedding.gradients.batches import CoreBatches
-from outercore.embedding.gradients.kernels import Chunk, Side, Workspace
-from outercore.embedding.gradients.losses import build_loss
-from outercore.embedding.gradients.models import Model, RowGradients, build_model
+from outercore.embedding.gradients.kernels import Chunk, Side, Workspace, fits_core
+from outercore.embedding.gradients.losses import REGULARISERS, build_loss
+from outercore.embedding.gradients.models import Model, QueryModel, RowGradients, build_model
 from outercore.embedding.gradients.negatives import (
+    Asked,
     Negatives,
+    PoolNegatives,
+    even_pieces,
     known_among,
     known_answers,
 )
 from outercore.embedding.gradients.optimizers import STEPS
-from outercore.embedding.gradients.pieces import even_pieces
-from outercore.embedding.gradients.pool_negatives import Asked, PoolNegatives
-from outercore.embedding.gradients.regularizers import REGULARISERS
-from outercore.embedding.observe import EpochReport
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.tables.layout import TableLayout
 from outercore.embedding.tables.placement import state_width
-from outercore.embedding.tables.protocol import Pool, Store
+from outercore.embedding.tables.store import Pool, Store, TableLayout
+from outercore.errors import InvalidError
+
+_SIZES = {"n3": "cubes", "l2": "squares"}
+
+
+class DivergedError(InvalidError):
+    """A loss, a gradient or the sum of its squares was not finite.
+
+    The tables are as the batch before left them.
+    """
+
+
+@contextmanager
+def threads_of(count: int | None) -> Iterator[None]:
+    """PyTorch computes with so many threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class CoreBatches:
+    """The core's training of a run's batches."""
+
+    def __init__(self, config: EmbedConfig, model: Model, relation_count: int) -> None:
+        name: str = config.model.kind
+        if name == "transe":
+            name += "-manhattan" if config.model.norm == 1 else "-euclidean"
+        loss = config.loss
+        regulariser = config.regulariser
+        size = _SIZES.get(regulariser.kind)
+        if size == "cubes" and model.complex_rows:
+            size = "cubes-of-moduli"
+        of_relations = regulariser.relation_weight
+        if of_relations is None:
+            of_relations = regulariser.weight
+        # A row of angles has no size.
+        if config.model.relation_width != config.model.dim:
+            of_relations = 0.0
+        self._core = _core.BatchTrainer(
+            name,
+            (loss.kind, loss.ahead if loss.kind == "margin" else loss.margin, loss.temperature),
+            size,
+            (regulariser.weight, of_relations),
+            relation_count if config.model.reciprocal else None,
+            (config.optimiser.kind, config.optimiser.relations),
+            hides_own=config.negatives.filter == "own",
+        )
+
+    @staticmethod
+    def for_run(config: EmbedConfig, model: Model, relation_count: int) -> CoreBatches | None:
+        """The core's training of a built-in model, which `config` describes."""
+        # A model of one's own may be given beside a configuration that names another.
+        own = not isinstance(model, QueryModel)
+        return None if own else CoreBatches(config, model, relation_count)
+
+    @staticmethod
+    def fit(pool: Pool, store: Store) -> bool:
+        """Whether the core can work on these tables."""
+        return fits_core(pool.entities, pool.entity_state, store.relations, store.relation_state)
+
+    def know(self, triples: Tensor, *, undirected: bool) -> None:
+        """From now on candidates that make one of a pool's `triples` do not count.
+
+        Cost: 8 bytes a triple.
+        """
+        self._core.know(triples.numpy(), undirected, torch.get_num_threads())
+
+    def forget(self) -> None:
+        """Lets go of known triples."""
+        self._core.forget()
+
+    def train(
+        self,
+        pool: Pool,
+        store: Store,
+        places: Tensor,
+        negatives: PoolNegatives,
+        at: _core.At,
+        unit: float,
+        rates: tuple[float, float],
+    ) -> float | None:
+        """Moves the rows of a batch, the pool's triples at `places`, and returns its loss; `None`,
+        and nothing has moved, where the loss or a gradient is not finite.
+
+        `at` is the batch's seed, epoch, pool and number; `unit` is the factor of each triple's
+        weight for each side; `rates` are of entities and relations.
+        """
+        weights = pool.weights
+        return self._core.train(
+            (pool.entities.numpy(), pool.entity_state.numpy()),
+            (store.relations.numpy(), store.relation_state.numpy()),
+            pool.triples.numpy(),
+            None if weights is None else weights.numpy(),
+            places.numpy(),
+            negatives.core,
+            at,
+            unit,
+            rates,
+            torch.get_num_threads(),
+        )
 
 
 class Ask(NamedTuple):
@@ -69,7 +171,7 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
 
 
 class _PoolContext(NamedTuple):
-    """What is prepared once for all batches of a pool."""
+    """Preparations for all batches of a pool."""
 
     pool: Pool
     negatives: PoolNegatives
@@ -86,7 +188,7 @@ class _Touched(NamedTuple):
 class Trainer:
     """Trains the tables of a store. A run is a function of triples, configuration and model.
 
-    With a `model` of one's own, `config.model` gives its dimension only. With `undirected` a triple
+    With a custom `model`, `config.model` gives its dimension only. With `undirected` a triple
     means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
     batch, as on a GPU: the definition, to compare with.
 
@@ -129,8 +231,8 @@ class Trainer:
     ) -> bool:
         """The pool's batches from number `first` on; whether all of them were trained.
 
-        `after_batch` is told the loss of each batch and its triples; training stops where it
-        says `True`.
+        `after_batch` gets the loss of each batch and its number of triples; training stops when it
+        returns `True`.
         """
         context = self._context(pool)
         for number, places in self._batches(pool, epoch):
@@ -140,26 +242,6 @@ class Trainer:
             if after_batch is not None and after_batch(value, len(places)):
                 return False
         return True
-
-    def train_epoch(
-        self, epoch: int, *, after_batch: Callable[[int], None] | None = None
-    ) -> EpochReport:
-        """Every triple once. `after_batch` is told how many triples are done."""
-        started = time.perf_counter()
-        total, triples, batches = 0.0, 0, 0
-
-        def count(loss: float, more: int) -> None:
-            nonlocal total, triples, batches
-            total, triples, batches = total + loss * more, triples + more, batches + 1
-            if after_batch is not None:
-                after_batch(triples)
-
-        pools = 0
-        for pool in self.store.pools(epoch):
-            self.train_pool(pool, epoch, after_batch=count)
-            pools += 1
-        seconds = time.perf_counter() - started
-        return EpochReport(epoch, total / max(triples, 1), triples, batches, seconds, pools=pools)
 
     def _context(self, pool: Pool) -> _PoolContext:
         negatives = PoolNegatives(
@@ -285,7 +367,7 @@ class Trainer:
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]
         if self._undirected:
-            # What is known of an anchor as the other end.
+            # Known triples with the anchor as the other end.
             asked.append(("head" if side == "tail" else "tail", triples.flip(1)))
         for of, some in asked:
             for found in known_among(context.known[of], some, candidates):

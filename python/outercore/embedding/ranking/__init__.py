@@ -1,1 +1,1 @@
-"""Ranking of true triples among candidates: figures of runs, and what they cost."""
+"""Ranking of true triples among candidates: metrics of runs, and their cost."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from outercore.base.sizes import parse_size
 from outercore.data.triples import PARTS, Part
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
-from outercore.embedding.ranking.given_candidates import GivenCandidates, given_candidates
+from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.scoring import (
     HeldOut,
     Scoring,
@@ -24,17 +27,120 @@ from outercore.embedding.ranking.scoring import (
     count_answers,
     with_given,
 )
-from outercore.errors import InvalidError, NotFoundError
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.files.input_file import require_file
+from outercore.importing.table.torch_file import read_torch
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
     from outercore.base.native import Progress
     from outercore.embedding.data.parts import EmbedData
-    from outercore.embedding.tables.protocol import Store
+    from outercore.embedding.tables.store import Store
     from outercore.embedding.use.embedding import Embedding
 
+GivenCandidates = str | os.PathLike[str] | Mapping[str, ArrayLike]
+"""A file `.npz` or `.pt`, or its arrays by name."""
+_SIDES: dict[str, Side] = {"tail_neg": "tail", "head_neg": "head", "target_node_neg": "tail"}
+"""By the names that OGB has in ogbl-wikikg2, ogbl-biokg and ogbl-citation2."""
+_COLUMNS = {"head": 0, "relation": 1, "tail": 2, "source_node": 0, "target_node": 2}
+_BLOCK = 1 << 12
+"""Rows that are looked at together."""
 _BLOCK_ROWS = 1 << 14
+_NORMAL_95 = 1.96
+"""Standard errors within which 95 % of normal draws lie."""
+
+
+def given_candidates(
+    source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
+) -> dict[Side, NDArray[Any]]:
+    """The candidates of a part's `triples`, int64 [m, 3], by the open side.
+
+    Arrays `head`, `relation`, `tail` (or `source_node`, `target_node`) are compared with the
+    triples, so that no row gets the candidates of another one.
+
+    Shapes: each [m, candidates], entities by number. Errors: `InvalidError` for arrays of another
+    shape or type, for other triples, and for entities out of range; errors of reading the file.
+    """
+    what = "negatives" if isinstance(source, Mapping) else f"negatives `{os.fspath(source)}`"
+    arrays = {
+        name: np.asarray(array) if not isinstance(array, np.ndarray) else array
+        for name, array in _arrays(source, what).items()
+    }
+    found = {side: arrays[name] for name, side in _SIDES.items() if name in arrays}
+    if not found:
+        raise InvalidError(
+            f"{what}: expected an array {', '.join(f'`{name}`' for name in _SIDES)}, found "
+            f"{', '.join(f'`{name}`' for name in arrays) or 'none'}"
+        )
+    for name in (name for name in _SIDES if name in arrays):
+        _check(f"{what}: array `{name}`", arrays[name], part, len(triples), entities)
+    for name, column in _COLUMNS.items():
+        if name in arrays:
+            _require_same(f"{what}: array `{name}`", arrays[name], triples[:, column], part)
+    return found
+
+
+def _arrays(source: GivenCandidates, what: str) -> Mapping[str, Any]:
+    if isinstance(source, Mapping):
+        return source
+    path = Path(source)
+    if path.suffix == ".pt":
+        read = read_torch(path)
+        if not isinstance(read, dict):
+            raise InvalidError(f"{what}: expected arrays by name, found {type(read).__name__}")
+        return {str(name): array for name, array in read.items() if isinstance(array, np.ndarray)}
+    if path.suffix != ".npz":
+        raise InvalidError(f"{what}: expected `.npz` or `.pt`, found `{path.name}`")
+    require_file(path, "negatives")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptError(f"{what}: expected an `.npz` of arrays: {error}") from error
+
+
+def _check(what: str, array: NDArray[Any], part: str, count: int, entities: int) -> None:
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.shape[1]:
+        raise InvalidError(
+            f"{what}: expected entity ids, integers [n, candidates], found {array.dtype} "
+            f"{list(array.shape)}"
+        )
+    if len(array) != count:
+        raise InvalidError(
+            f"{what}: expected a row for each of the {count:,} triples in `{part}`, found "
+            f"{len(array):,}"
+        )
+    for first, block in _blocks(array):
+        wrong = np.flatnonzero(((block < 0) | (block >= entities)).any(axis=1))
+        if len(wrong):
+            row = block[wrong[0]]
+            bad = row[(row < 0) | (row >= entities)][0]
+            raise InvalidError(
+                f"{what}: row {first + int(wrong[0])}: found entity {bad}, expected 0 to "
+                f"{entities - 1}\nhint: candidates are ids of the data set, which "
+                "`outercore embedding export --ids` lists"
+            )
+
+
+def _require_same(what: str, array: NDArray[Any], column: NDArray[np.int64], part: str) -> None:
+    array = array.reshape(-1)
+    if len(array) != len(column):
+        raise InvalidError(
+            f"{what}: expected the {len(column):,} triples of `{part}`, found {len(array):,}"
+        )
+    other = np.flatnonzero(array != column)
+    if len(other):
+        row = int(other[0])
+        raise InvalidError(
+            f"{what}: row {row}: found {array[row]}, where `{part}` has {column[row]}\n"
+            "hint: negatives belong to the triples of the data set, in their order and by its ids"
+        )
+
+
+def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    for first in range(0, len(array), _BLOCK):
+        yield first, np.asarray(array[first : first + _BLOCK])
 
 
 class FinishedTables:
@@ -78,7 +184,7 @@ def assess(
         candidates: among which entities; `auto` takes all unless that takes too many products.
         count: candidates that are drawn.
         also: further kinds of candidates.
-        filtered: gives figures without other true answers, too.
+        filtered: adds metrics without other true answers.
         triples: how many to rank at most; 0 for all.
         negatives: candidates of each triple, as OGB gives them: arrays `tail_neg` and `head_neg`
             (or `target_node_neg`), integers [triples of the part, candidates], by name, or an
@@ -89,14 +195,14 @@ def assess(
         observer: told how far it is.
 
     Returns:
-        The figures of each part and kind of candidates, with the protocol.
+        The metrics of each part and kind of candidates, with the protocol.
 
     Raises:
-        NotFoundError: the data set has no such part.
+        NotFoundError: the data set lacks the part.
         InvalidError: `negatives` of other triples, of several parts, or with other candidates; a
             protocol that there is not; a row that is not finite; a plain graph's run without its
             configuration.
-        InterruptError: somebody asked to stop.
+        InterruptError: a stop was requested.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
     ranked = (triples, negatives)
@@ -111,7 +217,7 @@ class Ranked(NamedTuple):
     """[m, 3]"""
     reciprocal: NDArray[np.float64]
     """[m, 2]: one over the rank of the tail, and of the head, which is the mean of the two below.
-    [m, 1] where negatives were given for one of them alone."""
+    [m, 1] with negatives for one of them only."""
     protocol: str
     optimistic: NDArray[np.int64]
     """[m, 2]: the ranks where the true end comes first of equal ones."""
@@ -136,7 +242,7 @@ def ranks(
 ) -> Ranked:
     """Ranks the held-out triples one by one: which of them are answered well, and which are not.
 
-    Arguments and errors are those of `assess`. Ranks are filtered unless `filtered` is false.
+    Arguments and errors: see `assess`. Ranks are filtered unless `filtered` is false.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered}
     ranked = (triples, negatives)
@@ -170,7 +276,7 @@ def _scoring(
     Errors: `InvalidError` for a protocol that there is not.
     """
     triples, negatives = ranked
-    # Checked as that of a run: `test_triples` are those of any part.
+    # Checked as the options of a run: `test_triples` holds for any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
     config = _config(embedding)
@@ -190,26 +296,21 @@ def _scoring(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
     held_out = _held_out(embedding, data, config, parts, negatives, told)
-    degrees = None
-    if "degree" in (evaluation.candidates, *evaluation.also):
-        degrees = torch.from_numpy(data.degrees(told))
     with stop_on_signals(stop):
-        scoring = Scoring(
+        is_filtered = evaluation.filtered and negatives is None
+        yield Scoring(
             config,
             embedding.build_model(),
             # Ranking reads: it needs none of what training does with a store.
             cast("Store", FinishedTables(embedding)),
+            data,
             held_out,
-            loops=data.loops,
-            degrees=degrees,
+            count_answers(data, held_out, told) if is_filtered else {},
             memory=parse_size(memory),
-            observer=observer,
+            observer=observer or Observer(),
             stop=stop,
+            told=told,
         )
-        if evaluation.filtered and negatives is None:
-            answers = count_answers(data, held_out, told)
-            scoring.collect_known(answers, data.answers("collect true answers", told))
-        yield scoring
 
 
 def _held_out(
@@ -220,7 +321,7 @@ def _held_out(
     negatives: GivenCandidates | None,
     told: Progress | None,
 ) -> list[HeldOut]:
-    """What is ranked of each part, with its own candidates where they are given."""
+    """The ranked triples of each part, with their own candidates, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation
     if negatives is None:
@@ -242,7 +343,7 @@ def _held_out(
 
 
 def _config(embedding: Embedding) -> EmbedConfig:
-    """The run's own configuration; that of its model where only the tables are left."""
+    """The run's configuration; a copy of the tables without their run has the model only."""
     config = embedding.config
     if config is None:
         if not has_triples(embedding.graph):
@@ -252,3 +353,73 @@ def _config(embedding: Embedding) -> EmbedConfig:
             )
         return EmbedConfig(model=embedding.model)
     return replace(config, model=embedding.model)
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Mean reciprocal ranks of two embeddings, and how much of their difference is chance.
+
+    A triple counts once, by the mean of its tail's and its head's reciprocal rank. Both embeddings
+    rank the same triples, so most of what makes these hard or easy cancels out.
+    """
+
+    protocol: str
+    triples: int
+    mrr: float
+    other_mrr: float
+    difference: float
+    """The other's MRR less the first one's."""
+    error: float
+    """Standard error of the difference, by the triples; infinite for a single one. Runs with other
+    seeds vary in addition."""
+    better: float
+    """Share of the triples that the other ranks better."""
+    worse: float
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether equal embeddings differ as much in more than 5 % of all cases."""
+        return abs(self.difference) <= _NORMAL_95 * self.error
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; an infinite error is `None`."""
+        error = self.error if math.isfinite(self.error) else None
+        return {**asdict(self), "error": error, "within_noise": self.within_noise}
+
+
+def compare(
+    first: Embedding, other: Embedding, *, seed: int = 0, **options: Any
+) -> PairedComparison:
+    """Ranks the same held-out triples by two embeddings.
+
+    `options`: see `ranks`; both draw by `seed`.
+
+    Cost: two rankings.
+
+    Raises:
+        InvalidError: other triples are held out, or they are ranked among other candidates.
+    """
+    found, others = (ranks(one, seed=seed, **options) for one in (first, other))
+    if not np.array_equal(found.triples, others.triples):
+        raise InvalidError(
+            f"`{first.root}` and `{other.root}`: other triples are held out\n"
+            "hint: compare runs on one data set, with the same "
+            "`--held-out` and `--seed` where these say which"
+        )
+    if found.protocol != others.protocol:
+        raise InvalidError(
+            f"`{first.root}` ranks {found.protocol}; `{other.root}` ranks {others.protocol}\n"
+            "hint: give both the same `--candidates`"
+        )
+    gained = (others.reciprocal - found.reciprocal).mean(axis=1)
+    count = len(gained)
+    return PairedComparison(
+        protocol=found.protocol,
+        triples=count,
+        mrr=float(found.reciprocal.mean()),
+        other_mrr=float(others.reciprocal.mean()),
+        difference=float(gained.mean()),
+        error=float(gained.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf,
+        better=float((gained > 0).mean()),
+        worse=float((gained < 0).mean()),
+    )

@@ -15,12 +15,13 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.gradients.models import Model, Side
+from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.ranking.evaluate import Candidates, Ranking, rank
-from outercore.embedding.ranking.passes import group_size, kinds_of, rows_compared
-from outercore.embedding.tables.protocol import Store
+from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
+from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
+from outercore.embedding.tables.store import Store
 from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
 
@@ -42,7 +43,7 @@ class HeldOut:
     of: int
     """How many there are."""
     given: Mapping[Side, NDArray[Any]] | None = None
-    """Candidates of each of `triples`, by the side that is asked for, where they are given."""
+    """Separate candidates of each of `triples`, by the open side, if any."""
 
 
 def choose(
@@ -84,7 +85,7 @@ def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
 def choose_parts(
     data: EmbedData, config: EmbedConfig, told: Progress | None = None
 ) -> list[HeldOut]:
-    """What a run ranks of each held-out part; see `choose`."""
+    """The ranked triples of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
     return [
@@ -102,7 +103,7 @@ def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
     if count <= max(_FEW, _SPARSE * most):
         # Of the permutation only that part stays while it is sorted.
         return torch.randperm(count, generator=random)[:most].clone().sort().values
-    # What is there already is drawn anew. All sets of one size are as likely as each other.
+    # Duplicates are drawn anew. All sets of one size are as likely as each other.
     found = torch.empty(0, dtype=torch.int64)
     while len(found) < most:
         more = torch.randint(count, (most - len(found),), generator=random)
@@ -126,7 +127,7 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
 Kind: TypeAlias = Literal["given"] | CandidateKind
 """Among what is ranked."""
 Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
-"""True answers to what is ranked of a part, by the side that is asked for."""
+"""True answers to the ranked triples of a part, by the open side."""
 
 
 def count_answers(
@@ -164,43 +165,43 @@ class Scoring:
         config: EmbedConfig,
         model: Model,
         store: Store,
+        data: EmbedData,
         held_out: Iterable[HeldOut],
+        known: Answers,
         *,
-        loops: bool,
-        degrees: Tensor | None = None,
-        memory: int = 1 << 28,
-        observer: Observer | None = None,
-        stop: StopRequest | None = None,
+        memory: int,
+        observer: Observer,
+        stop: StopRequest,
+        told: Progress,
     ) -> None:
-        """`memory` is for a group of questions; `degrees` int64 [entities] for draws by degree,
-        which become their running sums.
+        """`known` are the counted true answers to `held_out`; `memory` is for a group of questions.
 
-        `loops` says whether an entity is a candidate for its own neighbour.
+        Cost: one pass over all triples for the answers, 4 bytes each, or 8 with long ids; one over
+        the training triples for degrees if candidates are drawn by them. `told` gets the progress.
         """
-        self._loops = loops
+        self._loops = data.loops
         self._config = config
         self._model = model
         self._store = store
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
-        # In their place: entities may be many.
-        self._degree_sums = None if degrees is None else degrees.cumsum_(0)
+        self._degree_sums: Tensor | None = None
+        if "degree" in (config.evaluation.candidates, *config.evaluation.also):
+            # In place: entities may be many.
+            self._degree_sums = torch.from_numpy(data.degrees(told)).cumsum_(0)
         self._group = group_size(config, memory)
-        self._observer = observer or Observer()
-        self._stop = stop or StopRequest()
+        self._observer, self._stop = observer, stop
         self._known: Answers = {}
+        if known:
+            self.collect_known(known, data.answers("collect true answers", told))
 
     def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
-        """Goes through all triples for the answers that `count_answers` has counted.
-
-        Cost: 4 bytes an answer, 8 where ids are long.
-        """
+        """Goes through all triples for the answers that `count_answers` has counted."""
+        every = [answers for sides in known.values() for answers in sides.values()]
         for chunk in chunks:
-            for sides in known.values():
-                for answers in sides.values():
-                    answers.add(chunk)
-        for sides in known.values():
-            for answers in sides.values():
-                answers.finish()
+            for answers in every:
+                answers.add(chunk)
+        for answers in every:
+            answers.finish()
         self._known = known
 
     def has(self, part: Part) -> bool:
@@ -216,7 +217,7 @@ class Scoring:
         return self.ranking("valid").evaluation().mrr
 
     def final(self) -> list[dict[str, Any]]:
-        """The figures of all parts by all protocols asked for, each with its protocol."""
+        """The metrics of all parts by all chosen protocols, each with its protocol."""
         found = []
         for part in self._held_out:
             for kind in self._kinds(part):
@@ -227,7 +228,7 @@ class Scoring:
     def ranking(self, part: Part, kind: Kind | None = None) -> Ranking:
         """Ranks a part's triples among these candidates, or those that validation takes.
 
-        Errors: `InterruptError` where somebody asked to stop.
+        Errors: `InterruptError` after a requested stop.
         """
         kind = kind or self._kinds(part)[0]
         held, entities = self._held_out[part], self._store.entity_count

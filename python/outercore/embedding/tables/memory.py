@@ -12,24 +12,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from outercore.embedding.tables.checks import check_triples
-from outercore.embedding.tables.layout import StartRows, TableLayout
-from outercore.embedding.tables.protocol import Pool, Progress
-from outercore.errors import CorruptError, InvalidError, VersionError
+from outercore.embedding.tables.store import (
+    DAMAGED,
+    Pool,
+    Progress,
+    StartRows,
+    TableLayout,
+    check_triples,
+)
+from outercore.errors import InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import seal, unseal
-from outercore.files.npy_tables import read_npy, write_npy
-from outercore.runs.lock import Lock, hold
+from outercore.files.checked_json import read_sealed, seal
+from outercore.files.npy import read_table, table_blocks, write_npy
+from outercore.runs.places import Lock, hold
 
 _TABLES = ("entities", "entity_state", "relations", "relation_state")
 _KEPT = ("entities", "relations")
 _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
 _VERSION = 3
-"""Of version 1 there are no checksums, of version 2 only those of the tables; both are read."""
 _FILL_NUMBERS = 1 << 21
 """First rows come so many numbers at a time, as they do in partitions."""
-_DAMAGED = "hint: go on from a copy of the directory, or train again"
 
 
 @dataclass
@@ -49,7 +52,7 @@ class MemoryStore:
     weights: Tensor | None = None
     block_rows: int = 1 << 14
     directory: Path | None = None
-    """Where checkpoints go; without one there are none."""
+    """The directory of checkpoints; `None` takes none."""
     storage: Storage = field(default_factory=Storage)
     entities: Tensor = field(init=False)
     entity_state: Tensor = field(init=False)
@@ -118,8 +121,8 @@ class MemoryStore:
     ) -> MemoryStore:
         """A store at the last checkpoint in `directory`.
 
-        Errors: `InvalidError` where there is none, where it is of another number of triples, or
-        where another process goes on with it; `CorruptError` and `VersionError` name the file.
+        Errors: `InvalidError` for a missing checkpoint, for another number of triples, and if
+        another process trains it; `CorruptError` and `VersionError` name the file.
         """
         _read_journal(directory)
         with ExitStack() as failed:
@@ -142,8 +145,8 @@ class MemoryStore:
             )
         tables = directory / f"tables-{saved['generation'] % 2}"
         for name in _TABLES:
-            table = read_npy(tables / f"{name}.npy", saved["sums"].get(name))
-            setattr(store, name, table.to(device))
+            table = read_table(tables / f"{name}.npy", DAMAGED, saved["sums"][name])
+            setattr(store, name, torch.from_numpy(table).to(device))
         store._generation = saved["generation"]
         store._kept_on_disk = store._kept_committed = saved["kept"]
         store._kept_sums = saved["kept_sums"]
@@ -161,7 +164,7 @@ class MemoryStore:
     ) -> None:
         """Makes the tables: initial values, and state of zeros.
 
-        Cost: beside the tables some MiB, whatever `start` gives.
+        Cost: some MiB in addition to the tables.
         """
         self.entities = torch.empty(self.entity_count, layout.width, device=device)
         step = max(1, _FILL_NUMBERS // max(1, layout.width))
@@ -208,7 +211,10 @@ class MemoryStore:
         if self.directory is not None and self._kept_on_disk is not None:
             kept = self.directory / f"kept-{self._kept_on_disk}"
             for name in _KEPT:
-                read_npy(kept / f"{name}.npy", self._kept_sums.get(name), getattr(self, name))
+                table, path = getattr(self, name), kept / f"{name}.npy"
+                sums = self._kept_sums[name]
+                for first, rows in table_blocks(path, DAMAGED, sums, tuple(table.shape)):
+                    table[first : first + len(rows)] = torch.from_numpy(np.array(rows))
         elif self._kept is not None:
             for name, table in zip(_KEPT, self._kept, strict=True):
                 getattr(self, name).copy_(table)
@@ -242,11 +248,11 @@ class MemoryStore:
 
     def write_entities(self, path: Path) -> int:
         """See `Store`."""
-        return write_npy(self.storage, path, self.entities)
+        return write_npy(self.storage, path, self.entities.cpu().numpy())
 
     def write_relations(self, path: Path) -> int:
         """See `Store`."""
-        return write_npy(self.storage, path, self.relations)
+        return write_npy(self.storage, path, self.relations.cpu().numpy())
 
     def close(self) -> None:
         """See `Store`."""
@@ -260,7 +266,9 @@ class MemoryStore:
         into = self.directory / name
         self.storage.make_directory(into)
         sums = {
-            table: write_npy(self.storage, into / f"{table}.npy", getattr(self, table))
+            table: write_npy(
+                self.storage, into / f"{table}.npy", getattr(self, table).cpu().numpy()
+            )
             for table in tables
         }
         self.storage.sync_directory(into)
@@ -272,16 +280,4 @@ def _read_journal(directory: Path) -> dict[str, Any]:
     path = directory / _JOURNAL
     if not path.exists():
         raise InvalidError(f"`{directory}`: expected a checkpoint, found none")
-    try:
-        saved = unseal(path.read_bytes(), f"checkpoint `{path}`", since=_VERSION)
-    except CorruptError as error:
-        raise CorruptError(f"{error}\n{_DAMAGED}") from None
-    except OSError as error:
-        raise CorruptError(f"checkpoint `{path}`: {error}\n{_DAMAGED}") from error
-    if saved.get("version") not in (1, 2, _VERSION):
-        raise VersionError(
-            f"checkpoint `{path}`: expected version {_VERSION}, found {saved.get('version')}\n"
-            "hint: go on with the Outercore that wrote it"
-        )
-    # The first version knows no checksums.
-    return {"sums": {}, "kept_sums": {}, **saved}
+    return read_sealed(path, _VERSION, hint=DAMAGED, what=f"checkpoint `{path}`")

@@ -1,11 +1,10 @@
-"""Orders of partitions: which partitions of nodes are in memory when, and what that costs.
+"""Orders of partitions: which partitions of nodes are in memory when, and at what cost.
 
 Needs no PyTorch. `partition_order` is also ``outercore.partition_order``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -16,8 +15,8 @@ from outercore import _core
 from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
-OrderKind = Literal["optimal", "legend", "beta", "cover", "sequential"]
-ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover", "sequential")
+OrderKind = Literal["optimal", "legend", "beta", "cover"]
+ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover")
 """All orders, as they are listed to people."""
 
 
@@ -32,7 +31,7 @@ class Walks:
     rename: bool = False
     """Whether partitions change their places at random from walk to walk."""
     in_turn: bool = False
-    """Whether a state is trained as a whole and swaps wait for it, where they are in place."""
+    """Whether swaps in place wait until the whole state is trained."""
     group: int = 1
     """Partitions of the table that one of the order consists of: which ones is drawn anew for
     every walk, but for those that are in memory when it begins."""
@@ -46,10 +45,10 @@ Bucket = tuple[int, int]
 
 @dataclass(frozen=True)
 class BufferState:
-    """What is in memory at one time, and what is trained then."""
+    """The partitions in memory at one time, and the buckets that are trained then."""
 
     resident: tuple[int, ...]
-    """The partitions, by slot: the loaded one stands where the evicted one stood."""
+    """The partitions, by slot: the loaded one takes the slot of the evicted one."""
     loaded: int | None
     """The partition that came last, ``None`` in the first state."""
     evicted: int | None
@@ -69,7 +68,7 @@ class BufferState:
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """What an epoch in an order costs."""
+    """The cost of an epoch in an order."""
 
     kind: str
     """How the order was made."""
@@ -100,8 +99,8 @@ class OrderPlan:
     bytes_written: int
     """Written by an epoch that leaves nothing in memory."""
     bytes_between: int
-    """Read, and written as well, by an epoch between two others, which begins with what the one
-    before left in memory."""
+    """Read, and written as well, by an epoch between two others, which begins with the partitions
+    that the previous epoch left in memory."""
     triples_read: int
     """Triples that an epoch reads where they are not kept in memory: every bucket as often as a
     part of it is trained."""
@@ -114,7 +113,7 @@ class OrderPlan:
     epoch_seconds: float
     """Expected seconds of an epoch between two others."""
     ends_seconds: float
-    """What first loads and last stores add to an epoch that stands alone."""
+    """Seconds of first loads and last stores, which a single epoch takes in addition."""
     density: float
     """Edges by the square of the nodes."""
     least_density: float | None
@@ -136,7 +135,7 @@ class PartitionOrder:
     spare: bool
     """Whether one slot is kept free to load into."""
     states: tuple[BufferState, ...]
-    """What is in memory, in order."""
+    """The states, in order."""
     loads: int
     """Partitions read by an epoch that begins with nothing in memory; as many are written."""
     evicts_last_loaded: int
@@ -145,7 +144,7 @@ class PartitionOrder:
     """Other swaps during which no new pair is there to be trained (property 2 broken)."""
     prefetchable: int
     """Swaps with a bucket to train meanwhile."""
-    _json: str = field(repr=False, compare=False)
+    _values: dict[str, Any] = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -155,21 +154,17 @@ class PartitionOrder:
         """States but the first."""
         return len(self.states) - 1
 
-    def to_json(self) -> str:
-        """As the core writes it."""
-        return self._json
+    def to_core(self) -> dict[str, Any]:
+        """The order as the core takes it."""
+        return self._values
 
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
 
-        An epoch that goes backwards begins with what the one before left in memory.
+        An epoch that goes backwards begins with the partitions that the previous epoch left in
+        memory.
         """
-        return _from_core(_core.reverse_order(self._json))
-
-    def iteration_order(self) -> list[list[Bucket]]:
-        """The buckets of each state as late as they can be trained (Legend 4, algorithm 2)."""
-        states = json.loads(_core.iteration_order(self._json))
-        return [[_bucket(bucket) for bucket in buckets] for buckets in states]
+        return _from_core(_core.reverse_order(self._values))
 
     def plan(
         self,
@@ -183,7 +178,7 @@ class PartitionOrder:
         walks: Walks | None = None,
         partition_bytes: int | None = None,
     ) -> OrderPlan:
-        """What an epoch in this order costs.
+        """The cost of an epoch in this order.
 
         Args:
             nodes: of the graph, divided evenly into the partitions.
@@ -212,7 +207,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # JSON has no word for what is not finite.
+            # The core would not say which one.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
@@ -230,7 +225,7 @@ class PartitionOrder:
             "write_bandwidth": float(write_bandwidth),
             "walks": asdict(walks or Walks()),
         }
-        found = json.loads(_core.plan_order(self._json, json.dumps(options)))
+        found = _core.plan_order(self._values, options)
         hiding = found.pop("hiding")
         return OrderPlan(
             **{**found, "walks": Walks(**found["walks"])},
@@ -253,8 +248,8 @@ def partition_order(
 
     Args:
         kind: ``optimal`` searches for the fewest states with something to train during every
-            swap; ``legend`` (3 slots), ``beta``, ``cover`` (as many partitions as a power of the
-            slots) and ``sequential`` follow rules.
+            swap; ``legend`` (3 slots), ``beta`` and ``cover`` (as many partitions as a power of the
+            slots) follow rules.
         partitions: of the nodes.
         slots: partitions that fit in memory, the spare one included.
         spare: whether one slot is kept free to load into; then everything can be trained during a
@@ -264,7 +259,7 @@ def partition_order(
             which up to 20 partitions in 3 slots take a fraction.
 
     Raises:
-        InvalidError: there is no such order for these numbers.
+        InvalidError: these numbers admit no such order.
 
     Example:
         >>> import outercore as oc
@@ -286,7 +281,7 @@ def partition_order(
     }
     if work is not None:
         config["work"] = _count("work", work)
-    return _from_core(_core.partition_order(json.dumps(config)))
+    return _from_core(_core.partition_order(config))
 
 
 def _count(name: str, value: int) -> int:
@@ -294,9 +289,8 @@ def _count(name: str, value: int) -> int:
     return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 
-def _from_core(text: str) -> PartitionOrder:
-    """An order from the core's JSON."""
-    found = json.loads(text)
+def _from_core(found: dict[str, Any]) -> PartitionOrder:
+    """The order that the core describes."""
     order, facts = found["order"], found["facts"]
     return PartitionOrder(
         kind=order["kind"],
@@ -308,7 +302,7 @@ def _from_core(text: str) -> PartitionOrder:
         evicts_last_loaded=facts["evicts_last_loaded"],
         nothing_new_stays=facts["nothing_new_stays"],
         prefetchable=facts["prefetchable"],
-        _json=json.dumps(order),
+        _values=order,
     )
 
 

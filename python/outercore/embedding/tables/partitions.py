@@ -1,13 +1,13 @@
 """A table of entities larger than memory: a few partitions of it at a time.
 
-What is where, and when it moves, is the core's matter (`crates/outercore-embed`): here its steps
-become pools, and relations, progress and best tables go into its commits.
+The core (`crates/outercore-embed`) decides which partition is where, and when it moves. Here its
+steps become pools, and relations, progress and best tables go into its commits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,16 +20,82 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.base import native
-from outercore.embedding.tables.layout import StartRows, TableLayout
 from outercore.embedding.tables.order import PartitionOrder, Walks
-from outercore.embedding.tables.protocol import Pool, Progress
-from outercore.embedding.tables.slot_copies import SlotCopies
+from outercore.embedding.tables.store import DAMAGED, Pool, Progress, StartRows, TableLayout
 from outercore.errors import CorruptError, InvalidError
 from outercore.files.atomic import Storage
-from outercore.files.npy_tables import checksum_of_rows, read_npy, write_npy
+from outercore.files.npy import checksum_of_rows, read_table, write_npy
 
 _BLOCK_NUMBERS = 1 << 20
 _CPU = torch.device("cpu")
+
+
+class SlotCopies:
+    """The partitions of a step in a device's memory, for training.
+
+    A slot is behind its copy from the step's first batch on. `send` makes them equal again: for
+    leaving partitions before the next step, for all before the slots are read otherwise. What stays
+    is not copied. Where the core moves partitions otherwise, for a checkpoint for instance, the
+    step is to be ended: its copies must not be written over what has come.
+
+    Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
+    Memory: as much on the device.
+    """
+
+    def __init__(
+        self, embeddings: Tensor, state: Tensor, slot_rows: int, device: torch.device
+    ) -> None:
+        self._slots = (embeddings, state)
+        self._slot_rows = slot_rows
+        self._copies = tuple(torch.empty_like(table, device=device) for table in self._slots)
+        # Of each slot of the step: its partition and the rows of it, first to last.
+        self._there: dict[int, tuple[int, slice]] = {}
+        # Slots whose copies have changed, or may yet.
+        self._trained: set[int] = set()
+
+    @property
+    def embeddings(self) -> Tensor:
+        """All slots' rows, on the device."""
+        return self._copies[0]
+
+    @property
+    def state(self) -> Tensor:
+        """Their state of the optimiser."""
+        return self._copies[1]
+
+    def bring(self, resident: Iterable[tuple[int, int, int]]) -> None:
+        """Copies the partitions of a step, (partition, slot, rows), that are not on the device
+        yet."""
+        before, self._there = self._there, {}
+        for partition, slot, rows in resident:
+            first = slot * self._slot_rows
+            place = (partition, slice(first, first + rows))
+            if before.get(slot) != place:
+                for copy, table in zip(self._copies, self._slots, strict=True):
+                    copy[place[1]] = table[place[1]]
+            self._there[slot] = place
+            self._trained.add(slot)
+
+    def send(self, leaving: Iterable[int] | None = None) -> None:
+        """Writes what was trained to its slots: partitions that leave, or all, which stay."""
+        chosen = None if leaving is None else set(leaving)
+        for slot in sorted(self._trained):
+            partition, rows = self._there[slot]
+            if chosen is not None and partition not in chosen:
+                continue
+            for copy, table in zip(self._copies, self._slots, strict=True):
+                table[rows] = copy[rows]
+            if chosen is not None:
+                self._trained.remove(slot)
+
+    def end_step(self) -> None:
+        """Everything was sent, and the core has moved on: slots may have other partitions."""
+        self._trained.clear()
+
+    def forget(self) -> None:
+        """The slots hold something else now."""
+        self._there.clear()
+        self._trained.clear()
 
 
 def sorting(
@@ -56,9 +122,9 @@ class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
     A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
-    of all that it allows; in place, unless in turn, those of the partition that leaves first. Its
-    rows lie in the slots of the executor, or in copies of them on another device: there are the
-    relations and whatever the store hands out, too.
+    of all buckets that it allows; in place, unless in turn, the buckets of the leaving partition
+    first. Its rows lie in the slots of the executor, or in copies of them on another device, where
+    the relations and the results of the store are, too.
 
     Memory: the budget that it is opened with, a pool's triples as training takes them, and the
     relations' tables.
@@ -73,12 +139,21 @@ class PartitionStore:
         device: torch.device | None = None,
         told: native.Progress | None = None,
     ) -> None:
-        """`PartitionStore.open` says what it does."""
+        """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
+
+        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row in
+        addition to `memory`, and one pass over the triples, whose progress `told` gets. On a
+        `device` other than the CPU partitions are trained in copies of the slots, as large as
+        these.
+
+        Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
+        `BudgetError` says the least memory; `CorruptError` and `VersionError`.
+        """
         self.directory = directory
         self._device = device or _CPU
         self._storage = Storage()
         self._core = _core.PartitionExecutor(str(directory), memory)
-        self.shape: dict[str, Any] = json.loads(self._core.shape())
+        self.shape = self._core.shape()
         """Sizes: nodes, relations, partitions, slots, rows of a slot, bytes of a partition."""
         self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
         self._copies: SlotCopies | None = None
@@ -103,7 +178,7 @@ class PartitionStore:
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
     def _count_degrees(self, told: native.Progress | None) -> Tensor:
-        """Of every row, those of a partition one after the other."""
+        """Degrees of all rows, partition after partition."""
         try:
             return torch.from_numpy(self._core.degrees(told).astype(np.int32))
         except BaseException:
@@ -132,11 +207,11 @@ class PartitionStore:
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
-        An epoch goes through `order` as `walks` says, once and as it is by default; the table has
-        as many partitions as the order, times those of a group.
-        `start` and `relations` give first rows; one that is not a number is the model's own.
-        `degrees` and `device` as in `open`; `told` hears of sorting triples and of first rows, and
-        what it raises ends the work.
+        An epoch goes through `order` as `walks` says, once and as it is by default. The table has
+        as many partitions as the order, times the group. `start` and `relations` give first rows;
+        one that is not a number is the model's own. `degrees` and `device`: see `PartitionStore`.
+        `told` gets the progress of sorting triples and of first rows; an error that it raises ends
+        the work.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
@@ -171,31 +246,9 @@ class PartitionStore:
         # Relations may be many: what opens the table reads them anew.
         del rows, state
         _core.create_partitions(
-            str(directory), json.dumps(creation), order.to_json(), resident, first_rows, told
+            str(directory), creation, order.to_core(), resident, first_rows, told
         )
         del resident
-        return cls.open(directory, memory, degrees=degrees, device=device, told=told)
-
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        memory: int,
-        *,
-        degrees: bool = False,
-        device: torch.device | None = None,
-        told: native.Progress | None = None,
-    ) -> PartitionStore:
-        """The table in `directory` at its last checkpoint; `memory` in bytes.
-
-        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row
-        beside `memory`, and one pass over the triples, which `told` hears of.
-        On a `device` other than the CPU partitions are trained in copies of the slots, as large as
-        these; a partition is copied when it comes and when it leaves.
-
-        Errors: `NotFoundError` where there is none; `InvalidError` where another process trains
-        it; `BudgetError` says the least memory; `CorruptError` and `VersionError`.
-        """
         return cls(directory, memory, degrees=degrees, device=device, told=told)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
@@ -228,7 +281,7 @@ class PartitionStore:
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
-            # The next pool's triples are made when nobody has these any more.
+            # These references go before the next pool's triples are made.
             del step, weights
             yield self._pool
             if self._pool is not None:
@@ -251,7 +304,7 @@ class PartitionStore:
             self._copies.end_step()
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
-        """Degrees by slot row, those of the partitions that are there."""
+        """Degrees by slot row of the partitions in memory."""
         if self._degrees is None:
             return None
         for partition, slot, rows in resident:
@@ -292,47 +345,48 @@ class PartitionStore:
                 yield torch.from_numpy(nodes[order]), found
 
     def keep(self) -> None:
-        """See `Store`; as files beside the table."""
+        """See `Store`; as files next to the table."""
         # Not over those that the last checkpoint names.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         with self._step_ended():
             checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
-        of_relations = write_npy(self._storage, self._kept_relations(place), self.relations)
+        of_relations = write_npy(
+            self._storage, self._kept_relations(place), self.relations.cpu().numpy()
+        )
         self._kept = (place, checksum, of_relations)
 
     def restore(self) -> None:
         """See `Store`.
 
-        What is left of a state under way is passed over.
+        Skips the rest of a state in training.
         """
         self._pass_over()
         if self._kept is not None:
             place, checksum, of_relations = self._kept
-            relations = read_npy(self._kept_relations(place), of_relations)
+            relations = read_table(self._kept_relations(place), DAMAGED, of_relations)
             with self._step_ended():
                 self._core.load(str(self.directory / f"kept-{place}.bin"), checksum)
             if self._copies is not None:
                 self._copies.forget()
-            self.relations = relations.to(self._device)
+            self.relations = torch.from_numpy(relations).to(self._device)
 
     def write_entities(self, path: Path) -> int:
         """See `Store`. Reads the file once more."""
         with self._step_ended():
             self._core.write_npy(str(path))
-        return checksum_of_rows(path)
+        return checksum_of_rows(path, DAMAGED)
 
     def write_relations(self, path: Path) -> int:
         """See `Store`."""
-        return write_npy(self._storage, path, self.relations)
+        return write_npy(self._storage, path, self.relations.cpu().numpy())
 
     def counters(self) -> dict[str, Any]:
         """What moving partitions has cost since the store was opened."""
-        found: dict[str, Any] = json.loads(self._core.counters())
-        return found
+        return self._core.counters()
 
     def largest_pool(self) -> tuple[int, int]:
-        """Triples of the largest pool that any epoch can have, and of a bucket that is read whole
-        beside it, where pools have parts of buckets."""
+        """Triples of the largest pool of any epoch, and of a bucket that is read whole meanwhile,
+        if pools have parts of buckets."""
         return self._core.largest_pool()
 
     def close(self) -> None:
@@ -365,7 +419,7 @@ def _shares(parts: list[int]) -> list[float] | None:
 
 @dataclass(frozen=True)
 class _Resident:
-    """What a commit holds beside the partitions: a line of JSON, then the numbers."""
+    """The part of a commit that is not in partitions: a line of JSON, then the numbers."""
 
     relations: Tensor
     relation_state: Tensor

@@ -1,18 +1,18 @@
-"""Where an embedding run keeps everything, said before it begins. Needs no PyTorch.
+"""Where an embedding run keeps everything and what ranking costs, before it begins.
 
-The core decides (`outercore_embed::placement`); this is how a run asks it.
+The core decides (`outercore_embed::placement`); this is how a run asks it. Needs no PyTorch.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import exp
 from typing import Any
 
 from outercore import _core
 from outercore.base.sizes import parse_size
-from outercore.embedding.config import EmbedConfig, ModelConfig, OptimiserName, Swap
+from outercore.embedding.config import CandidateKind, EmbedConfig, ModelConfig, OptimiserName, Swap
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
@@ -28,11 +28,20 @@ _ON_DEVICE = (
     "known negatives",
 )
 _MOST_STAGING = 16 << 20
+_FEW_ENTITIES = 1000
+"""Quality falls if triples are compared with fewer entities at a time, independent of their
+share."""
+_MOST_PRODUCTS = 1e13
+"""Of numbers, for `auto` to rank among all: some minutes of two cores."""
+_LEAST_GROUP, _MOST_GROUP = 256, 1 << 18
+"""Triples that are ranked in one pass over the table."""
+_GAP = 64 << 10
+"""Rows closer than so many bytes are read in one piece, see the core's `rows_of_nodes`."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is embedded."""
+    """Sizes of the data of a run."""
 
     entities: int
     relations: int
@@ -41,13 +50,13 @@ class Size:
     held_out: int = 0
     """Triples that are ranked, of all parts."""
     answers: int | None = None
-    """True answers to both sides of these, `None` where nobody has counted them."""
+    """True answers to both sides of these, `None` before they are counted."""
     first_rows: int = 0
-    """Bytes that say what another run's rows are, from which this one goes on."""
+    """Bytes of a warm start: which rows of another run this run takes."""
 
     @property
     def triple_bytes(self) -> int:
-        """Of a triple as it lies on disk."""
+        """Bytes of a triple on disk."""
         return 16 if self.weighted else 12
 
 
@@ -68,7 +77,7 @@ class Placement:
     group: int = 1
     """Parts of a partition, put together anew from walk to walk."""
     partition_bytes: int = 0
-    """Bytes of a partition: rows and what the optimiser keeps, in whole pages."""
+    """Bytes of a partition: rows and state of the optimiser, in whole pages."""
     pool: int = 0
     """Triples of the largest pool that there is room for."""
     negative_sets: int = 1
@@ -78,7 +87,7 @@ class Placement:
 
     @property
     def in_memory(self) -> bool:
-        """Whether there are no partitions."""
+        """Whether everything is in memory."""
         return self.partitions == 1
 
     @property
@@ -90,7 +99,8 @@ class Placement:
     def compared(self) -> float:
         """The share of the entities, those in memory, that triples are compared with at a time.
 
-        Swaps in place count one partition less: a step trains with or without the one that leaves.
+        Swaps in place count one partition less: a step trains with or without the leaving
+        partition.
         """
         together = self.slots - (self.swap != "in-turn")
         return 1.0 if self.in_memory else max(together, 1) / self.partitions
@@ -103,13 +113,13 @@ class Placement:
     @property
     def on_device(self) -> int:
         """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
-        # What a batch is computed in stays while questions are ranked.
+        # The memory of a batch stays allocated while questions are ranked.
         return sum(self.parts.get(name, 0) for name in _ON_DEVICE) + self.for_evaluation
 
     @property
     def for_evaluation(self) -> int:
-        """Bytes for a group of questions: those kept for it, and those of a pool in training, none
-        of which is there meanwhile."""
+        """Bytes for a group of questions: its own share, and the share of a pool in training, which
+        is free meanwhile."""
         return sum(self.parts.get(name, 0) for name in ("evaluation", "triples in training"))
 
     @property
@@ -131,47 +141,45 @@ class Placement:
 
 @dataclass(frozen=True)
 class Decision:
-    """A placement, and what people are told beside it."""
+    """A placement, and further sizes for the plan that users see."""
 
     placement: Placement
     everything: int
     """Bytes that everything in memory would need."""
     answers: int
-    """True answers to what is ranked, counted or estimated."""
+    """True answers to ranked triples, counted or estimated."""
     answer_bytes: int
     """Bytes of each of these."""
 
 
-Count = Callable[[int], str]
-"""Counts the triples in the buckets of a table of so many parts, as the core writes them."""
+Count = Callable[[int], dict[str, Any]]
+"""Counts the triples in the buckets of a table of so many parts, as `_core.sort_triples` does."""
 
 
 def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decision:
     """Divides the budget: everything in memory if that fits, else the best partitions that do.
 
-    Triples are taken to be spread about evenly. With `count` they are counted where there are
-    partitions, and others are chosen where a few entities have so many of them that there is no
-    room.
+    Triples are taken to be spread about evenly. With `count` and partitions they are counted; if a
+    few entities have too many of them, other partitions are chosen.
 
     Cost: `count` once for each number of parts that is looked at.
 
     Errors: `BudgetError` with the least that would do, or what is enough; `InvalidError` for
     options that exclude each other; what `count` raises.
     """
-    found = json.loads(_core.decide_placement(_request(config), json.dumps(asdict(size)), count))
+    found = _core.decide_placement(_request(config), asdict(size), count)
     return Decision(**{**found, "placement": Placement(**found["placement"])})
 
 
 def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Placement:
-    """The partitions of a run that goes on, with pools as large as its buckets make them.
+    """The partitions of a resumed run, with pools as large as its buckets make them.
 
-    `config` says all numbers; `pools` has the triples of the largest pool, and of buckets that are
-    read whole beside it.
+    `config` has all numbers; `pools` has the triples of the largest pool, and of buckets that are
+    read whole meanwhile.
 
     Errors: `BudgetError` says the least memory.
     """
-    found = _core.placement_with_pools(_request(config), json.dumps(asdict(size)), *pools)
-    return Placement(**json.loads(found))
+    return Placement(**_core.placement_with_pools(_request(config), asdict(size), *pools))
 
 
 def question_bytes(config: EmbedConfig) -> int:
@@ -182,7 +190,7 @@ def question_bytes(config: EmbedConfig) -> int:
 def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) -> float:
     """Seconds of a question and a candidate in ranking, where so many triples are trained a
     second."""
-    return _core.score_seconds(_request(config), json.dumps(asdict(size)), triples_per_second)
+    return _core.score_seconds(_request(config), asdict(size), triples_per_second)
 
 
 def instead_of(found: Placement, planned: Placement) -> str | None:
@@ -203,7 +211,7 @@ def instead_of(found: Placement, planned: Placement) -> str | None:
 
 
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
-    """The configuration with the numbers that were chosen, so that a run goes on with them."""
+    """The configuration with the chosen numbers, so that a resumed run has the same."""
     budget = replace(
         config.budget,
         partitions=placement.partitions,
@@ -240,7 +248,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
 
 
 def state_width(kind: OptimiserName, width: int) -> int:
-    """Numbers of optimiser state beside a row of `width`."""
+    """Width of the optimiser state of a row of `width`."""
     return {"adagrad": width, "row-adagrad": 1, "adam": 2 * width + 1}[kind]
 
 
@@ -250,49 +258,147 @@ def row_bytes(config: EmbedConfig) -> int:
     return 4 * (dim + state_width(config.optimiser.kind, dim))
 
 
-def _request(config: EmbedConfig) -> str:
+def _request(config: EmbedConfig) -> dict[str, Any]:
     """What memory depends on, for the core."""
     model, negatives, evaluation = config.model, config.negatives, config.evaluation
     width, kinds = model.relation_width, {evaluation.candidates, *evaluation.also}
     budget = asdict(config.budget)
     del budget["threads"]
-    return json.dumps(
-        {
-            "budget": {
-                **budget,
-                "memory": parse_size(config.budget.memory),
-                "swap": None if config.budget.swap == "auto" else config.budget.swap,
-            },
-            "model": {
-                "dim": model.dim,
-                "state_width": state_width(config.optimiser.kind, model.dim),
-                "relation_width": width,
-                "relation_state_width": state_width(config.optimiser.relations, width),
-                "reciprocal": model.reciprocal,
-                "scores": _scores(model),
-            },
-            "batches": {"size": config.optimiser.batch_size, "chunk": config.optimiser.chunk_size},
-            "negatives": {
-                "count": None if negatives.kind == "all" else negatives.count,
-                "by_degree": negatives.degree_share > 0,
-                "known": negatives.filter == "known",
-                "bias_weighs": config.bias_weighs,
-            },
-            "ranking": {
-                "kinds": len(kinds),
-                "drawn": len(kinds - {"all"}),
-                "count": evaluation.count,
-                "by_degree": "degree" in kinds,
-                "filtered": evaluation.filtered,
-            },
-            "seed": config.run.seed,
-        }
-    )
+    return {
+        "budget": {
+            **budget,
+            "memory": parse_size(config.budget.memory),
+            "swap": None if config.budget.swap == "auto" else config.budget.swap,
+        },
+        "model": {
+            "dim": model.dim,
+            "state_width": state_width(config.optimiser.kind, model.dim),
+            "relation_width": width,
+            "relation_state_width": state_width(config.optimiser.relations, width),
+            "reciprocal": model.reciprocal,
+            "scores": _scores(model),
+        },
+        "batches": {"size": config.optimiser.batch_size, "chunk": config.optimiser.chunk_size},
+        "negatives": {
+            "count": None if negatives.kind == "all" else negatives.count,
+            "by_degree": negatives.degree_share > 0,
+            "known": negatives.filter == "known",
+            "bias_weighs": config.bias_weighs,
+        },
+        "ranking": {
+            "kinds": len(kinds),
+            "drawn": len(kinds - {"all"}),
+            "count": evaluation.count,
+            "by_degree": "degree" in kinds,
+            "filtered": evaluation.filtered,
+        },
+        "seed": config.run.seed,
+    }
 
 
 def _scores(model: ModelConfig) -> str:
-    """How scores are computed: distances of absolute values are no matrix product."""
+    """How scores are computed: distances of absolute values are not matrix products."""
     if model.kind == "custom":
         return "custom"
     distances = model.kind == "rotate" or (model.kind, model.norm) == ("transe", 1)
     return "distances" if distances else "products"
+
+
+def quality_warning(size: Size, placement: Placement) -> str | None:
+    """What to say where a run in partitions is expected to rank worse than one in memory; `None`
+    where no loss was measured.
+
+    Example:
+        >>> from outercore.embedding.tables.placement import Placement
+        >>> size = Size(17_050, 51, 185_584)
+        >>> print(quality_warning(size, Placement(1 << 30, 48, 3, "spare-slot")))
+        warning: triples are compared with 4.2% of the entities at a time (710); below 10% MRR falls
+        hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`, `budget.swap=in-turn`
+        >>> quality_warning(size, Placement(1 << 30, 8, 3, "in-turn"))
+    """
+    entities = int(placement.compared * size.entities)
+    if placement.in_memory:
+        return None
+    if placement.compared < FEW_COMPARED:
+        rule = f"{FEW_COMPARED:.0%}"
+    elif entities < _FEW_ENTITIES:
+        rule = f"{_FEW_ENTITIES:,} entities"
+    else:
+        return None
+    in_turn = "" if placement.swap == "in-turn" else ", `budget.swap=in-turn`"
+    return (
+        f"warning: triples are compared with {placement.compared:.1%} of the entities at a time "
+        f"({entities:,}); below {rule} MRR falls\n"
+        f"hint: more `--memory`, more `budget.slots`, fewer `budget.partitions`{in_turn}"
+    )
+
+
+def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[CandidateKind]:
+    """Among which entities so many triples are ranked: first what validation takes."""
+    chosen = config.evaluation.candidates
+    if chosen == "auto":
+        products = 2 * triples * entities * config.model.dim
+        chosen = "all" if products <= _MOST_PRODUCTS else "uniform"
+    return list(dict.fromkeys([chosen, *config.evaluation.also]))
+
+
+def group_size(config: EmbedConfig, memory: int) -> int:
+    """How many triples can be ranked in one pass over the table."""
+    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
+
+
+def rows_compared(config: EmbedConfig, kind: CandidateKind, entities: int) -> int:
+    """Candidates of this kind that a question is compared with."""
+    return entities if kind == "all" else config.evaluation.count
+
+
+@dataclass(frozen=True)
+class RankingPlan:
+    """The cost of a ranking."""
+
+    triples: int
+    passes: int
+    """Over the whole table."""
+    bytes_read: int
+    """From partitions that are not in memory, rows of questions included."""
+    seconds: float
+
+
+def plan_ranking(
+    config: EmbedConfig,
+    size: Size,
+    placement: Placement,
+    asked: Sequence[tuple[int, Sequence[CandidateKind]]],
+    *,
+    triples_per_second: float,
+    read_bandwidth: float,
+) -> RankingPlan:
+    """The cost of ranking parts of so many triples, each among these kinds of candidates.
+
+    Rates in triples that are trained and in bytes a second.
+    """
+    group = group_size(config, placement.for_evaluation)
+    table = 4 * config.model.dim * size.entities
+    passes = scores = read = 0
+    for count, kind in ((count, kind) for count, kinds in asked for kind in kinds):
+        rows, (full, rest) = rows_compared(config, kind, size.entities), divmod(count, group)
+        read += full * _scattered(config, size, 2 * group) + _scattered(config, size, 2 * rest)
+        scores += 2 * count * rows
+        if kind == "all":
+            passes += full + (rest > 0)
+        else:
+            read += _scattered(config, size, rows)
+    away = 1.0 - (placement.slots - placement.spare) / placement.partitions
+    bytes_read = int(away * (read + passes * table))
+    seconds = scores * score_seconds(config, size, triples_per_second) + bytes_read / read_bandwidth
+    return RankingPlan(sum(count for count, _ in asked), passes, bytes_read, seconds)
+
+
+def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:
+    """Bytes that are read for so many rows that lie anywhere in the table."""
+    row_bytes = 4 * config.model.dim
+    table = row_bytes * size.entities
+    mean = table / max(rows, 1)
+    # Longer gaps are rarer: the bytes of gaps that are read, a row.
+    between = mean * (1.0 - (1.0 + _GAP / mean) * exp(-_GAP / mean))
+    return int(min(table, rows * (row_bytes + between)))

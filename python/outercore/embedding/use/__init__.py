@@ -1,1 +1,1 @@
-"""Finished embeddings: tables opened for reading, and what is done with them."""
+"""Finished embeddings: tables opened for reading, and their uses."""

@@ -25,10 +25,11 @@ from outercore.data.names import Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.custom import GIVE, own_score, require_same
+from outercore.embedding.gradients.custom import require_same_score
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
-from outercore.files.checked_json import unseal
+from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.files.checked_json import read_sealed
+from outercore.files.npy import map_table
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -38,18 +39,18 @@ if TYPE_CHECKING:
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
-VERSION = 2
+DESCRIPTION_VERSION = 2
 """The first one had no checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
-"""What a pass over a table reads at once, if the caller names no number of rows."""
+"""Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
 
 
 class Embedding:
     """The tables of a run of `outercore embed`. Opening it reads only the description.
 
     Rows are in the order of ids: entity `i` is row `i`. With reciprocal relations the table of
-    relations has a second half, by which heads are asked for. Rows of `complex` and `rotate` hold
+    relations has a second half, for questions about heads. Rows of `complex` and `rotate` hold
     all real parts, then all imaginary parts.
 
     Example:
@@ -79,12 +80,12 @@ class Embedding:
         """Without the rows that reciprocal relations add."""
         self.width = int(description["width"])
         self.metrics: list[dict[str, Any]] = description.get("metrics", [])
-        """What the run was found to be worth, with the protocol of every figure."""
+        """The metrics of the run, each with its protocol."""
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
         self.score: ScoreFunction | str | None = None
-        """The score function of a run of one's own, or where it is: scores need it."""
+        """The custom score function of the run, or its place. Scores need it."""
 
     @classmethod
     def open(
@@ -99,11 +100,11 @@ class Embedding:
         Args:
             run: what `outercore embed` printed as its run.
             data_set: where the run's data set is now, if it was moved.
-            score: the run's score function, if it is of one's own, for predictions and figures.
+            score: the run's custom score function, if any, for predictions and metrics.
 
         Raises:
             NotFoundError: the run has no embedding (yet).
-            VersionError: a newer Outercore wrote it.
+            VersionError: another version of Outercore wrote it.
             CorruptError: the description is incomplete, or a table is not what it says.
         """
         root = Path(run)
@@ -118,7 +119,7 @@ class Embedding:
             if (root / "config.json").exists():
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
-        described = read_description(path, VERSION, _NEEDED, sealed_since=2, hint=_again(root))
+        described = read_sealed(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
         embedding = cls(root, described, data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
@@ -126,7 +127,7 @@ class Embedding:
 
     @property
     def reciprocal(self) -> bool:
-        """Whether relations have a second row, by which heads are asked for."""
+        """Whether relations have a second row, for questions about heads."""
         return self.model.reciprocal
 
     @cached_property
@@ -161,7 +162,7 @@ class Embedding:
 
         The first pass compares its checksum at the end.
 
-        Cost: one sequential read of the table. A piece is valid until the next one is asked for.
+        Cost: one sequential read of the table. A piece is valid until the next one is requested.
 
         Raises:
             CorruptError: the file is damaged, or became shorter.
@@ -170,7 +171,7 @@ class Embedding:
         buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
         path = self.root / "entities.npy"
         with path.open("rb") as file:
-            # An array that is not mapped has no bytes.
+            # An array without bytes is not mapped.
             file.seek(getattr(self.entities, "offset", 0))
             total = 0
             for first in range(0, self.num_entities, step):
@@ -185,10 +186,9 @@ class Embedding:
             self._verified = True
 
     def verify(self) -> None:
-        """Compares the table of entities with its checksum, once; tables of older releases have
-        none.
+        """Compares the table of entities with its checksum, once.
 
-        What is made of single rows (`rows`, `entities`) does not look at the checksum otherwise.
+        Reads of single rows (`rows`, `entities`) ignore the checksum.
 
         Cost: one sequential read of the table.
 
@@ -211,8 +211,8 @@ class Embedding:
         """The data set that was embedded.
 
         Raises:
-            NotFoundError: it is no longer where it was.
-            InvalidError: it is no longer the one that was embedded.
+            NotFoundError: it is missing.
+            InvalidError: it changed since it was embedded.
         """
         try:
             graph = Graph(self.data_set)
@@ -250,8 +250,8 @@ class Embedding:
 
     @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
-        """Which entities training has seen, bool [entities]: the row of another one is what it was
-        before. `None` where the data set is gone.
+        """Which entities training has seen, bool [entities]: the rows of other entities have their
+        initial values. `None` where the data set is gone.
 
         Cost: a pass over the triples or links, and one over those that were trained on.
         """
@@ -268,7 +268,7 @@ class Embedding:
 
     @cached_property
     def first_id(self) -> int:
-        """What the files of the data set call entity 0; names stand for themselves."""
+        """The id of entity 0 in the files of the data set; 0 for named entities."""
         return 0 if self.named or self.typed else first_id_of(self.graph)
 
     @property
@@ -279,7 +279,7 @@ class Embedding:
     def entity_ids(
         self, entities: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
-        """Ids of entities by name, or by id where there are no names or `by_id` says so.
+        """Ids of entities by name; by id with `by_id`, or if entities have ids only.
 
         Without names a text is the id that the imported files have, and a number the row.
 
@@ -313,17 +313,9 @@ class Embedding:
         """
         from outercore.embedding.gradients.models import build_model
 
-        place, digest = self.description.get("score"), self.description.get("score_digest", "")
-        if self.model.kind == "custom" and self.score is None:
-            raise InvalidError(
-                f"embedding `{self.root}` was made with the score function `{place}`, which is "
-                f"not kept with it\nhint: {GIVE}"
-            )
-        if self.score is None:
-            return build_model(self.model)
-        own = own_score(self.score)
-        require_same(f"embedding `{self.root}`", str(place), digest, own)
-        return build_model(self.model, own.function)
+        made_with = self.description.get("score"), self.description.get("score_digest", "")
+        own = require_same_score(f"embedding `{self.root}`", made_with, self.score)
+        return build_model(self.model, own and own.value)
 
     def _ids(
         self, wanted: str | int | Iterable[str | int], kind: Named, *, by_id: bool
@@ -364,7 +356,7 @@ class Embedding:
     def _typed_id(self, item: str | int, kind: Named) -> int | None:
         """The id of `author:17` or `author,writes,paper`; `None` for anything else.
 
-        Errors: `NotFoundError`, `InvalidError` for what is not there.
+        Errors: `NotFoundError`, `InvalidError` for an unknown type or id.
         """
         types = self._types
         if types is None or not isinstance(item, str) or item.isdigit():
@@ -405,14 +397,7 @@ class Embedding:
         return CorruptError(f"{what}\nhint: {_again(self.root)}")
 
     def _mapped(self, path: Path) -> NDArray[np.float32]:
-        try:
-            try:
-                table = np.lib.format.open_memmap(path, mode="r")
-            except ValueError:
-                # No bytes at all, which cannot be mapped: a table whose rows have no numbers.
-                table = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise self._damaged(f"array `{path}`: {' '.join(str(error).split())}") from None
+        table = map_table(path, _again(self.root))
         if table.dtype != np.float32 or not table.flags.c_contiguous:
             raise self._damaged(f"array `{path}`: expected float32 by rows, found {table.dtype}")
         return table
@@ -436,35 +421,8 @@ class Embedding:
 
 
 def has_names(graph: Graph, kind: Named = "entity") -> bool:
-    """Whether a data set has names; those of relations are a knowledge graph's alone."""
+    """Whether a data set has names; only knowledge graphs have names of relations."""
     return f"names/{kind}.offsets" in graph.arrays
-
-
-def read_description(
-    path: Path, version: int, needed: Iterable[str], *, sealed_since: int, hint: str
-) -> dict[str, Any]:
-    """What a file says about others beside it, with all keys that are needed.
-
-    `sealed_since` is the first version with a checksum of the file; `hint` is what to do about
-    damage.
-
-    Errors: `CorruptError`; `VersionError` for a newer one.
-    """
-    try:
-        description = unseal(path.read_bytes(), f"`{path}`", since=sealed_since)
-    except OSError as error:
-        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from error
-    except CorruptError as error:
-        raise CorruptError(f"{error}\nhint: {hint}") from None
-    found = description.get("version")
-    if not isinstance(found, int) or not 1 <= found <= version:
-        raise VersionError(
-            f"`{path}`: expected version {version}, found {found}\nhint: a newer Outercore wrote it"
-        )
-    for key in needed:
-        if key not in description:
-            raise CorruptError(f"`{path}`: `{key}` is missing\nhint: {hint}")
-    return description
 
 
 def _again(root: Path) -> str:

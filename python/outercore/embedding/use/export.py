@@ -20,11 +20,11 @@ from outercore.data.outputs import (
     check_output,
     check_place,
     lines_hold,
-    whole_file,
     write_lines,
 )
 from outercore.errors import InvalidError
-from outercore.files.npy import npy_header
+from outercore.files.atomic import whole_file
+from outercore.files.npy import NpyWriter
 
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding, Kind
@@ -45,7 +45,7 @@ def export(
 ) -> int:
     """Writes a table to `path` and returns its number of rows, which are in the order of ids.
 
-    - `npy`: float32 [rows, width]; names beside it in `STEM.names.txt`, one a line.
+    - `npy`: float32 [rows, width]; names in a second file `STEM.names.txt`, one a line.
     - `parquet`: columns `id` (int64), `name` (string) and `embedding` (a list of float32).
     - `csv`: columns `id`, the name where there is one, and `embedding_0`, `embedding_1`, ...
     - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
@@ -65,7 +65,7 @@ def export(
     Cost: one sequential read of the table and one write; some tens of MiB of memory.
 
     Raises:
-        InvalidError: the file exists, a suffix that is no format, a name that a text cannot hold.
+        InvalidError: the file exists, an unknown suffix, a name that a text cannot hold.
         NoSpaceError, DeviceError.
 
     Example:
@@ -82,7 +82,7 @@ def export(
     if path.suffix.lower() == ".npy" and table.named:
         written.append(path.with_suffix(".names.txt"))
         check_place(written[1], overwrite=overwrite)
-    # The names first: whoever sees the table sees its names.
+    # The names first: a reader that sees the table finds its names.
     for one in reversed(written):
         with whole_file(one) as file:
             match one.suffix.lower():
@@ -125,7 +125,7 @@ class _Table:
         return np.arange(start, stop) + self._first_id
 
     def names(self, start: int, stop: int) -> pa.Array:
-        """Names of these rows; ids as text where there are none."""
+        """Names of these rows; ids as text for rows without names."""
         if not self.named:
             return pa.array(self.ids(start, stop)).cast(pa.large_string())
         if not self._relations and self._embedding.named:
@@ -141,9 +141,9 @@ class _Table:
 
 
 def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
-    file.write(npy_header("<f4", (table.rows, table.width)))
+    writer = NpyWriter(file, (table.rows, table.width), "<f4")
     for first, rows in table.pieces():
-        file.write(np.ascontiguousarray(rows, "<f4").data)
+        writer.append(rows)
         progress("writing rows", first + len(rows), table.rows, "rows")
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from outercore.base.native import Progress, verify_arrays
 from outercore.data.node_numbers import NodeNumbers
 from outercore.data.outputs import check_directory
+from outercore.embedding.data.warm_start import match_names
 from outercore.embedding.use.embedding import has_names
-from outercore.embedding.use.matching import match_names
 from outercore.errors import InvalidError
 from outercore.files.atomic import scratch_directory
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows, map_npy
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Features:
-    """What was written."""
+    """The result of `add_features`."""
 
     name: str
     nodes: int
@@ -63,7 +63,7 @@ def add_features(
         progress: told what is done.
 
     Cost: two passes over both arrays and one write; one more where they are not copied as they
-    are. Not more than some tens of MiB in memory, besides 8 bytes a node.
+    are. Not more than some tens of MiB in memory, and 8 bytes a node.
 
     Raises:
         InvalidError: the name is taken; nodes without an embedding; another number of nodes.
@@ -93,12 +93,12 @@ def add_features(
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
     origin = f"embedding {embedding.root}"
-    # The rows get a checksum of their own, so damage must be found here.
+    # The array gets a new checksum, so damage must be found here.
     embedding.verify()
     if beside is not None:
         verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
-        # As it lies on the disk.
+        # As it is on disk.
         graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)
         return Features(name, graph.num_nodes, embedding.width, 0)
     if places is None:
@@ -106,13 +106,13 @@ def add_features(
     width = embedding.width + (0 if beside is None else _columns(graph, beside))
     with scratch_directory(graph.root, ".features-") as scratch:
         path = scratch / "rows.npy"
-        with NpyRows(path, (graph.num_nodes, width)) as file:
+        with NpyRows(path, (graph.num_nodes, width), durable=False) as file:
             step = max(1, _BLOCK_BYTES // (4 * width))
             for start in range(0, graph.num_nodes, step):
                 stop = min(start + step, graph.num_nodes)
                 file.append(_rows(embedding, graph, places[start:stop], beside, start))
                 progress("collecting rows", stop, graph.num_nodes, "nodes")
-        rows = np.load(path, mmap_mode="r")
+        rows = map_npy(path, "array")
         graph.add_node_array(name, rows, overwrite=overwrite, origin=origin)
     return Features(name, graph.num_nodes, width, without)
 

@@ -1,33 +1,315 @@
 """Entities whose rows are near to others', by the model's own measure.
 
-Exact by default: one pass over the table answers a group of questions, whatever its size. With an
-`Index` a few lists of it are read instead, and what they propose is scored exactly.
+Exact by default: one pass over the table answers a group of questions of any size. With an
+`Index` the search reads a few lists of it instead, and scores their entities exactly.
+
+The index is FAISS's: entities in lists by the nearest of many centres, a byte for each number. A
+question looks at the lists whose centres are nearest to it. Lists are mapped, so an index need not
+fit in memory. It is built in pieces, one file each, of which only one is in memory.
+
+FAISS knows inner products and Euclidean distances. For the sums of absolute values of `transe` and
+`rotate` it proposes by Euclidean distance, and more of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from outercore.base.display import ShortRepr
+from outercore.base.native import Progress
+from outercore.base.shell import quoted
+from outercore.base.sizes import parse_size
+from outercore.embedding.gradients.kernels import (
+    Euclidean,
+    Inner,
+    Manhattan,
+    Modulus,
+    Similarity,
+    pair_scores,
+)
 from outercore.embedding.ranking.ranks import require_finite
-from outercore.embedding.use.metrics import Metric, measured, metric_of, rescored, scores_of
-from outercore.embedding.use.search import GROUP, Found, Hidden, Search, in_groups
-from outercore.errors import InvalidError
+from outercore.embedding.use.embedding import Embedding
+from outercore.errors import (
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
+from outercore.files.atomic import Storage, device_errors, replace_file
+from outercore.files.checked_json import read_sealed, seal
 
 if TYPE_CHECKING:
-    from outercore.embedding.use.approximate import Index
+    from outercore.embedding.config import ModelConfig
     from outercore.embedding.use.embedding import Embedding
+
+_COLUMNS = 64
+"""Columns in a group of which first only the highest score is looked at."""
+GROUP = 1024
+"""Questions that share a pass over the table."""
+LARGEST = 1 << 22
+"""Scores that are in memory at once."""
+Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Ids and scores [questions, k], best first."""
+Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
+_SIMILARITIES: dict[str, Similarity] = {
+    "inner": Inner(),
+    "cosine": Inner(),
+    "euclidean": Euclidean(),
+    "manhattan": Manhattan(),
+    "modulus": Modulus(),
+}
+_VERSION = 2
+"""The first one had no checksum."""
+_NEEDED = ("metric", "lists", "pieces", "table", "recalls")
+_DESCRIPTION = "index.json"
+_TRAINING_ROWS = 64
+"""Rows a list from which centres are found, if memory permits."""
+_QUESTIONS = 200
+"""Entities whose neighbours are looked up to find out what the index is worth."""
+_CHECKED_K = 10
+_LEAST_CANDIDATES = 64
+_OVER_SAMPLED = {"inner": 4, "cosine": 4, "euclidean": 4, "manhattan": 16, "modulus": 16}
+_BY_PRODUCT = ("inner", "cosine")
+_BLOCK_BYTES = 8 << 20
+_SEED = 0
+
+
+class TopK:
+    """The `k` highest scores of each question so far, and whose they are.
+
+    Equal scores are in the order of ids, so that the result does not depend on the blocks.
+    Scores of minus infinity do not count.
+    """
+
+    def __init__(self, questions: int, k: int) -> None:
+        if k < 1:
+            raise InvalidError(f"k: expected at least 1, found {k}")
+        self._k = k
+        self._scores = torch.full((questions, k), -torch.inf)
+        self._ids = torch.full((questions, k), -1, dtype=torch.int64)
+
+    def offer(self, first: int, scores: Tensor, some: slice = slice(None)) -> None:
+        """Takes the candidates `first`, `first` + 1, ... for the questions `some`.
+
+        Blocks come in the order of ids. Shapes: `scores` [questions, candidates], not kept.
+        """
+        best, ids = _best(scores, min(self._k, scores.size(1)))
+        # Earlier candidates come first, have lower ids, and so win ties.
+        best = torch.cat([self._scores[some], best], dim=1)
+        ids = torch.cat([self._ids[some], ids + first], dim=1)
+        best, order = best.sort(dim=1, descending=True, stable=True)
+        best, ids = best[:, : self._k], ids.gather(1, order)[:, : self._k]
+        self._scores[some] = best
+        self._ids[some] = torch.where(best == -torch.inf, -1, ids)
+
+    def best(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Ids and scores [questions, k], best first; -1 and minus infinity where none is left."""
+        return self._ids.numpy(), self._scores.numpy()
+
+
+def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best of each row and their places; equal scores by place, the first ones.
+
+    Only the groups of columns with the highest maxima can hold them, which is found ten times as
+    fast as by looking at every column.
+    """
+    rows, columns = scores.shape
+    grouped = columns // _COLUMNS * _COLUMNS
+    if grouped < 4 * _COLUMNS * count:
+        return _best_of_all(scores, count)
+    highest = scores[:, :grouped].unflatten(1, (-1, _COLUMNS)).amax(dim=2)
+    groups = _best_of_all(highest, count)[1].sort(dim=1).values
+    places = (groups.unsqueeze(2) * _COLUMNS + torch.arange(_COLUMNS)).flatten(1)
+    rest = torch.arange(grouped, columns).expand(rows, -1)
+    places = torch.cat([places, rest], dim=1)
+    best, among = _best_of_all(scores.gather(1, places), count)
+    return best, places.gather(1, among)
+
+
+def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As `_best`, by looking at every column."""
+    best, places = scores.topk(count, dim=1)
+    least = best[:, -1:]
+    # Where more have the last score than there is room for, `topk` takes any of them.
+    crowded = (((scores >= least).sum(dim=1) > count) & (least[:, 0] > -torch.inf)).nonzero()[:, 0]
+    for row in crowded.tolist():
+        above = (scores[row] > least[row]).nonzero()[:, 0]
+        level = (scores[row] == least[row]).nonzero()[: count - len(above), 0]
+        places[row] = torch.cat([above, level])
+    places = places.sort(dim=1).values
+    best, order = scores.gather(1, places).sort(dim=1, descending=True, stable=True)
+    return best, places.gather(1, order)
+
+
+class Hidden:
+    """Pairs of a question and an id that may not answer it.
+
+    Shapes: `questions` and `ids` int64 [pairs].
+    """
+
+    def __init__(self, questions: ArrayLike = (), ids: ArrayLike = ()) -> None:
+        of, hidden = (torch.from_numpy(np.array(some, np.int64)) for some in (questions, ids))
+        self._ids, order = hidden.sort(stable=True)
+        self._questions = of[order]
+
+    @property
+    def most(self) -> int:
+        """How many the question with the most has."""
+        return int(torch.bincount(self._questions, minlength=1).max())
+
+    def hide(self, scores: Tensor, start: int, first: int) -> None:
+        """Takes the pairs out of scores [questions from `start` on, ids from `first` on]."""
+        bounds = torch.tensor([first, first + scores.size(1)])
+        begin, end = torch.searchsorted(self._ids, bounds).tolist()
+        rows, ids = self._questions[begin:end] - start, self._ids[begin:end] - first
+        here = (rows >= 0) & (rows < scores.size(0))
+        scores[rows[here], ids[here]] = -torch.inf
+
+    def remove(self, ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        """Ids [questions, some], below `count`, with -1 in the place of the pairs."""
+        found = np.arange(len(ids))[:, None] * count + ids
+        return np.where(np.isin(found, (self._questions * count + self._ids).numpy()), -1, ids)
+
+
+class Search:
+    """Where answers are looked for: all entities, some of them, or what an index proposes."""
+
+    def __init__(
+        self, embedding: Embedding, candidates: ArrayLike | None, index: Index | None
+    ) -> None:
+        """`candidates` are the ids to look among, all without.
+
+        Errors: `InvalidError` for an unknown id, for an empty list, and for candidates with an
+        index.
+        """
+        self.embedding, self.index = embedding, index
+        self._others: Tensor | None = None
+        if candidates is None:
+            return
+        if index is not None:
+            raise InvalidError(
+                "candidates: an index looks among all entities\n"
+                "hint: leave out `--approximate`, or the candidates"
+            )
+        ids = embedding.entity_ids(np.asarray(candidates).reshape(-1).tolist(), by_id=True)
+        if not len(ids):
+            raise InvalidError("candidates: expected at least one entity, found none")
+        self._others = torch.ones(embedding.num_entities, dtype=torch.bool)
+        self._others[torch.from_numpy(ids)] = False
+
+    def table(
+        self, questions: int, k: int, score: Callable[[slice, Tensor], Tensor], hidden: Hidden
+    ) -> Found:
+        """The best of all candidates for so many questions, in one pass over the table.
+
+        `score` gives the scores [questions, entities] of some questions and a block of rows.
+        """
+        best = TopK(questions, k)
+        for first, block in self.embedding.blocks():
+            rows = torch.from_numpy(block)
+            require_finite("entity", range(first, first + len(rows)), rows)
+            step = max(1, LARGEST // len(rows))
+            for start in range(0, questions, step):
+                some = slice(start, start + step)
+                scores = score(some, rows)
+                hidden.hide(scores, start, first)
+                if self._others is not None:
+                    scores[:, self._others[first : first + len(rows)]] = -torch.inf
+                best.offer(first, scores, some)
+        return best.best()
+
+    def proposed(
+        self, index: Index, metric: str, queries: Tensor, k: int, hidden: Hidden
+    ) -> NDArray[np.int64]:
+        """More than `k` entities for each query that may be its best; -1 is none."""
+        index.require(self.embedding, metric)
+        ids = index.candidates(queries, k + hidden.most)
+        return hidden.remove(ids, self.embedding.num_entities)
+
+
+def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
+    """Answers to all questions, a group of them at a time.
+
+    Columns in which no question has an answer are left out.
+    """
+    groups = [slice(start, start + GROUP) for start in range(0, max(questions, 1), GROUP)]
+    found = [answer(group) for group in groups]
+    ids, scores = (np.concatenate(column) for column in zip(*found, strict=True))
+    width = int((ids >= 0).any(axis=0).sum())
+    return ids[:, :width], scores[:, :width]
+
+
+def metric_of(model: ModelConfig, metric: str) -> str:
+    """The name of the measure that `metric` means for this model.
+
+    Errors: `InvalidError` for an unknown name, and for a model without a measure.
+    """
+    if metric in _SIMILARITIES:
+        if metric == "modulus" and model.dim % 2:
+            raise InvalidError("metric `modulus`: a row has no halves to be complex numbers")
+        return metric
+    if metric != "model":
+        known = ", ".join(["model", *_SIMILARITIES])
+        raise InvalidError(f"metric: expected one of {known}; found `{metric}`")
+    if model.kind == "custom":
+        raise InvalidError(
+            "metric `model`: a score function of one's own says no distance\n"
+            "hint: for neighbours choose one, for example `--metric cosine`; leave out "
+            "`--approximate`: predictions are exact then"
+        )
+    if model.kind == "transe":
+        return "manhattan" if model.norm == 1 else "euclidean"
+    return "modulus" if model.kind == "rotate" else "inner"
+
+
+def measured(metric: str, rows: Tensor) -> Tensor:
+    """Rows as they are compared: for `cosine` at length 1, but a row of zeros stays one."""
+    return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
+
+
+def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
+    """Each query with each row, [queries, rows]; queries are `measured` already."""
+    return pair_scores(_SIMILARITIES[metric], queries, measured(metric, rows))
+
+
+def rescored(
+    embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
+) -> Found:
+    """The best `k` of candidates [questions, some], each scored separately; -1 is a gap.
+
+    A score does not depend on how many there were: a matrix product rounds another way.
+    """
+    questions, count = ids.shape
+    scores = torch.full((questions, count), -torch.inf)
+    queries = measured(metric, queries)
+    step = max(1, LARGEST // max(count * queries.size(1), 1))
+    for start in range(0, questions, step):
+        wanted = ids[start : start + step]
+        real = torch.from_numpy(wanted >= 0).reshape(-1)
+        rows = torch.from_numpy(embedding.rows(np.maximum(wanted, 0)))
+        again = queries[start : start + step].repeat_interleave(count, dim=0)
+        found = _SIMILARITIES[metric].paired(again, measured(metric, rows))
+        scores[start : start + step] = torch.where(real, found, -torch.inf).view(-1, count)
+    # By id first: equal scores are in the order of ids.
+    by_id = torch.from_numpy(ids).argsort(dim=1, stable=True)
+    scores = scores.gather(1, by_id)
+    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    places = by_id.gather(1, order)[:, :k].numpy()
+    return np.take_along_axis(ids, places, 1), scores[:, :k].numpy()
 
 
 @dataclass(frozen=True, repr=False)
 class Nearest(ShortRepr):
-    """What was found, best first.
+    """The nearest entities, best first.
 
     Shapes: [questions, k], or as many as the question with the most has. Where another has fewer,
     its last ids are -1.
@@ -57,7 +339,7 @@ def neighbours(
         embedding: where to look.
         of: names of entities (ids, where they have no names), or rows float32 [questions, width].
         k: how many.
-        metric: `model` takes that of the score function: the inner product for `dot`,
+        metric: `model` takes the measure of the score function: the inner product for `dot`,
             `distmult`, `complex` and `simple`, the distance for `transe` and `rotate`.
         by_id: `of` are ids, though there are names.
         itself: whether an entity may be its own neighbour.
@@ -69,7 +351,7 @@ def neighbours(
 
     Raises:
         NotFoundError: no such name.
-        InvalidError: an id that is none, a row of another width, an index of another metric, a
+        InvalidError: an unknown id, a row of another width, an index of another metric, a
             row that is not finite.
 
     Example:
@@ -127,3 +409,256 @@ def neighbours_of_all(
         ids = np.arange(start, min(start + GROUP, embedding.num_entities))
         options: Any = {"metric": metric, "index": index, "candidates": candidates}
         yield start, neighbours(embedding, ids, k, by_id=True, **options)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How many of the true nearest neighbours are found, by lists looked at."""
+
+    probes: int
+    recall: float
+
+
+class Index:
+    """Lists of entities on disk, for one metric of one embedding."""
+
+    def __init__(self, root: Path, described: dict[str, Any]) -> None:
+        self.root = root
+        self.metric: str = described["metric"]
+        self.lists: int = described["lists"]
+        self.table: str = described["table"]
+        """Digest of the table that is indexed."""
+        self.recalls = [Recall(**found) for found in described["recalls"]]
+        """Recall of the 10 nearest, measured against exact search when the index was built."""
+        self._pieces = _mapped(root, described["pieces"])
+        self.probes = self.probes_for(0.95)
+        """Lists that a question looks at."""
+
+    @classmethod
+    def build(
+        cls,
+        embedding: Embedding,
+        *,
+        metric: str = "model",
+        memory: str | int = "1GiB",
+        lists: int = 0,
+        progress: Progress = lambda *_: None,
+    ) -> Index:
+        """Builds the index in the run's directory; one that is there for the metric is replaced.
+
+        Args:
+            embedding: what to index.
+            metric: as in `neighbours`.
+            memory: for the rows in work; FAISS and the centres come in addition. If 64 rows a
+                list and a copy of them take more, centres are found from fewer.
+            lists: how many; 0 takes twice the root of the number of entities.
+            progress: told what is done.
+
+        Cost: two passes over the table, and a third to measure recall; on disk, about
+        `width + 8` bytes an entity.
+
+        Raises:
+            UnsupportedError: FAISS is not installed.
+            InvalidError: a row that is not finite.
+            NoSpaceError, DeviceError.
+        """
+        # Asked for before anything is written.
+        _faiss()
+        chosen = metric_of(embedding.model, metric)
+        count = lists or max(1, round(2 * embedding.num_entities**0.5))
+        count = min(count, embedding.num_entities)
+        root = _directory(embedding, chosen)
+        # An index that is there stays until there is another.
+        new = root.with_name(f"{root.name}.new")
+        storage = Storage()
+        with device_errors(f"index `{root}`"):
+            storage.remove_tree(new)
+            storage.make_directory(new)
+            room = parse_size(memory)
+            empty = _trained(embedding, chosen, count, room, progress)
+            pieces = _fill(empty, embedding, chosen, new, room, progress)
+            described: dict[str, Any] = {
+                "version": _VERSION,
+                "metric": chosen,
+                "lists": count,
+                "pieces": pieces,
+                "table": embedding.digest,
+                "recalls": [],
+            }
+            recalls = cls(new, described)._measure(embedding, progress)
+            described["recalls"] = [vars(found) for found in recalls]
+            for number in range(pieces):
+                storage.sync(_piece(new, number))
+            storage.sync_directory(new)
+            # Last: only this file makes the directory an index.
+            replace_file(storage, new / _DESCRIPTION, seal(described))
+            # A crash between the two leaves none, and nothing that is taken for one.
+            storage.remove_tree(root)
+            storage.rename(new, root)
+            storage.sync_directory(root.parent)
+        return cls.open(embedding, metric=chosen)
+
+    @classmethod
+    def open(cls, embedding: Embedding, *, metric: str = "model", recall: float = 0.95) -> Index:
+        """The index that `build` made for this metric.
+
+        It looks at as many lists as had at least `recall` when it was built, at all lists where
+        none had.
+
+        Raises:
+            NotFoundError: it is missing.
+            InvalidError: it is of an older table, because the run was resumed.
+            UnsupportedError: FAISS is not installed.
+        """
+        chosen = metric_of(embedding.model, metric)
+        root = _directory(embedding, chosen)
+        path = root / _DESCRIPTION
+        if not path.exists():
+            raise NotFoundError(
+                f"index `{root}`: there is none\n"
+                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
+            )
+        again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
+        described = read_sealed(path, _VERSION, _NEEDED, hint=again)
+        index = cls(root, described)
+        index.require(embedding, chosen)
+        index.probes = index.probes_for(recall)
+        return index
+
+    def require(self, embedding: Embedding, metric: str) -> None:
+        """Raises `InvalidError` unless this is the index of that table and metric."""
+        if metric != self.metric:
+            raise InvalidError(
+                f"index `{self.root}`: it is for `{self.metric}`, not for `{metric}`"
+            )
+        if self.table != embedding.digest:
+            raise InvalidError(
+                f"index `{self.root}`: the table changed since it was built\n"
+                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {metric}` "
+                "again"
+            )
+
+    def probes_for(self, recall: float) -> int:
+        """Lists to look at for this recall."""
+        enough = [found.probes for found in self.recalls if found.recall >= recall]
+        return min(enough, default=self.lists)
+
+    def candidates(self, queries: Tensor, k: int) -> NDArray[np.int64]:
+        """Entities [questions, more than `k`] that may be among the `k` nearest; -1 is none."""
+        count = max(_OVER_SAMPLED[self.metric] * k, _LEAST_CANDIDATES)
+        rows = measured(self.metric, queries).contiguous().numpy()
+        found = []
+        for piece in self._pieces:
+            piece.nprobe = self.probes
+            found.append(piece.search(rows, count))
+        if len(found) == 1:
+            return np.asarray(found[0][1], np.int64)
+        scores = np.concatenate([scores for scores, _ in found], axis=1)
+        ids = np.concatenate([ids for _, ids in found], axis=1)
+        # Of Euclidean distances the least are the best; a place without an entity is the worst.
+        scores = scores if self.metric in _BY_PRODUCT else -scores
+        order = np.argsort(np.where(ids < 0, np.inf, -scores), axis=1, kind="stable")
+        return np.take_along_axis(ids, order[:, :count], 1).astype(np.int64)
+
+    def _measure(self, embedding: Embedding, progress: Progress) -> list[Recall]:
+        """Recall over some entities, by lists looked at, until all are found."""
+        count = min(_QUESTIONS, embedding.num_entities)
+        random = np.random.default_rng(_SEED)
+        ids = np.sort(random.choice(embedding.num_entities, count, replace=False))
+        metric: Any = self.metric
+        truth = neighbours(embedding, ids, _CHECKED_K, metric=metric, by_id=True)
+        found: list[Recall] = []
+        probes = 1
+        while True:
+            progress("measuring recall", probes, self.lists, "lists")
+            self.probes = probes
+            near = neighbours(embedding, ids, _CHECKED_K, metric=metric, by_id=True, index=self)
+            found.append(Recall(probes, recall_of(near.ids, truth.ids)))
+            if probes == self.lists or found[-1].recall == 1.0:
+                return found
+            probes = min(2 * probes, self.lists)
+
+
+def recall_of(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
+    """The share of `truth` [questions, k] that is in `found`; -1 does not count."""
+    real = truth >= 0
+    if not real.any():
+        return 1.0
+    hits = (found[:, None, :] == truth[:, :, None]).any(axis=2)
+    return float(hits[real].mean())
+
+
+def _faiss() -> Any:
+    if find_spec("faiss") is None:
+        raise UnsupportedError(
+            "approximate search needs FAISS, which is not installed\n"
+            'hint: pip install "outercore[ann]"; exact search needs nothing'
+        )
+    import faiss
+
+    return faiss
+
+
+def _directory(embedding: Embedding, metric: str) -> Path:
+    return embedding.root / f"index-{metric}"
+
+
+def _trained(embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress) -> Any:
+    """An empty index whose centres are found from a sample of the rows."""
+    faiss = _faiss()
+    progress("finding centres", 0, lists, "lists")
+    measure = faiss.METRIC_INNER_PRODUCT if metric in _BY_PRODUCT else faiss.METRIC_L2
+    index = faiss.index_factory(embedding.width, f"IVF{lists},SQ8", measure)
+    # The rows and a copy of them; as many as there are centres, which take as much, in any case.
+    room = max(lists, memory // (2 * 4 * max(embedding.width, 1)))
+    count = min(embedding.num_entities, _TRAINING_ROWS * lists, room)
+    random = np.random.default_rng(_SEED)
+    ids = np.sort(random.choice(embedding.num_entities, count, replace=False, shuffle=False))
+    rows = torch.from_numpy(embedding.rows(ids))
+    require_finite("entity", ids, rows)
+    index.cp.seed = _SEED + 1
+    index.cp.min_points_per_centroid = 1
+    index.train(measured(metric, rows).numpy())
+    return index
+
+
+def _fill(
+    empty: Any,
+    embedding: Embedding,
+    metric: str,
+    root: Path,
+    memory: int,
+    progress: Progress,
+) -> int:
+    """Writes every entity to a piece, as many to each as fit in memory; returns how many pieces."""
+    faiss = _faiss()
+    # Lists grow by doubling, so twice the codes; each with an id of 8 bytes.
+    room = max(1, memory // (2 * (embedding.width + 8)))
+    pieces, piece = 0, None
+    step = min(room, max(1, _BLOCK_BYTES // (4 * max(embedding.width, 1))))
+    for first, block in embedding.blocks(step):
+        rows = torch.from_numpy(block)
+        require_finite("entity", range(first, first + len(rows)), rows)
+        if piece is None:
+            piece = faiss.clone_index(empty)
+        done = first + len(block)
+        piece.add_with_ids(measured(metric, rows).numpy(), np.arange(first, done))
+        progress("adding entities", done, embedding.num_entities, "entities")
+        if piece.ntotal >= room or done == embedding.num_entities:
+            faiss.write_index(piece, str(_piece(root, pieces)))
+            pieces, piece = pieces + 1, None
+    return pieces
+
+
+def _mapped(root: Path, pieces: int) -> list[Any]:
+    """The pieces of an index, whose lists are mapped and not read."""
+    faiss = _faiss()
+    try:
+        paths = [str(_piece(root, number)) for number in range(pieces)]
+        return [faiss.read_index(path, faiss.IO_FLAG_MMAP) for path in paths]
+    except RuntimeError as error:
+        raise CorruptError(f"index `{root}`: {str(error).splitlines()[-1]}") from None
+
+
+def _piece(root: Path, number: int) -> Path:
+    return root / f"piece-{number}.faiss"

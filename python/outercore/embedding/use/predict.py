@@ -7,7 +7,7 @@ among the candidates that it proposes. An open relation is looked for among all 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,27 +15,65 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from outercore import _core
 from outercore.base.display import ShortRepr
-from outercore.embedding.data.parts import has_triples
-from outercore.embedding.gradients.models import Side
+from outercore.data.triples import ASKED
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.data.parts import data_of, has_triples
+from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.ranks import require_finite
-from outercore.embedding.use.known_answers import Answers
-from outercore.embedding.use.metrics import metric_of, rescored
-from outercore.embedding.use.search import LARGEST, Found, Hidden, Search, in_groups
-from outercore.embedding.use.topk import TopK
+from outercore.embedding.use.neighbours import (
+    LARGEST,
+    Found,
+    Hidden,
+    Search,
+    TopK,
+    in_groups,
+    metric_of,
+    rescored,
+)
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
-    from outercore.embedding.use.approximate import Index
     from outercore.embedding.use.embedding import Embedding
+    from outercore.embedding.use.neighbours import Index
 
 Open = Literal["head", "relation", "tail"]
 Some = str | int | Iterable[str | int] | NDArray[np.integer]
 
 
+class Answers:
+    """What completes each question to a triple of the data set, of any part that the run knows.
+
+    Shapes: `questions` int64 [n, 3], with -1 for the open part. If all relations are -1, too, a
+    triple of any relation counts. Cost: two passes over the triples, or over the links of a plain
+    graph; 8 bytes an answer.
+    """
+
+    def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
+        first, second, answer = ASKED[part]
+        any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
+        scale = embedding.num_entities if part == "relation" else embedding.num_relations
+        columns = (first, None if any_relation else second, answer)
+        self._questions = questions
+        self._known = _core.KnownAnswers(questions, columns, embedding.num_entities, scale)
+        config = embedding.config or EmbedConfig()
+        whole = replace(config.data, held_out=0.0, held_out_triples=0.0)
+        data = data_of(embedding.graph, replace(config, data=whole))
+        for triples in data.answers("count true answers"):
+            self._known.count(triples)
+        for triples in data.answers("collect true answers"):
+            self._known.add(triples)
+        self._known.finish()
+
+    def of(self, some: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs (question counted from the first of these, answer)."""
+        return self._known.of(self._questions[some])
+
+
 @dataclass(frozen=True, repr=False)
 class Predictions(ShortRepr):
-    """What was found, best first.
+    """The best completions, best first.
 
     Shapes: `ids` int64 and `scores` float32 [questions, k], or as many as the question with the
     most answers has. Where another has fewer, its last ids are -1.
@@ -76,14 +114,14 @@ def predict(
         tail: known tails.
         k: how many answers.
         by_id: questions are ids, though there are names.
-        leave_out_known: no answers that make a triple of the data set, whatever part it is of;
-            without a relation, a triple of any. In a plain graph a node is never an answer for
+        leave_out_known: leave out answers that make a triple of any part of the data set; without
+            a relation, a triple of any relation. In a plain graph a node is never an answer for
             itself.
         index: of the model's own metric, to ask it for candidates; only for heads and tails.
         candidates: ids of entities to look among; all by default.
 
-    Cost: a pass over the table for each 1,024 questions and questions x entities scores; with
-    known triples left out, two passes over those of the data set.
+    Cost: a pass over the table for each 1,024 questions and questions x entities scores; with known
+    triples left out, two passes over the triples of the data set.
 
     Raises:
         NotFoundError: no such name.
@@ -139,7 +177,7 @@ class _Scorer:
                 hidden,
             )
         metric = metric_of(self._embedding.model, "model")
-        # Every model but one's own, which has no metric, knows what it compares candidates with.
+        # Only custom models lack queries, and they have no index.
         model: Any = self._model
         queries = model.queries(side, anchors, relations)
         ids = search.proposed(search.index, metric, queries, k, hidden)
@@ -149,7 +187,7 @@ class _Scorer:
         """The best relations."""
         heads, tails = self._rows(questions[:, 0]), self._rows(questions[:, 2])
         best = TopK(len(questions), k)
-        # By their first rows: those of the reverse ask for heads.
+        # By their first rows: the second ones are for questions about heads.
         count = self._embedding.num_relations
         width = max(heads.size(1), 1)
         step = max(1, LARGEST // (width * max(len(heads), 1)))
@@ -181,7 +219,7 @@ def _plain(embedding: Embedding) -> bool:
     try:
         return not has_triples(embedding.graph)
     except (InvalidError, NotFoundError):
-        # Questions by id need no data set; without it the tables say what they can.
+        # Questions by id work without the data set; then the tables decide.
         return embedding.num_relations == 1 and not embedding.relations.shape[1]
 
 
@@ -192,9 +230,9 @@ def _hidden(
     *,
     plain: bool,
 ) -> Hidden:
-    """What is no answer for some questions.
+    """Pairs of questions and ids that do not count as answers.
 
-    In a plain graph a node is none for itself; it is often the nearest, and so the first.
+    In a plain graph a node never answers its own question; it is often the nearest.
     """
     rows, ids = known or (np.empty(0, np.int64), np.empty(0, np.int64))
     if plain and part != "relation":

@@ -283,7 +283,7 @@ def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     path = out / "graph.json"
     if not path.exists():
         return False
-    manifest = json.loads(_core.DataSet(str(out)).manifest())
+    manifest = _core.DataSet(out).manifest()
     made = manifest.get("provenance", {}).get("options")
     return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
 

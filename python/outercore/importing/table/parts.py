@@ -96,9 +96,11 @@ class Parts:
         return found.below(first)
 
     def _require_same_kind(self, file: TextFile, *, of_names: bool) -> None:
-        """Errors: `InvalidError` where the first lines of two files are either both names of
-        columns or both data: they are the same, or, `of_names` of nodes, only the second one was
-        taken for a header, and not because of its words."""
+        """Errors: `InvalidError` where it is unclear whether the first lines are headers.
+
+        They are the same in two files; or, `of_names` of nodes, only the second file seems to have
+        a header, and its words are not the usual ones.
+        """
         if (first := self._unnamed) is None:
             self._unnamed = file if file.names is None else None
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -164,8 +163,7 @@ class TextFile:
         by_suffix = purpose != "edges" or suffix == ".nt"
         said["convention"] = convention or (_CONVENTIONS.get(suffix) if by_suffix else None)
         said["by_name"] = by_name
-        found = _core.detect_text(str(path), json.dumps(purpose), json.dumps(said))
-        return cls(path, json.loads(found), purpose in _NAMES)
+        return cls(path, _core.detect_text(path, purpose, said), purpose in _NAMES)
 
     def below(self, first: TextFile) -> TextFile:
         """This file as a part of a table that `first` begins: without a header it has its columns,
@@ -269,7 +267,7 @@ class TextFile:
 
         Errors: `InvalidError` for a line with another number of fields, with its number.
         """
-        found = json.loads(_core.TextTable(self.path, json.dumps(self.dialect)).profile())
+        found = _core.TextTable(self.path, self.dialect).profile()
         columns = found["columns"]
         return Profile(
             found["rows"],
@@ -287,7 +285,7 @@ class TextFile:
 
         Errors: `InvalidError` with line and column for anything else.
         """
-        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        table = _core.TextTable(self.path, self.dialect)
         while (flat := table.next(columns, "integers", missing)) is not None:
             yield flat.reshape(-1, len(columns))
 
@@ -297,13 +295,13 @@ class TextFile:
         Errors: `InvalidError` with line and column for text, and for a number that float64 cannot
         hold.
         """
-        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        table = _core.TextTable(self.path, self.dialect)
         while (flat := table.next(columns, "floats")) is not None:
             yield flat.reshape(-1, len(columns))
 
     def texts(self, columns: list[int]) -> Iterator[list[pa.Array]]:
         """Batches of the columns as Arrow's large strings."""
-        table = _core.TextTable(self.path, json.dumps(self.dialect))
+        table = _core.TextTable(self.path, self.dialect)
         while (batch := table.next(columns, "texts")) is not None:
             yield [
                 pa.LargeStringArray.from_buffers(

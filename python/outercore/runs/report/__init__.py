@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from outercore.data.outputs import check_output, whole_file
+from outercore.data.outputs import check_output
 from outercore.errors import UnsupportedError
-from outercore.files.atomic import device_errors
+from outercore.files.atomic import device_errors, whole_file
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path) -> None:

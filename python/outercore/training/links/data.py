@@ -26,7 +26,7 @@ from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionE
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checksum_of_file, seal, unseal
 from outercore.files.large_arrays import blocks, mapped
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows
 from outercore.importing.table.torch_file import read_torch
 from outercore.loading.link_seeds import Purpose, generator
 from outercore.training.config import LinkConfig, TrainConfig

@@ -15,7 +15,7 @@ from torch import Tensor
 from outercore.errors import InvalidError
 from outercore.files.atomic import device_errors
 from outercore.files.large_arrays import forget
-from outercore.files.npy_rows import NpyRows
+from outercore.files.npy import NpyRows
 from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Context, Inference, evaluating
@@ -145,7 +145,8 @@ class LinkScoring(EdgeScoring):
         """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
-        rows = NpyRows(self._scratch / "ends.npy", (len(nodes), self._model.outputs))
+        shape = (len(nodes), self._model.outputs)
+        rows = NpyRows(self._scratch / "ends.npy", shape, durable=False)
         run = self._inference.sampled if sampled else self._inference.exact
         with rows:
             for prediction in run(nodes):

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.common import Precision
+from outercore.base.options import Precision
 from outercore.data.layouts import require_int8
 from outercore.errors import CorruptError
 from outercore.files.atomic import device_errors
+from outercore.files.npy import map_npy
 from outercore.training.tasks import array_key
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def rows_of(
     """The rows of an array of a data set, or of the `.npy` at the path `key`."""
     rows: Rows | RowsInMemory
     if key.endswith(".npy"):
-        array: Any = np.load(key, mmap_mode="r")
+        array: Any = map_npy(Path(key), "features")
         entry = {"dtype": array.dtype, "shape": array.shape, "data_offset": array.offset}
         rows = Rows(Path(key), entry)
     elif "live" in graph.manifest:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from outercore.base.common import Precision
+from outercore.base.options import Precision
 from outercore.errors import InternalError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from outercore.base.common import Precision
+from outercore.base.options import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
 from outercore.training.typed.models import TypedNetwork, of_head
