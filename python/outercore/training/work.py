@@ -44,7 +44,6 @@ class Work(ABC):
     """The owner of labels and splits."""
     task: Task
     model: Any
-
     loaders: Loaders | GraphLoaders
 
     @abstractmethod
