@@ -106,7 +106,10 @@ def test_the_version_is_data(outcome: Any) -> None:
             "--memory (budget.memory): expected more than zero bytes, found `0`",
         ),
         (["run", "wcc", "x", "--set", "far.chunk=1KB3"], "far.chunk: expected a size"),
-        (["run", "wcc", "x", "--scratch", "y"], "hint: `--set scratch=VALUE`: Directory for what"),
+        (
+            ["run", "wcc", "x", "--scratch", "y"],
+            "hint: `--set scratch=VALUE`: Directory for scratch files",
+        ),
         (["memory-server", "--size", "half", "--token-file", "x"], "--size: expected a size"),
         (["probe", "x", "--file", "1 km"], "--file: expected a size"),
         (["plan", "embed", "x", "--bandwidth", "2GB/s,1"], "--bandwidth: expected a size"),
