@@ -29,7 +29,13 @@ Disturb = Callable[[Case], Disturbance]
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    modules = ["training.run", "embedding.run", "analytics", "loading.minibatches", "serving.server"]
+    modules = [
+        "training.run",
+        "embedding.run",
+        "analytics",
+        "loading.minibatches",
+        "serving.server",
+    ]
     needed = ["torch_geometric.nn", "torch._dynamo", "tensorboardX", "pyarrow.parquet", "pandas"]
     with loops.commands(*(f"outercore.{name}" for name in modules), *needed) as started:
         yield started
