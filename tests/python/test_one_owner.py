@@ -137,3 +137,9 @@ def _is_of_core_as_json(call: ast.Call) -> bool:
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     of_core = "_core" in attributes or not names.isdisjoint({"_core", "native"})
     return of_core and not attributes.isdisjoint({"loads", "dumps"})
+
+
+def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
+    manifest = r'"(roles|provenance)"|graph\.manifest\b'
+    # `outercore info --json` prints the whole manifest.
+    assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []

@@ -249,7 +249,7 @@ def test_a_text_of_another_name_is_no_key(mag: Graph, outcome: Any) -> None:
     (mag.root / "graph.json").write_text(json.dumps(manifest))
     graph = oc.open(mag.root)
     assert graph.keys_of("paper") is None
-    assert LabelledNodes(graph).manifest["arrays"].keys() & {"names/entity.offsets"} == set()
+    assert LabelledNodes(graph).schema.arrays.keys() & {"names/entity.offsets"} == set()
     assert oc.run("degrees", graph).to_pandas()["id"].tolist()[5:9] == ["0", "1", "2", "3"]
 
 

@@ -95,7 +95,7 @@ class AnalysisDirectory(RunDirectory):
                 key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
             }
             read |= {TRIPLES, f"{TRIPLES}.{weights}"}
-        return Identity.of(graph.manifest, lambda key: key in read, nodes=graph.num_nodes)
+        return Identity.of(graph.arrays, lambda key: key in read, nodes=graph.num_nodes)
 
     def next_step(self) -> str:
         """As `RunDirectory.next_step`; an algorithm that has ended is not resumed."""

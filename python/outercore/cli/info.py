@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
-from outercore.data.edge_types import edge_type_key
 from outercore.data.graph import Graph, StoredGraph
 from outercore.data.many_graphs import ManyGraphs, has_graphs
 from outercore.data.triples import PARTS
@@ -36,7 +35,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     pending = graph.pending_updates
     if json:
         # Without a log there are no pending updates.
-        waiting = {"pending_updates": pending} if "live" in graph.manifest else {}
+        waiting = {"pending_updates": pending} if graph.schema.is_live else {}
         console.json_data({**graph.manifest, **waiting})
         return
     graphs = []
@@ -47,7 +46,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
         if many.num_unregistered:
             count += f", {many.num_unregistered:,} of them unregistered"
         graphs = [("graphs", count), ("splits of graphs", splits)]
-    provenance = graph.manifest.get("provenance", {})
+    provenance = graph.schema.provenance
     console.table(
         str(data_set),
         [
@@ -113,14 +112,13 @@ def types(graph: Graph) -> None:
             "labels": lambda name: "yes" if name == graph.labelled_type else "-",
         },
     )
-    counts = graph.manifest["edge_types"]
     console.columns(
         graph.edge_types,
         {
             "source": itemgetter(0),
             "relation": itemgetter(1),
             "target": itemgetter(2),
-            "edges": lambda edge_type: f"{counts[edge_type_key(edge_type)]['count']:,}",
+            "edges": lambda edge_type: f"{graph.schema.edges[edge_type].count:,}",
         },
     )
 

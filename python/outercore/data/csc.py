@@ -57,8 +57,8 @@ def count_links(graph: DataSet, edge_type: EdgeType) -> int:
 
 def num_rows(graph: DataSet, edge_type: EdgeType) -> int:
     """Rows of a type in the imported list."""
-    described = graph.manifest["edge_types"][_key_of(graph, edge_type)]
-    return int(described.get("rows") or described["count"])
+    edges = graph.schema.edges[edge_type]
+    return edges.rows or edges.count
 
 
 def reading_bytes(graph: DataSet, edge_type: EdgeType) -> int:
@@ -306,9 +306,9 @@ def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
     """Whether each row of the import is one edge: none was left out, none has two directions."""
     if "edges/edge/ids" not in graph.arrays:
         return True
-    described = graph.manifest["edge_types"][_key_of(graph, edge_type)]
-    may_differ = described.get("undirected") or "rows" not in described or "live" in graph.manifest
-    return not may_differ and described["rows"] == count_links(graph, edge_type)
+    edges = graph.schema.edges[edge_type]
+    may_differ = edges.undirected or edges.rows is None or graph.schema.is_live
+    return not may_differ and edges.rows == count_links(graph, edge_type)
 
 
 def _key_of(graph: DataSet, edge_type: EdgeType) -> str:
@@ -336,15 +336,14 @@ def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
     for other in graph.edge_types:
         if other == edge_type:
             break
-        described = graph.manifest["edge_types"][edge_type_key(other)]
-        before += int(described.get("rows") or described["count"])
+        before += num_rows(graph, other)
     return before
 
 
 def array_of(graph: DataSet, key: str) -> NDArray[Any]:
     """An array, mapped; with a log of updates in memory, as these have changed it."""
-    manifest = graph.manifest
-    return graph.array(key) if "live" in manifest else mapped(graph.root, manifest["arrays"][key])
+    is_live = graph.schema.is_live
+    return graph.array(key) if is_live else mapped(graph.root, graph.arrays[key])
 
 
 def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from outercore.data.names import Names
-from outercore.data.schema import Schema
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -88,13 +87,13 @@ NodeNames: TypeAlias = Names | FileIds
 
 def first_id_of(graph: Labelled) -> int:
     """The id of the first node in the files of a data set of one node type."""
-    return Schema(graph.manifest).first_id
+    return graph.schema.first_id
 
 
 def names_of_nodes(graph: Labelled) -> NodeNames:
     """The names of the nodes if each node has a name, otherwise their ids in the files."""
     try:
-        names = Names(Path(graph.root), graph.manifest["arrays"], "entity")
+        names = Names(Path(graph.root), graph.schema.arrays, "entity")
     except (NotFoundError, CorruptError):
         names = None
     if names is not None and len(names) == graph.num_nodes:

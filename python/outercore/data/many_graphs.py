@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from outercore.data.schema import Schema
 from outercore.errors import CorruptError, NotFoundError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class Labelled(Protocol):
         """Directory of the data set."""
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        """Node types, arrays and roles of the data set."""
+    def schema(self) -> Schema:
+        """Types, arrays and roles, with the items as nodes of one type."""
 
     @property
     def num_nodes(self) -> int:
@@ -173,20 +174,15 @@ class ManyGraphs:
         return sorted(key.removeprefix(SPLITS) for key in self.graph.arrays if _is_split(key))
 
     @cached_property
-    def manifest(self) -> dict[str, Any]:
-        """A manifest with the graphs of the data set as nodes."""
+    def schema(self) -> Schema:
+        """The schema with the graphs of the data set as nodes."""
         arrays = {
             f"nodes/node/{key.removeprefix(PREFIX)}": entry
             for key, entry in self.graph.arrays.items()
             if key.startswith(PREFIX) and key != FIRST and not _is_split(key)
         }
-        labels = {"labels": "nodes/node/y"} if "nodes/node/y" in arrays else {}
-        return {
-            "node_types": {"node": {"count": self.num_nodes}},
-            "edge_types": {},
-            "arrays": arrays,
-            "roles": labels,
-        }
+        labels = "nodes/node/y" if "nodes/node/y" in arrays else None
+        return Schema.of_nodes(self.num_nodes, arrays, labels=labels)
 
     def array(self, name: str) -> NDArray[Any]:
         """A whole array with a row per graph."""

@@ -48,6 +48,26 @@ class Schema:
         self._manifest = manifest
         self._roles: Mapping[str, Any] = manifest.get("roles", {})
 
+    @classmethod
+    def of_nodes(
+        cls,
+        count: int,
+        arrays: Mapping[str, Any],
+        *,
+        features: str | None = None,
+        labels: str | None = None,
+        classes: int | None = None,
+    ) -> Schema:
+        """The schema of `count` nodes of one type without edges; features and labels by key."""
+        return cls(
+            {
+                "node_types": {NODE: {"count": count}},
+                "edge_types": {},
+                "arrays": dict(arrays),
+                "roles": {"features": features, "labels": labels, "classes": classes},
+            }
+        )
+
     @cached_property
     def node_types(self) -> NodeTypes:
         """Number of nodes of each type, in the order of their names."""
@@ -69,6 +89,11 @@ class Schema:
     def plain_edges(self) -> EdgesOfType | None:
         """The edges of a graph of one type; `None` for several types, or without edges."""
         return next((edges for edges in self.edges.values() if edges.key == EDGE), None)
+
+    @property
+    def is_undirected(self) -> bool:
+        """Whether each edge of a graph of one type stands for both directions."""
+        return self.plain_edges is not None and self.plain_edges.undirected
 
     @property
     def is_typed(self) -> bool:
@@ -122,12 +147,18 @@ class Schema:
         return None if self.labels is None else type_of(self.labels)
 
     @property
+    def classes(self) -> int | None:
+        """Number of classes that the import has counted."""
+        classes: int | None = self._roles.get("classes")
+        return classes
+
+    @property
     def num_classes(self) -> int:
         """Number of classes, or columns of multi-label labels; 0 without labels or for numbers."""
         if self.labels is None or self.arrays[self.labels]["dtype"] == "float64":
             return 0
         _, *columns = self.arrays[self.labels]["shape"]
-        return int(columns[0] if columns else self._roles.get("classes") or 0)
+        return int(columns[0] if columns else self.classes or 0)
 
     @property
     def splits(self) -> Mapping[str, str]:
@@ -136,9 +167,10 @@ class Schema:
         return splits
 
     @property
-    def times(self) -> frozenset[str]:
-        """The keys of the arrays that the import read as points in time, in microseconds."""
-        return frozenset(self._roles.get("times", ()))
+    def times(self) -> Mapping[str, Any]:
+        """The clock of each array that the import read as points in time, by its key."""
+        times: Mapping[str, Any] = self._roles.get("times", {})
+        return times
 
     @property
     def forms(self) -> Mapping[str, Any]:
@@ -147,9 +179,15 @@ class Schema:
         return forms
 
     @property
+    def provenance(self) -> Mapping[str, Any]:
+        """The command, the release and the options that made the data set."""
+        provenance: Mapping[str, Any] = self._manifest.get("provenance", {})
+        return provenance
+
+    @property
     def import_options(self) -> Mapping[str, Any]:
         """The options of the import, and by key the origin of arrays that were added later."""
-        options: Mapping[str, Any] = self._manifest.get("provenance", {}).get("options", {})
+        options: Mapping[str, Any] = self.provenance.get("options", {})
         return options
 
     def width(self, key: str) -> int:

@@ -41,9 +41,8 @@ class EmbedDirectory(RunDirectory):
             read = _is_fact
         else:
             read = _is_weighted_link if _WEIGHTS in graph.arrays else _is_link
-        edges = graph.manifest.get("edge_types", {}).get("edge", {})
-        undirected = bool(edges.get("undirected"))
-        return Identity.of(graph.manifest, read, nodes=graph.num_nodes, undirected=undirected)
+        undirected = graph.schema.is_undirected
+        return Identity.of(graph.arrays, read, nodes=graph.num_nodes, undirected=undirected)
 
     @property
     def entities(self) -> Path:

@@ -90,8 +90,7 @@ def attribute(graph: Graph, of_type: str | EdgeType, name: str) -> Any:
         if name == array or f"edges/{key}/{array}" not in graph.arrays:
             return None
         return FeatureStore(graph).view(group_name=of_type, attr_name=array)
-    roles = graph.manifest.get("roles", {})
-    of_role = {"x": graph.features_of(of_type), "y": roles.get("labels")}.get(name)
+    of_role = {"x": graph.features_of(of_type), "y": graph.schema.labels}.get(name)
     if of_role is not None and of_role.split("/")[1] == of_type:
         name = of_role.split("/", 2)[2]
     if f"nodes/{of_type}/{name}" in graph.arrays:

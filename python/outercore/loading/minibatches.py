@@ -471,16 +471,15 @@ def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
         )
     name = path_of("features", features)
     if name == "x":
-        return {"features": graph.manifest["roles"]["features"]}
+        return {"features": str(graph.schema.features)}
     if name.endswith(".npy"):
         return {"features_path": os.fspath(Path(name).absolute())}
     return {"features": graph.key(name)}
 
 
 def _label_key(graph: Graph, labels: str | None) -> str | None:
-    if labels is None or (labels == "y" and not graph.manifest["roles"].get("labels")):
+    if labels is None or (labels == "y" and graph.schema.labels is None):
         return None
     if graph.is_typed and labels != "y" and "/" not in labels:
         labels = f"nodes/{graph.labelled_type}/{labels}"
-    key: str = graph.manifest["roles"]["labels"] if labels == "y" else graph.key(labels)
-    return key
+    return graph.schema.labels if labels == "y" else graph.key(labels)

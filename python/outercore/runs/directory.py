@@ -43,16 +43,14 @@ class Identity:
     """Such as the number of nodes."""
 
     @classmethod
-    def of(
-        cls, manifest: Mapping[str, Any], reads: Callable[[str], bool], **facts: Any
-    ) -> Identity:
-        """That of the arrays whose names `reads` accepts."""
-        arrays = {
-            name: [entry["dtype"], entry["shape"], entry["checksum"]]
-            for name, entry in manifest["arrays"].items()
-            if reads(name)
+    def of(cls, arrays: Mapping[str, Any], reads: Callable[[str], bool], **facts: Any) -> Identity:
+        """The identity of a data set with these arrays, read where `reads` accepts the key."""
+        read = {
+            key: [entry["dtype"], entry["shape"], entry["checksum"]]
+            for key, entry in arrays.items()
+            if reads(key)
         }
-        return cls(arrays, facts)
+        return cls(read, facts)
 
     @property
     def digest(self) -> str:

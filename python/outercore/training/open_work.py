@@ -114,10 +114,11 @@ def unused_times(graph: Graph, config: TrainConfig) -> str | None:
     names = list(dict.fromkeys(name for _, name in found))
     listed = ", ".join(f"`{name}`" for name in names[:3]) + (", ..." if len(names) > 3 else "")
     if config.of_links:
-        what, seeds, models = "edges", graph.manifest["edge_types"], OF_EDGES_BY_TIME
+        of_edges = [edges.key for edges in graph.schema.edges.values()]
+        what, seeds, models = "edges", of_edges, OF_EDGES_BY_TIME
     else:
         labelled = graph.labelled_type or "node"
-        what, seeds, models = f"nodes of type `{labelled}`", (labelled,), None
+        what, seeds, models = f"nodes of type `{labelled}`", [labelled], None
     said = (
         f"the data set has times ({listed}); without `--time` {what} are predicted from what "
         "comes after them as well"

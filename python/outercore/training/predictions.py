@@ -217,7 +217,7 @@ def _class_names(labelled: Labelled, task: Task) -> Names | None:
     if task.kind != "classes":
         return None
     try:
-        names = Names(Path(labelled.root), labelled.manifest["arrays"], "class")
+        names = Names(Path(labelled.root), labelled.schema.arrays, "class")
     except (NotFoundError, CorruptError):
         return None
     return names if len(names) == task.outputs else None

@@ -96,7 +96,7 @@ def describe(
 def _unused(graph: Graph, config: TrainConfig) -> list[str]:
     """The edge arrays that are not read: all but the times of `--time`."""
     time = config.sampling.time and edge_name(graph, config.sampling.time)
-    names = edge_array_names(graph.manifest["arrays"])
+    names = edge_array_names(graph.arrays)
     return [one for one in names if one.rpartition("/")[2] != time]
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.base.fields import Configuration
 from outercore.data.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
+from outercore.data.schema import NODE
 from outercore.files.atomic import device_errors
 from outercore.runs.directory import Identity, RunDirectory
 from outercore.training.config import SamplingConfig, TrainConfig
 from outercore.training.temporal.links import times_by_type
 from outercore.training.typed.inputs import feature_keys
-from outercore.training.typed.labelled_type import LabelledNodes
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -61,12 +61,12 @@ class TrainDirectory(RunDirectory):
         """The topology, and the features, labels and splits that `config` names."""
         assert isinstance(config, TrainConfig)
         if config.of_graphs:
-            return _read_of_graphs(graph.manifest, config.sampling)
+            return _read_of_graphs(graph, config.sampling)
         if config.of_links and config.sampling.time is not None:
             return _read_of_times(graph, config)
         if graph.is_typed:
             return _read_of_types(graph, config.sampling)
-        return _read_by(graph.manifest, config.sampling)
+        return _read_by(graph, config.sampling)
 
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
@@ -79,14 +79,13 @@ class TrainDirectory(RunDirectory):
 
 
 def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
-    manifest, labels = graph.manifest, LabelledNodes(graph)
-    roles = manifest["roles"]
+    schema = graph.schema
     keys = ["edges/edge/offsets", "edges/edge/sources"]
     keys += feature_keys(graph, sampling.features).values()
     own = sampling.labels
-    keys.append(roles["labels"] if own == "y" else f"nodes/{labels.node_type}/{own}")
-    keys += [*_splits_of(roles, sampling), *_times_of(manifest, sampling)]
-    return _identity(graph, keys, classes=roles.get("classes"))
+    keys.append(str(schema.labels) if own == "y" else f"nodes/{schema.labelled_type}/{own}")
+    keys += [*_splits_of(graph, sampling), *_times_of(graph, sampling)]
+    return _identity(graph, keys, classes=schema.classes)
 
 
 def _read_of_times(graph: Graph, config: TrainConfig) -> Identity:
@@ -96,49 +95,46 @@ def _read_of_times(graph: Graph, config: TrainConfig) -> Identity:
 
 
 def _identity(graph: Graph, keys: list[str], **facts: Any) -> Identity:
-    manifest = graph.manifest
     return Identity.of(
-        manifest,
+        graph.arrays,
         keys.__contains__,
         nodes=graph.node_types,
-        edges={name: of["count"] for name, of in manifest["edge_types"].items()},
+        edges={edges.key: edges.count for edges in graph.schema.edges.values()},
         **facts,
     )
 
 
-def _times_of(manifest: dict[str, Any], sampling: SamplingConfig) -> list[str]:
+def _times_of(graph: Graph, sampling: SamplingConfig) -> list[str]:
     """Arrays of all types that say when something comes."""
     if sampling.time is None:
         return []
     names = (sampling.time, sampling.time.removeprefix("edge_"))
-    return [key for key in manifest["arrays"] if key.rpartition("/")[2] in names]
+    return [key for key in graph.arrays if key.rpartition("/")[2] in names]
 
 
-def _splits_of(roles: dict[str, Any], sampling: SamplingConfig) -> list[str]:
-    splits = roles.get("splits", {})
+def _splits_of(graph: Graph, sampling: SamplingConfig) -> list[str]:
+    splits = graph.schema.splits
     wanted = (sampling.train, sampling.valid, sampling.test)
     return [splits[name] for name in wanted if name in splits]
 
 
-def _read_by(manifest: dict[str, Any], sampling: SamplingConfig) -> Identity:
-    roles = manifest.get("roles", {})
+def _read_by(graph: Graph, sampling: SamplingConfig) -> Identity:
+    schema = graph.schema
     keys = ["edges/edge/offsets", "edges/edge/sources"]
-    for name, role in ((sampling.features, "features"), (sampling.labels, "labels")):
-        of_role = roles.get(role) if name in ("x", "y") else None
-        keys.append(of_role or f"nodes/node/{name}")
-    keys += [*_splits_of(roles, sampling), *_times_of(manifest, sampling)]
+    for name, key in ((sampling.features, schema.features), (sampling.labels, schema.labels)):
+        keys.append((key if name in ("x", "y") else None) or f"nodes/node/{name}")
+    keys += [*_splits_of(graph, sampling), *_times_of(graph, sampling)]
     return Identity.of(
-        manifest,
+        graph.arrays,
         keys.__contains__,
-        nodes=manifest["node_types"]["node"]["count"],
-        undirected=bool(manifest["edge_types"]["edge"].get("undirected")),
-        classes=roles.get("classes"),
+        nodes=schema.node_types[NODE],
+        undirected=schema.is_undirected,
+        classes=schema.classes,
     )
 
 
-def _read_of_graphs(manifest: dict[str, Any], sampling: SamplingConfig) -> Identity:
+def _read_of_graphs(graph: Graph, sampling: SamplingConfig) -> Identity:
     keys = ["edges/edge/offsets", "edges/edge/sources", f"nodes/node/{sampling.features}"]
     keys += [FIRST, ADDED, REMOVED, PREFIX + sampling.labels]
     keys += [SPLITS + name for name in (sampling.train, sampling.valid, sampling.test)]
-    nodes = manifest["node_types"]["node"]["count"]
-    return Identity.of(manifest, keys.__contains__, nodes=nodes)
+    return Identity.of(graph.arrays, keys.__contains__, nodes=graph.num_nodes)

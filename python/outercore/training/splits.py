@@ -61,7 +61,7 @@ def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
 
 
 def _missing(graph: Labelled, name: str) -> NotFoundError:
-    if FIRST in graph.manifest["arrays"]:
+    if FIRST in graph.schema.arrays:
         return NotFoundError(
             f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
             "hint: `--task graph` learns from whole graphs"

@@ -169,13 +169,12 @@ class Task:
 
 def array_key(graph: Labelled, name: str) -> str:
     """The manifest key of the node array that users call `name`."""
-    manifest: dict[str, Any] = graph.manifest
-    roles = manifest.get("roles", {})
-    key = {"x": roles.get("features"), "y": roles.get("labels")}.get(name) or f"nodes/node/{name}"
-    if key not in manifest["arrays"]:
+    schema = graph.schema
+    key = {"x": schema.features, "y": schema.labels}.get(name) or f"nodes/node/{name}"
+    if key not in schema.arrays:
         known = ", ".join(
             f"`{stored.removeprefix('nodes/node/')}`"
-            for stored in manifest["arrays"]
+            for stored in schema.arrays
             if stored.startswith("nodes/")
         )
         raise NotFoundError(
@@ -242,7 +241,7 @@ class _Labels:
         self._graph = graph
         self._name = name
         self._key = array_key(graph, name)
-        entry = graph.manifest["arrays"][self._key]
+        entry = graph.schema.arrays[self._key]
         self._dtype, self._shape = entry["dtype"], entry["shape"]
         self._imported = name == "y"
         if len(self._shape) not in (1, 2):
@@ -353,7 +352,7 @@ class _Labels:
         if self._dtype == "bfloat16":
             values: NDArray[Any] = self._graph.array(self._key)
             return values
-        return mapped(Path(self._graph.root), self._graph.manifest["arrays"][self._key])
+        return mapped(Path(self._graph.root), self._graph.schema.arrays[self._key])
 
 
 def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -155,9 +155,8 @@ def link_graph(
     parts = links.divided(HeldOut(share, share, seed), told)
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
-    edges = graph.manifest.get("edge_types", {}).get("edge", {})
     relations = len(graph.edge_types)
-    return EmbedData(graph.num_nodes, relations, parts, undirected=bool(edges.get("undirected")))
+    return EmbedData(graph.num_nodes, relations, parts, undirected=graph.schema.is_undirected)
 
 
 def _triples(graph: Graph, name: str) -> Triples | None:

@@ -108,7 +108,7 @@ def _times_of(graph: Graph, replaced: list[NodeArray]) -> Iterator[tuple[str, st
         for one in replaced
         if one.role in own
     }
-    times = graph.manifest.get("roles", {}).get("times", {})
+    times = graph.schema.times
     for key, entry in graph.arrays.items():
         parts = key.split("/", 2)
         is_whole = len(entry["shape"]) == 1 and "int" in entry["dtype"]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from outercore.base.native import MANIFEST, Names, Progress, TripleImporter
 from outercore.data.graph import Graph
+from outercore.data.schema import Schema
 from outercore.errors import REFUSALS
 from outercore.files.atomic import remove_at_once
 from outercore.files.large_arrays import mapped
@@ -74,7 +75,7 @@ class Dictionary:
 
     def _is_complete(self) -> bool:
         try:
-            manifest = json.loads((self.place / MANIFEST).read_text())
-            return bool(manifest["provenance"]["inputs"] == self._inputs)
+            schema = Schema(json.loads((self.place / MANIFEST).read_text()))
+            return bool(schema.provenance["inputs"] == self._inputs)
         except (OSError, ValueError, KeyError, TypeError):
             return False

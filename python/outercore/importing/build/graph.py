@@ -17,6 +17,7 @@ from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
 from outercore.data.many_graphs import FIRST
+from outercore.data.schema import Schema
 from outercore.errors import InvalidError
 from outercore.importing.edges import with_range
 from outercore.importing.keyed_edges import Dangling
@@ -283,9 +284,9 @@ def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     path = out / "graph.json"
     if not path.exists():
         return False
-    manifest = _core.DataSet(out).manifest()
-    made = manifest.get("provenance", {}).get("options")
-    return FIRST not in manifest["arrays"] and made == json.loads(json.dumps(options))
+    schema = Schema(_core.DataSet(out).manifest())
+    made = schema.import_options
+    return FIRST not in schema.arrays and made == json.loads(json.dumps(options))
 
 
 def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:

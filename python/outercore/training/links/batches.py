@@ -330,7 +330,7 @@ def table_bytes(graph: Graph, config: TrainConfig) -> int:
 
 def require_fits(graph: Graph, config: TrainConfig) -> None:
     """Errors: `BudgetError` where nodes without features need a larger table than the budget."""
-    if config.sampling.features != "x" or graph.manifest["roles"].get("features"):
+    if config.sampling.features != "x" or graph.schema.features:
         return
     needed, budget = table_bytes(graph, config), parse_size(config.budget.memory)
     if needed >= budget:

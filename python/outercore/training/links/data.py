@@ -162,10 +162,10 @@ def _verify(graph: Graph, config: TrainConfig) -> None:
     """
     keys = [f"edges/edge/{name}" for name in ("offsets", "sources", "ids")]
     name = config.sampling.features
-    if name != "x" or graph.manifest["roles"].get("features"):
+    if name != "x" or graph.schema.features:
         key = array_key(graph, name)
-        keys += [key] if graph.manifest["arrays"][key]["dtype"] == "bfloat16" else []
-    verify_arrays(Path(graph.root), [key for key in keys if key in graph.manifest["arrays"]])
+        keys += [key] if graph.arrays[key]["dtype"] == "bfloat16" else []
+    verify_arrays(Path(graph.root), [key for key in keys if key in graph.arrays])
 
 
 def _sizes(root: Path) -> dict[str, int]:
@@ -231,7 +231,7 @@ def _import_options(graph: Graph, config: TrainConfig) -> dict[str, Any]:
     return {
         "memory": parse_size(config.budget.memory),
         "nodes": graph.num_nodes,
-        "undirected": bool(graph.manifest["edge_types"]["edge"].get("undirected")),
+        "undirected": graph.schema.is_undirected,
         "self_loops": "keep",
         "duplicates": "keep",
         "overwrite": False,
@@ -297,9 +297,9 @@ def _write_held_out(
 def _features_file(root: Path, graph: Graph, config: TrainConfig) -> str | None:
     """The file with the features of the nodes; `None` for nodes without features."""
     name = config.sampling.features
-    if name == "x" and not graph.manifest["roles"].get("features"):
+    if name == "x" and not graph.schema.features:
         return None
-    entry = graph.manifest["arrays"][array_key(graph, name)]
+    entry = graph.arrays[array_key(graph, name)]
     own = entry["dtype"] == "bfloat16"
     path = root / _WIDENED if own else Path(graph.root) / entry["file"]
     return str(path.resolve())
@@ -312,7 +312,7 @@ def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
     """
     if _features_file(root, graph, config) != str((root / _WIDENED).resolve()):
         return
-    entry = graph.manifest["arrays"][array_key(graph, config.sampling.features)]
+    entry = graph.arrays[array_key(graph, config.sampling.features)]
     halves = mapped(Path(graph.root), {**entry, "dtype": "uint16"})
     with NpyRows(root / _WIDENED, halves.shape) as copy:
         for _, block in blocks(halves, 1 << 12):
@@ -415,7 +415,7 @@ class GivenEdges:
 
 def require_topology(graph: Graph) -> None:
     """Errors: `InvalidError` for a knowledge graph, whose triples have many relations."""
-    if "edges/edge/offsets" not in graph.manifest["arrays"]:
+    if "edges/edge/offsets" not in graph.arrays:
         raise InvalidError(
             f"data set `{graph.root}`: expected a graph with edges, found triples\n"
             f"hint: `outercore embed {quoted(graph.root)}` learns to predict these"

@@ -136,10 +136,10 @@ def rows_of(
         array: Any = map_npy(Path(key), "features")
         entry = {"dtype": array.dtype, "shape": array.shape, "data_offset": array.offset}
         rows = Rows(Path(key), entry)
-    elif "live" in graph.manifest:
+    elif graph.schema.is_live:
         rows = RowsInMemory(graph.array(key))
     else:
-        entry = graph.manifest["arrays"][key]
+        entry = graph.arrays[key]
         rows = Rows(Path(graph.root) / entry["file"], entry)
     try:
         yield Int8Rows(rows, graph, key) if precision == "int8" else rows

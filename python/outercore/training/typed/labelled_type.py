@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.data.names import KEY
+from outercore.data.schema import Schema
 from outercore.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _PREFIX = "nodes/node/"
 class LabelledNodes:
     """The nodes of the labelled type, as `outercore.data.many_graphs.Labelled` describes them.
 
-    Its manifest has their arrays under `nodes/node/`, and their keys as names. So tasks need to
+    Its schema has their arrays under `nodes/node/`, and their keys as names. So tasks need to
     know of no type.
 
     Errors: `NotFoundError` for a data set without labels.
@@ -62,35 +63,27 @@ class LabelledNodes:
         return self._graph.splits
 
     @cached_property
-    def manifest(self) -> dict[str, Any]:
-        """The data set's manifest as it would be if it had only these nodes."""
-        manifest = self._graph.manifest
-        roles = manifest["roles"]
-        own = f"nodes/{self.node_type}/"
-        names = {"names/class.": "names/class."}
+    def schema(self) -> Schema:
+        """The schema with these nodes alone; their arrays are under `nodes/node/`."""
+        schema = self._graph.schema
+        prefixes = {f"nodes/{self.node_type}/": _PREFIX, "names/class.": "names/class."}
         if self._graph.keys_of(self.node_type) is not None:
-            names[f"names/{self.node_type}.{KEY}."] = "names/entity."
-        features = self._graph.features_of(self.node_type)
-        named = {"labels": roles["labels"], **({"features": features} if features else {})}
-        return {
-            "node_types": {"node": {"count": self.num_nodes}},
-            "edge_types": {},
-            "arrays": {
-                _PREFIX + key.removeprefix(own): entry
-                for key, entry in manifest["arrays"].items()
-                if key.startswith(own)
-            }
-            | {
-                kept + key.removeprefix(prefix): entry
-                for prefix, kept in names.items()
-                for key, entry in manifest["arrays"].items()
-                if key.startswith(prefix)
-            },
-            "roles": {
-                **{role: _PREFIX + key.removeprefix(own) for role, key in named.items()},
-                "classes": roles.get("classes"),
-            },
+            prefixes[f"names/{self.node_type}.{KEY}."] = "names/entity."
+        arrays = {
+            renamed + key.removeprefix(prefix): entry
+            for prefix, renamed in prefixes.items()
+            for key, entry in schema.arrays.items()
+            if key.startswith(prefix)
         }
+        own = f"nodes/{self.node_type}/"
+        features, labels = schema.features_of(self.node_type), str(schema.labels)
+        return Schema.of_nodes(
+            self.num_nodes,
+            arrays,
+            features=None if features is None else _PREFIX + features.removeprefix(own),
+            labels=_PREFIX + labels.removeprefix(own),
+            classes=schema.classes,
+        )
 
     def array(self, name: str) -> NDArray[Any]:
         """A whole array with a row for each of these nodes."""
