@@ -1,7 +1,7 @@
 //! Counter-based randomness: each draw depends only on its purpose, never on the order of draws.
 //!
 //! The generator is Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-//! SC'11). `python/outercore/loading/reference.py` holds the same definition in plain Python; a test
+//! SC'11). `tests/python/reference.py` holds the same definition in plain Python; a test
 //! compares the two.
 
 pub(crate) const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -10,8 +10,7 @@ pub use answers::KnownAnswers;
 pub use executor::PartitionExecutor;
 use outercore_core::Result;
 use outercore_embed::{
-    Order, OrderConfig, OrderFacts, PlanInput, check,
-    iteration_order as buckets_as_late_as_possible, partition_order as make_order,
+    Order, OrderConfig, OrderFacts, PlanInput, check, partition_order as make_order,
     plan_order as make_plan,
 };
 use pyo3::prelude::*;
@@ -27,7 +26,6 @@ const ORDER: &str = "order of partitions";
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(partition_order, module)?)?;
     module.add_function(wrap_pyfunction!(reverse_order, module)?)?;
-    module.add_function(wrap_pyfunction!(iteration_order, module)?)?;
     module.add_function(wrap_pyfunction!(plan_order, module)?)?;
     placement::register(module)?;
     module.add_function(wrap_pyfunction!(rows::initial_rows, module)?)?;
@@ -73,14 +71,6 @@ fn reverse_order<'py>(py: Python<'py>, order: &Bound<'py, PyAny>) -> PyResult<Bo
         Checked::new(order.reversed())
     });
     python_value(py, &checked.map_err(to_python)?)
-}
-
-/// The buckets of each state, as late as they can be trained.
-#[pyfunction]
-fn iteration_order<'py>(py: Python<'py>, order: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let order: Order = core_value(ORDER, order)?;
-    let buckets = py.detach(|| check(&order).map(|_| buckets_as_late_as_possible(&order)));
-    python_value(py, &buckets.map_err(to_python)?)
 }
 
 /// The cost of an epoch in an order.
