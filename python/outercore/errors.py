@@ -46,7 +46,7 @@ class DeviceError(OutercoreError, OSError):
 
 
 class NoSpaceError(DeviceError):
-    """The device is full."""
+    """The disk is full."""
 
 
 class InterruptError(OutercoreError):

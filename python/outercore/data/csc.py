@@ -341,7 +341,7 @@ def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def array_of(graph: DataSet, key: str) -> NDArray[Any]:
-    """An array, mapped; with a log of updates in memory, as these have changed it."""
+    """An array of the data set: memory-mapped, or with live updates a copy that includes them."""
     is_live = graph.schema.is_live
     return graph.array(key) if is_live else mapped(graph.root, graph.arrays[key])
 
