@@ -68,7 +68,7 @@ COMMANDS = {
     "probe": Command(
         "probe",
         "probe",
-        "Measure latency, requests and bytes a second of a device, for plans.",
+        "Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second.",
     ),
     "train": Command("train", "train", "Train on a graph that need not fit in memory."),
     "evaluate": Command(

@@ -15,13 +15,17 @@ from outercore.runs.resume import require_changeable
 Recipe = Annotated[
     str | None,
     typer.Option(
-        help=f"A measured configuration, which other options override: {', '.join(RECIPES)}.",
+        help="A configuration with documented results; options that you give override it: "
+        f"{', '.join(RECIPES)}.",
         autocompletion=options.completing(RECIPES),
     ),
 ]
 StartFrom = Annotated[
     Path | None,
-    typer.Option("--from", help="Begin with the rows of this run, where both have the entity."),
+    typer.Option(
+        "--from",
+        help="Start from the embeddings of this run, for entities that both data sets contain.",
+    ),
 ]
 FromData = Annotated[
     Path | None,

@@ -22,7 +22,7 @@ def evaluate(
         Path | None, typer.Option("--data", help="Another data set than that of the run.")
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Split to score; `all` for every node, or graph.")
+        str, typer.Option(help="Split to score, such as `test`; `all` scores every node or graph.")
     ] = "test",
     sampled: Annotated[
         bool, typer.Option("--sampled", help="Sample neighbours instead of taking all.")
@@ -43,7 +43,7 @@ def evaluate(
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 
-    Reads from a memory server if `outercore far put` has copied the data set there.
+    If `outercore far put` copied the data set to a memory server, `--far` reads it from there.
 
     **Examples**
 

@@ -182,7 +182,9 @@ def probe(
         str | None,
         typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Time for each point.")] = 0.3,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds of measurement for each size of request.")
+    ] = 0.3,
     json: options.Json = False,
     *,
     values: dict[str, Any],

@@ -83,7 +83,7 @@ Split = Annotated[
         "test.",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -224,7 +224,7 @@ def _setting(known: Iterable[str]) -> Any:
     described = typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set an option without a flag; docs/options.md lists all. May be repeated.",
+        help="Set any option that has no flag; docs/options.md lists all. May be repeated.",
         show_default=False,
         autocompletion=completing(known),
     )

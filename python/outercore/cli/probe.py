@@ -19,13 +19,15 @@ def probe(
     file: Annotated[
         str, typer.Option(callback=options.size, help="Size of the file that is read.")
     ] = "1GiB",
-    seconds: Annotated[float, typer.Option(help="Time for each point.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds of measurement for each size of request.")
+    ] = 1.0,
     json: options.Json = False,
 ) -> None:
-    """Measure latency, requests and bytes a second of a device, for plans.
+    """Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second.
 
-    Writes a file, reads it in several sizes, removes it, and stores `device.json` in the
-    directory.
+    Writes a file, reads it with requests of several sizes, removes it, and stores `device.json`
+    in the directory.
 
     **Example**
 

@@ -208,7 +208,7 @@ class OptimiserConfig(Stopping):
             "the first in the last one."
         ),
     ] = "constant"
-    epochs: Annotated[int, Option("Most epochs.", common=True)] = 30
+    epochs: Annotated[int, Option("Maximum number of epochs.", common=True)] = 30
     batch_size: Annotated[
         int,
         Option(

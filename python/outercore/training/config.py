@@ -239,7 +239,7 @@ class OptimiserConfig(Stopping):
 
     learning_rate: Annotated[float, Option("Step size of Adam.", short="--lr", common=True)] = 0.003
     weight_decay: Annotated[float, Option("Weight decay of Adam.")] = 0.0
-    epochs: Annotated[int, Option("Most epochs.", common=True)] = 20
+    epochs: Annotated[int, Option("Maximum number of epochs.", common=True)] = 20
     patience: Annotated[
         int,
         Option("Stop after so many epochs without a better score; 0 never stops.", common=True),
