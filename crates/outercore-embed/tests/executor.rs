@@ -22,7 +22,7 @@ fn orders() -> Vec<OrderConfig> {
             (OrderKind::Legend, 8, 3),
             (OrderKind::Beta, 7, 4),
             (OrderKind::Cover, 16, 4),
-            (OrderKind::Sequential, 5, 2),
+            (OrderKind::Beta, 5, 2),
             (OrderKind::Optimal, 2, 3),
             (OrderKind::Optimal, 1, 1),
         ] {
@@ -280,7 +280,7 @@ fn a_commit_in_the_midst_of_a_state_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_damaged_partition_is_named_and_stops_the_run() {
-    let config = OrderConfig::new(OrderKind::Sequential, 4, 2);
+    let config = OrderConfig::new(OrderKind::Beta, 4, 2);
     let directory = tempfile::tempdir().unwrap();
     let table = Table::new(&config, 0);
     table.create(Arc::new(RealDisk), directory.path()).unwrap();

@@ -45,7 +45,7 @@ fn orders() -> Vec<OrderConfig> {
         OrderConfig::new(OrderKind::Optimal, 1, 1),
         spare(OrderKind::Optimal, 6, 4),
         spare(OrderKind::Optimal, 7, 3),
-        spare(OrderKind::Sequential, 5, 3),
+        spare(OrderKind::Beta, 5, 3),
         spare(OrderKind::Optimal, 3, 4),
     ]
 }
@@ -518,20 +518,16 @@ fn groups_change_from_walk_to_walk() {
 }
 
 #[test]
-fn a_table_of_before_there_were_groups_goes_on_without_any() {
-    let walks = WalkConfig { sweeps: 2, spread: true, rename: true, ..WalkConfig::default() };
-    let table = Table::walked(&OrderConfig::new(OrderKind::Optimal, 5, 3), walks, 1);
+fn a_table_of_another_version_is_refused() {
+    let table = Table::new(&OrderConfig::new(OrderKind::Optimal, 5, 3), 1);
     let directory = tempfile::tempdir().unwrap();
     table.create(Arc::new(RealDisk), directory.path()).unwrap();
     let path = directory.path().join("journal.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains("\"version\":4") && text.contains("\"group\":1,"), "{text}");
-    let before = text.replace("\"version\":4", "\"version\":3").replace("\"group\":1,", "");
-    std::fs::write(&path, before).unwrap();
-    let mut naive = Naive::new(&table);
-    naive.train_epoch(&table, 0);
-    let mut executor = table.open(Arc::new(RealDisk), directory.path()).unwrap();
-    let mut buckets = table.buckets(directory.path());
-    table.train_epoch(&mut executor, &mut buckets, &mut |_| false).unwrap();
-    assert!(table.numbers(&mut executor) == naive.embeddings(&table));
+    for version in [3, 5] {
+        let other = text.replace("\"version\":4", &format!("\"version\":{version}"));
+        std::fs::write(&path, other).unwrap();
+        let error = table.open(Arc::new(RealDisk), directory.path()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Version, "{error}");
+    }
 }

@@ -34,14 +34,11 @@ pub enum OrderKind {
     /// Zheng et al., "GE2: a general and efficient knowledge graph embedding learning system",
     /// SIGMOD 2024.
     Cover,
-    /// Row by row of the grid of buckets; evicts the least recently used partition.
-    Sequential,
 }
 
 impl OrderKind {
     /// All kinds, in the order of help texts.
-    pub const ALL: [Self; 5] =
-        [Self::Optimal, Self::Legend, Self::Beta, Self::Cover, Self::Sequential];
+    pub const ALL: [Self; 4] = [Self::Optimal, Self::Legend, Self::Beta, Self::Cover];
 }
 
 impl fmt::Display for OrderKind {
@@ -51,7 +48,6 @@ impl fmt::Display for OrderKind {
             Self::Legend => "legend",
             Self::Beta => "beta",
             Self::Cover => "cover",
-            Self::Sequential => "sequential",
         })
     }
 }
@@ -91,6 +87,6 @@ mod tests {
             assert_eq!(kind.to_string().parse::<OrderKind>().unwrap(), kind);
         }
         let error = "hilbert".parse::<OrderKind>().unwrap_err().to_string();
-        assert!(error.contains("`hilbert`") && error.contains("`sequential`"), "{error}");
+        assert!(error.contains("`hilbert`") && error.contains("`cover`"), "{error}");
     }
 }

@@ -285,7 +285,6 @@ pub fn partition_order(config: &OrderConfig) -> Result<Order> {
         OrderKind::Legend => legend::swaps(partitions, resident)?,
         OrderKind::Beta => beta::swaps(partitions, resident),
         OrderKind::Cover => return cover::order(config, resident),
-        OrderKind::Sequential => sequential::swaps(partitions, resident),
         OrderKind::Optimal => optimal::swaps(config, resident),
     };
     Ok(Order::new(config, (0..resident).collect(), &swaps))

@@ -1,7 +1,7 @@
 use outercore_core::Stream;
 
 use super::search::{Found, LoadFirst, Rules, Search, Taste};
-use super::{Order, OrderConfig, OrderKind, Swap, SwapMode, check, legend, partition_order};
+use super::{Order, OrderConfig, Swap, SwapMode, beta, check, legend, sequential};
 
 /// Searches alternate between these. Each is the best for some numbers of partitions and slots.
 const TASTES: [Taste; 4] = [
@@ -58,7 +58,7 @@ pub fn swaps(config: &OrderConfig, resident: usize) -> Vec<Swap> {
     let rules = Rules { partitions: config.partitions, resident, prefetch };
     let by_rule = orders_by_rule(config, resident);
     let by_rule = by_rule.iter().map(|order| Best::new(rules, order));
-    let mut best = by_rule.min_by_key(Best::rank).expect("two orders take any numbers");
+    let mut best = by_rule.min_by_key(Best::rank).expect("two rules take any numbers");
     let least = rules.cost(lower_bound(rules.partitions, resident) - 1, 0);
     let (mut work, mut turns) = (config.work, TURNS);
     for attempt in 0.. {
@@ -125,11 +125,16 @@ fn unhidden(order: &Order) -> usize {
     facts.evicts_last_loaded + facts.nothing_new_stays
 }
 
-/// The orders of the other methods that begin with the state `0..resident`.
+/// The orders by rules that begin with the state `0..resident`.
+///
+/// No other kind of order is `sequential`, but with four and more partitions in memory it is
+/// sometimes the shortest of these.
 fn orders_by_rule(config: &OrderConfig, resident: usize) -> Vec<Order> {
-    [OrderKind::Legend, OrderKind::Beta, OrderKind::Sequential]
-        .into_iter()
-        .filter(|&kind| kind != OrderKind::Legend || resident == legend::RESIDENT)
-        .filter_map(|kind| partition_order(&OrderConfig { kind, ..config.clone() }).ok())
-        .collect()
+    let legend = match resident {
+        legend::RESIDENT => legend::swaps(config.partitions, resident).ok(),
+        _ => None,
+    };
+    let rules = [beta::swaps, sequential::swaps].map(|swaps| swaps(config.partitions, resident));
+    let all = legend.into_iter().chain(rules);
+    all.map(|swaps| Order::new(config, (0..resident).collect(), &swaps)).collect()
 }
