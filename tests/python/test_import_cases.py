@@ -15,6 +15,7 @@ import outercore as oc
 from case_files import DIRECTORY, Case, array_of, cases, write_files
 from outercore.errors import OutercoreError
 from suggested import without_result
+from typed_files import edges_by_type
 
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 LISTS = sorted(path.stem for path in DIRECTORY.glob("*.json"))
@@ -75,11 +76,15 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
         named = [name if name.startswith(("pyg:", "ogb:")) else inputs / name for name in given]
         args = [argument.replace("{dir}", str(inputs)) for argument in case.get("args", [])]
         code, summary, told = outcome("import", *named, *args, "--out", out, "--json")
+    if "add" in case:
+        assert code == 0, told
+        args = [argument.replace("{dir}", str(inputs)) for argument in case["add"]]
+        code, _, told = outcome("add", out, *args, "--json")
     if "refused" in case:
         assert code == 1, (summary, told)
         for part in case["refused"]:
             assert part.replace("{dir}", str(inputs)) in told
-        assert not (out / "graph.json").exists()
+        assert (out / "graph.json").exists() == ("add" in case)
         assert bool(without_result(told, outcome)) == ("mend" in case)
         return
     assert code == 0, told
@@ -99,6 +104,16 @@ def test_case(case: Case, tmp_path: Path, outcome: Any) -> None:
         assert graph.first_id == case["first_id"]
     if "names" in case:
         assert graph.entity_names() == case["names"]
+    if "types" in case:
+        assert graph.node_types == case["types"]
+    for name, edges in case.get("typed_edges", {}).items():
+        assert [[*ends] for _, *ends in edges_by_type(graph)[name]] == edges
+    for node_type, keys in case.get("keys", {}).items():
+        assert graph.keys_of(node_type).names() == keys
+    for key, values in case.get("arrays", {}).items():
+        assert without_nan(np.asarray(graph.array(key)).tolist()) == values
+    if "times" in case:
+        assert graph.manifest["roles"]["times"] == case["times"]
     for part, expected in case.get("triples", {}).items():
         assert triples(graph, part) == expected
     if "triple_weights" in case:

@@ -280,7 +280,7 @@ impl Detection<'_> {
     fn separator(&self, data: &[Line<'_>]) -> Result<(Separator, usize)> {
         // A header may have a different number of fields from the rows.
         let skip = usize::from(self.expects_header() && data.len() > 1);
-        let data = &data[skip..];
+        let (header, data) = data.split_at(skip);
         if let Some(separator) = self.options.separator {
             let fit = Fit::of(separator, data);
             return Ok((separator, self.options.columns.unwrap_or(fit.columns)));
@@ -295,6 +295,12 @@ impl Detection<'_> {
         }
         if self.purpose == Purpose::Edges && whole.iter().any(|fit| fit.starts_with_ids) {
             whole.retain(|fit| fit.starts_with_ids);
+        }
+        let fits_header =
+            |fit: &Fit| skip == 0 || Fit::of(fit.separator, header).columns == fit.columns;
+        if whole.iter().any(|fit| fits_header(fit)) {
+            // A text may hold another separator in each row, and the header then does not.
+            whole.retain(|fit| fits_header(fit));
         }
         if let Some(tab) = whole.iter().find(|fit| fit.separator == Separator::Tab) {
             return Ok((Separator::Tab, tab.columns));
@@ -412,7 +418,8 @@ impl Detection<'_> {
         let name = self.path.to_string_lossy().to_lowercase();
         let tabular = [".csv", ".tsv"].iter().any(|suffix| name.contains(suffix));
         let pandas = dialect.separator != Separator::Blanks && (count > 1 || tabular);
-        let ascends = self.purpose == Purpose::Edges && ascends(data, dialect);
+        let of_edges = matches!(self.purpose, Purpose::Edges | Purpose::NamedEdges);
+        let ascends = of_edges && ascends(data, dialect);
         match judge(&first, &seen, data.len() - 1, self.purpose.words(), pandas, ascends) {
             Verdict::Names => Ok(true),
             Verdict::Sorted => {

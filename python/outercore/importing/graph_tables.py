@@ -220,15 +220,18 @@ def _text_edges(
     def opened(said: TextOptions) -> TextTable:
         return TextTable(parts.text(spec.path, "named_edges", said, chosen=spec.columns))
 
+    error = None
     try:
-        return opened(options)
-    except InvalidError as error:
-        if options.header is not None or "`--header`" not in str(error):
+        as_data = opened(options)
+        if options.header is not None or as_data.is_named or not _are_words(as_data):
+            return as_data
+    except InvalidError as unclear:
+        if options.header is not None or "`--header`" not in str(unclear):
             raise
+        error = unclear
         as_data = opened(replace(options, header=False))
-        first = next(iter(as_data.texts(as_data.names[:2])), None)
-        if first is None or len(first) < 2 or len(first[0]) < 2:
-            raise
+    first = next(iter(as_data.texts(as_data.names[:2])), None)
+    if first is not None and len(first) >= 2 and len(first[0]) >= 2:
         known = [
             _has_keys(end, [names[0], names[1]]) for end, names in zip(ends, first, strict=True)
         ]
@@ -236,7 +239,14 @@ def _text_edges(
             return opened(replace(options, header=True))
         if all(one == [True, True] for one in known):
             return as_data
-        raise
+    if error is not None:
+        raise error
+    return as_data
+
+
+def _are_words(table: TextTable) -> bool:
+    """Whether the columns of both ends hold texts, of which the first may be their names."""
+    return all(table.kind(name) == "text" for name in table.names[:2])
 
 
 def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:

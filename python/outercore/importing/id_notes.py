@@ -64,12 +64,14 @@ def _on_zeros(source: GraphSource, summary: dict[str, Any]) -> list[IdNote]:
     count = summary.get("padded_ids", 0) + sum(array.rows.padded for array in source.arrays)
     if not count:
         return []
-    ids = "1 id has zeros" if count == 1 else f"{count:,} ids have zeros"
-    text = (
-        f"{ids} in front: as numbers, `007` and `7` are one node; `--ids dictionary` keeps such "
-        "ids apart, and as they are"
-    )
+    text = f"{zeros_in_front(count)}; `--ids dictionary` keeps such ids apart, and as they are"
     return [IdNote(text, _options_of_names(source))]
+
+
+def zeros_in_front(count: int) -> str:
+    """How ids with zeros in front are read, for a note."""
+    ids = "1 id has zeros" if count == 1 else f"{count:,} ids have zeros"
+    return f"{ids} in front: as numbers, `007` and `7` are one node"
 
 
 def _options_of_names(source: GraphSource) -> tuple[str, ...]:

@@ -310,6 +310,8 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
                     like = keys.example(node_type)
                     hint = f"keys of `{node_type}` look like {like}" if like else "is it the file?"
                     hint = _other_ends(table, keys) or hint
+                if row == 0 and not table.table.is_named:
+                    hint = f"if the first line names the columns: `--header`; {hint}"
                 what = f"no node of type `{node_type}` has the key `{key}`{more}"
                 return InvalidError(f"{where}: {what}\nhint: {hint}")
             first += len(texts)

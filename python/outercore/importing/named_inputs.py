@@ -49,6 +49,7 @@ class NamedRows:
     spec: FileSpec
     columns: tuple[str, ...]
     nodes: NDArray[np.int64]
+    has_header: bool
 
 
 def key_of(spec: FileSpec, table: Table) -> str:
@@ -97,7 +98,7 @@ def require_rows_of_nodes(
             if len(wrong):
                 place, column = (int(at) for at in wrong[0])
                 name = called(int(block[place, column]))
-                is_first = row + place == 0
+                is_first = row + place == 0 and not use.has_header
                 header = "if the first line names the columns: `--header`; " if is_first else ""
                 raise InvalidError(
                     f"`{use.spec.path}`: row {row + place}: column `{use.columns[column]}` names "
@@ -226,13 +227,13 @@ class NamedInputs:
             part = ends[first : first + edges.table.rows]
             first += len(part)
             columns = edges.columns.source, edges.columns.target
-            of_edges.append(NamedRows(edges.spec, columns, part))
+            of_edges.append(NamedRows(edges.spec, columns, part, edges.table.is_named))
         tables = self._node_tables()
         first, nodes = 0, self._dictionary.numbers(names, "valid")[:, 0] if tables else ends[:0]
         for one in tables:
             part = nodes[first : first + one.table.rows]
             first += len(part)
-            of_tables.append(NamedRows(one.spec, (one.key,), part))
+            of_tables.append(NamedRows(one.spec, (one.key,), part, one.table.is_named))
         sources = [
             pushed(
                 str(one.spec),

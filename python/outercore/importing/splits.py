@@ -309,6 +309,8 @@ class Splits:
         self.columns: list[Column] = []
         """The keys of the others, in the order of `names`."""
         self._names: list[str] = []
+        self._headerless: set[str] = set()
+        """The splits whose first line is read as a key."""
         self._nodes = nodes
         by_key = bool(nodes.key)
         reading = replace(reading, nodes=nodes.count, fill=None)
@@ -340,6 +342,8 @@ class Splits:
             columns, mask = (found.ids,), found.mask
         column = column_of(nodes.node_type, table, columns, space=nodes.space)
         self._names.append(name)
+        if not table.is_named:
+            self._headerless.add(name)
         self.columns.append(column if mask is None else _where_true(column, table, mask))
 
     def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
@@ -363,9 +367,12 @@ class Splits:
             assert self._nodes.count is not None  # Types with keys have a table.
             missing = np.flatnonzero((rows < 0) | (rows >= self._nodes.count))
             if len(missing):
+                row = int(missing[0])
+                is_first = row == 0 and name in self._headerless
+                hint = "\nhint: if the first line names the columns: `--header`" if is_first else ""
                 raise InvalidError(
-                    f"--split {name}: {column.name}: row {int(missing[0])}: no node of type "
-                    f"`{column.node_type}` has the key `{_key_at(column, int(missing[0]))}`"
+                    f"--split {name}: {column.name}: row {row}: no node of type "
+                    f"`{column.node_type}` has the key `{_key_at(column, row)}`{hint}"
                 )
             found.append(
                 NodeArray("split", name, from_array(f"split `{name}`", rows), column.node_type)

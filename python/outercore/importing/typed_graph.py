@@ -94,6 +94,11 @@ def typed_source(
     by_rows = splits.arrays if isinstance(splits, Splits) else splits
     arrays = [*arrays, *labels, *by_rows, *texts]
     from_files = [note for array in arrays for note in array.rows.notes]
+    from_files += [
+        f"{one.spec.path}: {remark}"
+        for one in tables
+        if isinstance(one.table, TextTable) and (remark := one.table.file.dialect.get("remark"))
+    ]
     return TypedSource(
         nodes,
         edges,

@@ -165,10 +165,28 @@ fn line_ends_of_old_macs_are_refused_for_every_purpose() {
 }
 
 #[test]
+fn a_header_tells_the_separator_of_rows_with_two() {
+    let options = TextOptions { by_name: true, ..TextOptions::default() };
+    for (text, separator) in [
+        ("name,pay,tag\na,1,x;y\nb,2,z;x\n", Separator::Comma),
+        ("name;pay\na,x;1\nb,y;2\n", Separator::Semicolon),
+        ("name,tag\na,x y\nb,z x\n", Separator::Comma),
+    ] {
+        let found = detected("u.csv", text.as_bytes(), Purpose::Table, &options).unwrap();
+        assert_eq!(found.separator, separator, "{text:?}");
+    }
+    let both = b"name,tag;more\na,x;y\nb,z;x\n";
+    let error = detected("u.csv", both, Purpose::Table, &options).unwrap_err().to_string();
+    assert!(error.contains("--separator comma"), "{error}");
+}
+
+#[test]
 fn an_edge_list_that_begins_with_0_and_1_and_is_sorted_has_no_header() {
-    let found = plainly("0,1\n0,2\n1,2\n", Purpose::Edges).unwrap();
-    assert_eq!((found.header, found.start.lines), (None, 0));
-    assert!(found.remark.unwrap().starts_with("line 1 is read as data"));
+    for purpose in [Purpose::Edges, Purpose::NamedEdges] {
+        let found = plainly("0,1\n0,2\n1,2\n", purpose).unwrap();
+        assert_eq!((found.header, found.start.lines), (None, 0));
+        assert!(found.remark.unwrap().starts_with("line 1 is read as data"));
+    }
     for unclear in ["0,1\n0,1\n0,2\n", "0,1\n5,2\n3,1\n", "0,1\n0,2\n"] {
         let error = plainly(unclear, Purpose::Edges).unwrap_err().to_string();
         assert!(error.contains("may be data, or the header"), "{unclear:?}: {error}");

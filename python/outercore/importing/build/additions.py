@@ -21,6 +21,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.build.graph import feed_array, require_comparable, require_place
 from outercore.importing.edge_arrays import edge_rows
+from outercore.importing.id_notes import zeros_in_front
 from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import ArrayOptions, require_once
 from outercore.importing.splits import SplitChoice, open_choice
@@ -90,6 +91,8 @@ def add(
     require_comparable(arrays, _times_of(graph, arrays))
     for text in (text for array in arrays for text in array.rows.notes):
         note(text)
+    if padded := sum(array.rows.padded for array in arrays):
+        note(zeros_in_front(padded))
     with Addition(root, progress, overwrite=overwrite) as addition:
         for array in arrays:
             feed_array(addition, array, options, progress)

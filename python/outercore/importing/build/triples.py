@@ -23,7 +23,7 @@ from outercore.importing.table.file_state import require_unchanged, states
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
 from outercore.importing.table.text import TextFile, TextOptions, names_of, suffix_of
-from outercore.importing.table.times import is_date_column
+from outercore.importing.table.times import is_date_column, is_time
 
 _WORDS = {
     "h": SOURCES | {"h", "s"},
@@ -239,6 +239,8 @@ def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
     if not times:
         return
     way = f"choose the columns: `{quoted(str(FileSpec(spec.path, tuple(names))))}`"
+    if any(is_time(table, name) for name in times):
+        way = "write the dates as text, which can be names"
     raise InvalidError(
         f"`{spec.path}`: column `{times[0]}` holds times and would be taken as part of a triple\n"
         f"hint: if it is one, {way}; else give it a column of its own: `--columns` tells which"

@@ -113,7 +113,7 @@ def clock_of(table: Table, name: str) -> Clock:
         return "no zone" if found[3] is None else "zone"
     if table.kind(name) != "text":
         dtype = table.dtype(name)
-        if dtype is not None and dtype.kind in "iu":
+        if dtype is not None and dtype.kind in "iuf":
             return "numbers"
         raise InvalidError(
             f"`{table.path}`: column `{name}`: expected times, found {table.kind(name)}\n"
@@ -139,10 +139,16 @@ def clock_of_text(texts: pa.Array) -> Clock | None:
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
     """[rows] the times of a column: whole numbers as they are, all else in microseconds since 1970.
 
-    Errors: `InvalidError` with the row of a missing time, of a text that is not a time, and of a
-    time between two microseconds or beyond int64.
+    Errors: `InvalidError` with the row of a missing time, of a fraction, of a text that is not a
+    time, and of a time between two microseconds or beyond int64.
     """
     first = 0
+    dtype = table.dtype(name)
+    if dtype is not None and dtype.kind == "f":
+        for rows in table.numbers([name], dtype, "nan"):
+            yield whole_times(f"`{table.path}`: column `{name}`", rows[:, 0], first)
+            first += len(rows)
+        return
     if table.kind(name) != "text":
         for rows in table.numbers([name], np.dtype(np.int64), "nan"):
             yield np.ascontiguousarray(rows[:, 0])
