@@ -20,7 +20,7 @@ _NAMES = {int: "a whole number", float: "a number", bool: "True or False", str: 
 
 
 class Configuration:
-    """What a whole configuration, a frozen dataclass of groups, can do."""
+    """Base class of configurations: frozen dataclasses whose fields are groups of options."""
 
     def to_dict(self) -> dict[str, Any]:
         """Groups of plain JSON values, in the order of the fields."""
@@ -32,7 +32,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls: type[_Own], values: Mapping[str, Any]) -> _Own:
-        """The configuration that `values` describes; what is absent takes its default.
+        """The configuration with these values. Missing values take their defaults.
 
         Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
         """
@@ -49,7 +49,7 @@ class Configuration:
 
 
 def build(kind: type[_Built], values: Any, path: str) -> _Built:
-    """A dataclass of the type `kind` from plain values; `path` is where they stand.
+    """A dataclass of type `kind` from plain values. `path` is its place in the configuration.
 
     Errors: `InvalidError` names an unknown group or key, or a value of the wrong type.
     """
@@ -60,7 +60,7 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
     prefix = f"{path}." if path else ""
     for key in values:
         if key not in hints:
-            known = [prefix + one for one in hints]
+            known = [prefix + name for name in hints]
             guess = suggestion(f"{prefix}{key}", known)
             raise InvalidError(f"{name}: unknown key `{prefix}{key}`\nhint: {guess}")
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
@@ -71,9 +71,10 @@ def build(kind: type[_Built], values: Any, path: str) -> _Built:
 
 
 def typed(hint: Any, value: Any, path: str) -> Any:
-    """`value` as the type `hint`, without the guesses that hide a mistake (`"3"` is no number).
+    """`value` as the type `hint`.
 
-    Numbers of NumPy and PyTorch become Python's.
+    It does not convert strings to numbers (`"3"`), because that would hide mistakes. Numbers of
+    NumPy and PyTorch become Python numbers.
 
     Errors: `InvalidError` for a value of another type.
     """
@@ -98,7 +99,7 @@ def typed(hint: Any, value: Any, path: str) -> Any:
 
 
 def _plain(hint: Any, value: Any, path: str) -> Any:
-    """A text, a truth value or a number; those of NumPy become Python's."""
+    """A string, a Boolean or a number. Scalars of NumPy and PyTorch become Python values."""
     if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
         value = value.item()
     accepted = (int, float) if hint is float else hint
@@ -108,22 +109,22 @@ def _plain(hint: Any, value: Any, path: str) -> Any:
 
 
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
-    """Errors: `InvalidError` where `value` is none of the choices."""
+    """Errors: `InvalidError` if `value` is not one of the choices."""
     known = list(choices)
     if value not in known:
-        listed = [str(one) for one in known]
+        listed = [str(choice) for choice in known]
         guess = hint_like(str(value), listed)
         raise InvalidError(f"{name}: expected one of {', '.join(listed)}; found {value!r}{guess}")
 
 
 def positive(name: str, value: float) -> None:
-    """Errors: `InvalidError` where `value` is not above zero."""
+    """Errors: `InvalidError` if `value` is not a finite number above zero."""
     if not 0 < value < math.inf:
         raise InvalidError(f"{name}: expected a positive number, found {value}")
 
 
 def within(name: str, value: float, least: float, most: float | None) -> None:
-    """Errors: `InvalidError` where `value` is not in `least` to `most`; None is no bound."""
+    """Errors: `InvalidError` if `value` is not in `least` to `most`; `None` means unlimited."""
     if not (least <= value < math.inf) or (most is not None and value > most):
         limits = (
             f"at least {_shown(least)}" if most is None else f"{_shown(least)} to {_shown(most)}"
@@ -132,31 +133,31 @@ def within(name: str, value: float, least: float, most: float | None) -> None:
 
 
 def whole(name: str, value: Any, least: float, most: float | None = None) -> int:
-    """A whole number, of NumPy and PyTorch too.
+    """An integer of Python, NumPy or PyTorch as a Python integer.
 
-    Errors: `InvalidError` for anything else, and for one that is not in `least` to `most`.
+    Errors: `InvalidError` for another type, and for a number outside `least` to `most`.
     """
     try:
         if isinstance(value, bool):
             raise TypeError
-        found = index(value)
+        integer = index(value)
     except TypeError:
         raise InvalidError(f"{name}: expected a whole number, found {value!r}") from None
-    within(name, found, least, most)
-    return found
+    within(name, integer, least, most)
+    return integer
 
 
 def number(name: str, value: Any) -> float:
-    """A finite number, of NumPy and PyTorch too.
+    """A finite number of Python, NumPy or PyTorch as a Python float.
 
-    Errors: `InvalidError` for anything else.
+    Errors: `InvalidError` for another type, and for infinity or NaN.
     """
-    found: float = _plain(float, value, name)
-    if not math.isfinite(found):
+    result: float = _plain(float, value, name)
+    if not math.isfinite(result):
         raise InvalidError(f"{name}: expected a finite number, found {value!r}")
-    return found
+    return result
 
 
 def _shown(bound: float) -> str:
-    """A whole number with all its digits."""
+    """A bound as text. Integers have all their digits."""
     return str(bound) if isinstance(bound, int) else f"{bound:g}"

@@ -1,4 +1,4 @@
-"""Importers of the core as context managers, and functions that prepare arrays for the core."""
+"""Importers of the core as context managers, and functions that pass arrays to the core."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Role = Literal["features", "labels", "split", "array", "edge", "names"]
 
 
 class Arrays:
-    """Takes arrays for a data set, whole or chunk by chunk."""
+    """Receives arrays for a data set, whole or in chunks of rows."""
 
     _core: Any
 
     def array_npy(self, role: Role, name: str, path: Path, options: dict[str, Any]) -> None:
-        """Takes a whole `.npy`: copies it, or with the option `in_place` refers to it."""
+        """Adds a whole `.npy` file: a copy, or a reference with the option `in_place`."""
         self._core.array_npy(role, name, path, options)
 
     def array_begin(
         self, role: Role, name: str, dtype: str, width: int | None, options: dict[str, Any]
     ) -> None:
-        """Begins an array whose rows are pushed; `width` is `None` for one value a row."""
+        """Begins an array whose rows follow by `array_push`. `width=None`: one value per row."""
         self._core.array_begin(role, name, dtype, width, options)
 
     def array_push(self, rows: NDArray) -> None:
@@ -47,10 +47,10 @@ class Arrays:
 
 
 class Addition(Arrays):
-    """Adds arrays to a data set, all at once in `finish`.
+    """Adds arrays to a data set. `finish` commits all of them at once.
 
-    No other process can write to the data set until `finish` or the end of a `with` block. The end
-    of the block removes arrays that are not finished.
+    No other process can write to the data set until `finish` or the end of the `with` block. The
+    end of the block removes arrays without a commit.
     """
 
     def __init__(self, root: Path, progress: Progress, *, overwrite: bool) -> None:
@@ -63,15 +63,15 @@ class Addition(Arrays):
         self._core.close()
 
     def finish(self, inputs: list[str]) -> dict[str, Any]:
-        """Commits the arrays, which come from the files `inputs`; returns the counts of each."""
+        """Commits the arrays and returns counts for each. `inputs`: their source files."""
         return self._core.finish(inputs)
 
 
 class Importer(Arrays):
-    """Builds a data set from edges and arrays pushed into it; commits it in `finish`.
+    """Builds a data set from edges and arrays. `finish` commits it.
 
-    An import that was stopped resumes when it is begun again with the same options. No other
-    process can write to its directory until `finish` or the end of a `with` block.
+    A stopped import resumes when the caller begins it again with the same options. No other process
+    can write to its directory until `finish` or the end of the `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
@@ -84,37 +84,37 @@ class Importer(Arrays):
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def edges_text(self, path: Path, layout: dict[str, Any]) -> None:
-        """Takes a text file of edges; `layout` has its dialect and the columns of both ends."""
+        """Adds a text file of edges. `layout`: its dialect, and the columns of both ends."""
         self._core.edges_text(path, layout)
 
     def edges_npy(self, path: Path) -> None:
-        """Takes a `.npy` of edges, [E, 2] or [2, E]."""
+        """Adds a `.npy` file of edges, [E, 2] or [2, E]."""
         self._core.edges_npy(path)
 
     def push_edges(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
-        """Takes a batch of edges."""
+        """Adds a batch of edges, [n] sources and [n] targets."""
         self._core.push_edges(
             np.ascontiguousarray(source, np.int64), np.ascontiguousarray(target, np.int64)
         )
 
     def begin_edge_type(self, name: str) -> None:
-        """Begins the edges of a type; types come in the order of their names."""
+        """Begins the edges of a type. Call it in the order of the names of the types."""
         self._core.begin_edge_type(name)
 
     def finish(self) -> dict[str, Any]:
-        """Sorts the edges, checks all against each other, and commits; returns the summary."""
+        """Sorts the edges, checks all inputs together, commits, and returns the summary."""
         return self._core.finish()
 
 
 Names = tuple[NDArray[np.int64], NDArray[np.uint8]]
-"""The start of each name and the end of the last one, and the bytes of all names."""
+"""Offsets [names + 1] of the names, and the bytes of all names."""
 
 
 class TripleImporter:
-    """Builds a data set from triples; commits it in `finish`.
+    """Builds a data set from triples. `finish` commits it.
 
-    An import that was stopped resumes when it is begun again with the same options. No other
-    process can write to its directory until `finish` or the end of a `with` block.
+    A stopped import resumes when the caller begins it again with the same options. No other process
+    can write to its directory until `finish` or the end of the `with` block.
     """
 
     def __init__(self, out: Path, options: dict[str, Any], progress: Progress) -> None:
@@ -127,7 +127,7 @@ class TripleImporter:
         self._core.close(kind is not None and issubclass(kind, REFUSALS))
 
     def text(self, part: str, path: Path, dialect: dict[str, Any]) -> None:
-        """Takes a text file of triples in the given dialect."""
+        """Adds a text file of triples in this dialect."""
         self._core.text(part, path, dialect)
 
     def push(
@@ -138,16 +138,16 @@ class TripleImporter:
         tails: Names,
         weights: NDArray[np.float32] | None,
     ) -> None:
-        """Takes a batch of triples."""
+        """Adds a batch of triples."""
         self._core.push(part, heads, relations, tails, weights)
 
     def finish(self) -> dict[str, Any]:
-        """Merges the names, compares and writes the triples, and commits; returns the summary."""
+        """Merges the names, checks and writes the triples, commits, and returns the summary."""
         return self._core.finish()
 
 
 def verify_arrays(path: Path, keys: list[str]) -> None:
-    """Compares the checksums of arrays, before other arrays are computed from them.
+    """Verifies the checksums of arrays before other arrays are computed from them.
 
     Errors: `CorruptError` names the first damaged array.
     """
@@ -163,10 +163,10 @@ def run_algorithm(
     weights: NDArray[np.float64] | None,
     progress: Progress | None,
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Runs an algorithm, with `weights` of the nodes `ids` as its teleport vector if any.
+    """Runs an algorithm. `weights` of the nodes `ids`, if any, are its teleport vector.
 
-    Returns the values by node id, and `plan`, `counters` and `facts`. If the values exceed the
-    budget, they are mapped from a file without a name.
+    Returns the values by node id, and a dictionary with `plan`, `counters` and `facts`. Values that
+    exceed the budget are mapped from a scratch file.
     """
     values, outcome = _core.run_algorithm(data_set, request, ids, weights, progress)
     if isinstance(values, np.ndarray):
@@ -176,14 +176,14 @@ def run_algorithm(
         mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
     finally:
         os.close(descriptor)
-    # The number of the descriptor will belong to another file. Programs that open mapped arrays by
-    # name, such as joblib's workers, must not find that file.
+    # The number of this descriptor will be reused for another file. Programs that open mapped
+    # arrays by file name, such as joblib's workers, must not open that file.
     mapped.filename = None
     return mapped, outcome
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:
-    """Writes an array of a data set under `key`, and replaces an existing one."""
+    """Writes an array to a data set under `key`. An existing array is replaced."""
     flat = np.ascontiguousarray(values)
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
     width = list(flat.shape[1:])

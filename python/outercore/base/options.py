@@ -1,7 +1,7 @@
-"""Options of a job: each is written once, as a field of the job's configuration.
+"""Options of a job: each option is defined once, as a field of the job's configuration.
 
-These fields define the command line, the keywords of Python, the file of `--config`, `--help` and
-`docs/options.md`. At the end are those that several jobs have, each with one help text.
+These fields define the command line, the keywords in Python, the file of `--config`, `--help` and
+`docs/options.md`. The options at the end of this module are shared by several jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Option:
 
     help: str
     name: str = ""
-    """Keyword in Python and option of the command line; by default the name of the field."""
+    """Keyword in Python and option of the command line. Default: the name of the field."""
     short: str = ""
     """A second option of the command line, such as `--lr`."""
     sets_also: str = ""
@@ -48,14 +48,15 @@ class Option:
     size: bool = False
     """Whether the value is a number of bytes, such as `8GiB`."""
     common: bool = False
-    """Whether the command line has an option for it; other fields are set by `--set`."""
+    """Whether the field has its own command-line option; other fields are set by `--set`."""
     off: str = ""
-    """The flag of the command line for `false`, such as `--directed`."""
+    """The command-line flag for `false`, such as `--directed`."""
     choices: tuple[str, ...] = ()
-    """What shells complete, where the type does not list all values."""
+    """Values for shell completion, if the type does not list all values."""
     least: float | None = None
-    """The command line refuses numbers below, and those above `most`."""
+    """Smallest number that the command line accepts."""
     most: float | None = None
+    """Largest number that the command line accepts."""
 
 
 @dataclass(frozen=True)
@@ -63,33 +64,33 @@ class Field:
     """A field of a configuration."""
 
     path: str
-    """Where it stands, such as `optimiser.learning_rate`."""
+    """Place in the configuration, such as `optimiser.learning_rate`."""
     option: Option
     type: Any
     default: Any
 
     @property
     def name(self) -> str:
-        """Keyword in Python, and option of the command line if it is a common one."""
+        """Keyword in Python. A common field has a command-line option of the same name."""
         return self.option.name or self.path.rpartition(".")[2]
 
     @property
     def flag(self) -> str:
-        """How the command line sets it: `--learning-rate`, or `--set optimiser.weight_decay`."""
+        """Command-line form: `--learning-rate`, or `--set optimiser.weight_decay`."""
         if self.option.common:
             return f"--{self.name}".replace("_", "-")
         return f"--set {self.path}"
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that it has a list of."""
+        """The allowed or suggested values; empty if there is no list."""
         if get_origin(self.type) is Literal:
             return tuple(map(str, get_args(self.type)))
         return self.option.choices
 
     @property
     def described(self) -> str:
-        """The help with the default."""
+        """The help text with the default value."""
         if "default" in self.option.help:
             return self.option.help
         match self.default:
@@ -106,9 +107,9 @@ class Field:
         return f"{self.option.help.removesuffix('.')}; {shown} by default."
 
     def parse(self, text: str) -> Any:
-        """The value of a text such as `15,10`.
+        """Converts a string such as `15,10` to a value of the field.
 
-        Errors: `InvalidError` for another type.
+        Errors: `InvalidError` if the string does not fit the type.
         """
         if self.option.size:
             size = parse_size(text, self.path)
@@ -117,10 +118,10 @@ class Field:
 
 
 def fields(kind: Callable[..., Any]) -> tuple[Field, ...]:
-    """All fields of a configuration, group by group; of a function, its parameters but the first.
+    """All fields of a configuration, group by group, or the parameters of a function.
 
-    A function says in the `Args:` of its docstring what a parameter means. `progress` and
-    `resources` are not options.
+    The first parameter of a function, `progress` and `resources` are not options. The help texts of
+    the others are the `Args:` of the function's docstring.
 
     Example:
         >>> from outercore.training.config import TrainConfig
@@ -141,12 +142,12 @@ def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
     _, _, described = (inspect.getdoc(function) or "").partition("Args:\n")
     helps = dict(_ARGUMENT.findall(described.partition("\n\n")[0]))
     _first, *others = inspect.signature(function).parameters.values()
-    for one in others:
-        if one.name not in ("progress", "resources"):
-            plain = _required(hints[one.name])
-            text = " ".join(helps.get(one.name, "").replace("``", "`").split())
+    for parameter in others:
+        if (name := parameter.name) not in ("progress", "resources"):
+            plain = _required(hints[name])
+            text = " ".join(helps.get(name, "").replace("``", "`").split())
             option = Option(text[:1].upper() + text[1:], size=plain == str | int, common=True)
-            yield Field(one.name, option, plain, one.default)
+            yield Field(name, option, plain, parameter.default)
 
 
 def _walk(kind: Any, prefix: str) -> Iterator[Field]:
@@ -194,34 +195,34 @@ def _parse(hint: Any, text: str, name: str) -> Any:
 
 
 def groups_of(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Groups of a configuration from options by name; one that is `None` is not given.
+    """Groups of a configuration, from options by name. Options that are `None` are ignored.
 
     Errors: `InvalidError` for an unknown name.
     """
     by_name = {field.name: field for field in fields(kind)}
     for name in options:
         _require_known(name, by_name, "option")
-    given = [(by_name[name], value) for name, value in options.items() if value is not None]
+    values = [(by_name[name], value) for name, value in options.items() if value is not None]
     groups: dict[str, Any] = {}
-    # A group as a whole, such as the options of a memory server.
-    for field, value in given:
+    # A whole group, such as the options of a memory server.
+    for field, value in values:
         if dataclasses.is_dataclass(value):
             _put(groups, field.path.rpartition(".")[0], dataclasses.asdict(value))  # type: ignore[arg-type]
-    given = [(field, value) for field, value in given if not dataclasses.is_dataclass(value)]
-    # First, so that an option of the other field counts whatever their order.
-    for field, value in given:
+    values = [(field, value) for field, value in values if not dataclasses.is_dataclass(value)]
+    # `sets_also` comes first: an explicit option for the other field overrides it in any order.
+    for field, value in values:
         if field.option.sets_also:
             _put(groups, field.option.sets_also, value)
-    for field, value in given:
+    for field, value in values:
         is_bytes = field.option.size and field.type is str and isinstance(value, Integral)
         _put(groups, field.path, str(value) if is_bytes else value)
     return groups
 
 
 def parse_settings(kind: Callable[..., Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Options by name from the texts `NAME=VALUE` of `--set`.
+    """Options by name, from the strings `NAME=VALUE` of `--set`.
 
-    Errors: `InvalidError` for an unknown path or another type.
+    Errors: `InvalidError` for an unknown path or a value of another type.
     """
     by_path = {field.path: field for field in fields(kind)}
     options = {}
@@ -272,9 +273,9 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    """Groups of a configuration, which may be in a JSON file, or in `config.json` of a run.
+    """Groups of a configuration. A path names a JSON file, such as `config.json` of a run.
 
-    Errors: `NotFoundError` for the file; `InvalidError` for other contents than a JSON object.
+    Errors: `NotFoundError` for a missing file; `InvalidError` if it does not hold a JSON object.
     """
     if base is None:
         return {}
@@ -290,7 +291,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise NotFoundError(f"configuration `{path}`: {error.strerror}") from error
     except ValueError as error:
         raise InvalidError(f"configuration `{path}`: expected JSON, found: {error}") from None
-    # The file of a run has the configuration as one of its parts.
+    # `config.json` of a run has the configuration as one part.
     if isinstance(found, Mapping) and "fingerprint" in found and "config" in found:
         found = found["config"]
     if not isinstance(found, Mapping):
@@ -303,14 +304,14 @@ def configuration(
     base: Configuration | Mapping[str, Any] | str | Path | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> _Own:
-    """A configuration from `base`, which options override.
+    """A configuration from `base` and `options`. Options override the base.
 
     Args:
         kind: the type of the configuration.
         base: a configuration, its groups, or a JSON file of them, such as `config.json` of a run.
-        options: values by the names of `fields`; `None` is not given.
+        options: values by the names of `fields`. A value of `None` is ignored.
 
-    Errors: `InvalidError` for an unknown name or a wrong value; `NotFoundError` for the file.
+    Errors: `InvalidError` for an unknown name or a wrong value; `NotFoundError` for a missing file.
 
     Example:
         >>> from outercore.training.config import TrainConfig

@@ -1,4 +1,4 @@
-"""Plans as people read them: words and units in place of the keys that programs read."""
+"""Text form of plans: words and units in place of dictionary keys."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from outercore.base.durations import format_duration
 from outercore.base.sizes import as_option, format_size
 
 Named = list[tuple[str, str]]
-"""Names and values, to be added to."""
+"""Pairs of a name and a value, in order."""
 _OTHERS = {
     "in_degrees_memory": "in-degrees",
     "embeddings_memory": "embeddings",
     "edges_memory": "edges with times",
 }
-"""Further parts that a training keeps in memory all the time."""
+"""Further parts that stay in memory for a whole training."""
 
 _BUDGET = {
     "budget": "budget",
@@ -37,11 +37,11 @@ _PARTS = {
 
 
 class Plan(Shown, dict[str, Any]):
-    """A plan: a dictionary, printed as names and values with units."""
+    """A plan: a dictionary that prints as names and values with units."""
 
     @abstractmethod
     def rows(self) -> Named:
-        """Names and values."""
+        """The printed rows: names and values."""
 
     def _shown(self) -> tuple[str, Rows]:
         return "Plan", self.rows()
@@ -125,7 +125,7 @@ class RunPlan(Plan):
     """How the run of an algorithm divides its memory, and how many bytes it reads."""
 
     def rows(self) -> Named:
-        """Sizes, bytes and times that concern this run."""
+        """Sizes, bytes and times that apply to this run."""
 
         def sizes(names: Mapping[str, str]) -> Named:
             return [(name, format_size(self[key])) for key, name in names.items() if self[key]]
@@ -168,7 +168,7 @@ class RunPlan(Plan):
 
 
 def _loader_rows(planned: Mapping[str, Any]) -> Named:
-    """The parts of the memory of a loader."""
+    """Rows for the parts of a loader's memory."""
     if "topology" not in planned:
         return [(words(key), value_of(key, value)) for key, value in planned.items()]
     topology, split = planned["topology"], planned["split"]

@@ -1,4 +1,4 @@
-"""The edges of one type in the CSC of a data set; no PyTorch."""
+"""The edges of one type in the CSC of a data set. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 """Edges that are read together."""
 _PAIRS = 1 << 8
-"""Pairs that are looked up together. Reading one place of a mapped file takes up to 64 KiB of
-memory, since the kernel maps its neighbours, too: this bounds what lookups take."""
+"""Pairs that are looked up together. It bounds the memory of lookups: reading one place of a mapped
+file takes up to 64 KiB, because the kernel also maps neighbouring pages."""
 _SMALL = 4 << 20
-"""Bytes of a mapped array that may be in memory as a whole."""
+"""Largest size in bytes of a mapped array that may be in memory completely."""
 
 
 def csc(graph: DataSet, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offsets [targets + 1] from 0, and sources [edges] by ids within their type.
+    """The CSC of one edge type: offsets that begin at 0, and ids of sources within their type.
 
-    Cost: 8 bytes an edge and a target in memory.
+    Shapes: offsets int64 [targets + 1], sources int64 [edges].
+
+    Cost: 8 bytes of memory per edge and per target.
     """
     offsets = _bounds(graph, edge_type)
     sources = topology(graph, "sources")[offsets[0] : offsets[-1]].astype(np.int64)
@@ -35,9 +37,11 @@ def csc(graph: DataSet, edge_type: EdgeType) -> tuple[NDArray[np.int64], NDArray
 
 
 def edge_rows(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64] | None:
-    """The row of each edge [edges] in the imported list of its type; `None` where it is its place.
+    """The row of each edge in the imported list of its type; `None` if row and place are equal.
 
     Both directions of an undirected edge have the same row.
+
+    Shapes: int64 [edges].
     """
     if "edges/edge/ids" not in graph.arrays:
         return None
@@ -47,7 +51,7 @@ def edge_rows(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64] | None:
 
 
 def count_links(graph: DataSet, edge_type: EdgeType) -> int:
-    """Edges of a type, both directions of an undirected one.
+    """Number of edges of a type. An undirected edge counts twice.
 
     Cost: two small reads.
     """
@@ -56,13 +60,13 @@ def count_links(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def num_rows(graph: DataSet, edge_type: EdgeType) -> int:
-    """Rows of a type in the imported list."""
+    """Number of rows of a type in the imported edge list."""
     edges = graph.schema.edges[edge_type]
     return edges.rows or edges.count
 
 
 def reading_bytes(graph: DataSet, edge_type: EdgeType) -> int:
-    """What `RowOrder` and the blocks of edges take in memory."""
+    """Bytes of memory for `RowOrder` and the blocks of edges."""
     rows = 0 if _is_one_edge_a_row(graph, edge_type) else num_rows(graph, edge_type)
     return 4 * rows + 64 * _BLOCK
 
@@ -70,9 +74,10 @@ def reading_bytes(graph: DataSet, edge_type: EdgeType) -> int:
 def edge_blocks(
     graph: DataSet, edge_type: EdgeType
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]]:
-    """The edges of a type by target, a block at a time: its first place, sources, targets, rows.
+    """The edges of a type in blocks, sorted by target.
 
-    Ids are those within the types; `rows` is `None` where the row of an edge is its place.
+    A block is (place of the first edge, sources, targets, rows). Ids are counted within their type.
+    `rows` is `None` if the row of each edge equals its place.
 
     Cost: reads the edges once. Memory for a block of 65,536 edges.
     """
@@ -84,7 +89,7 @@ def edge_blocks(
     bounds = offsets[columns.start : columns.stop + 1]
     for start in range(first, last, _BLOCK):
         places = np.arange(start, min(start + _BLOCK, last))
-        # Of the type of the offsets: NumPy would convert all of these otherwise.
+        # Convert the places to the type of the offsets, or NumPy would convert all offsets.
         targets = np.searchsorted(bounds, places.astype(bounds.dtype), side="right") - 1
         rows = None if ids is None else ids[places[0] : places[-1] + 1].astype(np.int64) - first_row
         yield (
@@ -99,13 +104,13 @@ def edge_blocks(
 
 
 class RowOrder:
-    """The places of edges where they are sorted by the rows of the import.
+    """Places of edges in the order of the imported rows.
 
-    Edges of one row, such as the directions of an undirected one, keep their order.
+    Edges with the same row, such as both directions of an undirected edge, keep their order.
     """
 
     def __init__(self, graph: DataSet, edge_type: EdgeType) -> None:
-        """Reads the rows of all edges where a row may be none, or two."""
+        """Reads the rows of all edges, unless each row is exactly one edge."""
         self._next: NDArray[Any] | None = None
         if _is_one_edge_a_row(graph, edge_type):
             return
@@ -115,7 +120,7 @@ class RowOrder:
         for _, _, _, rows in edge_blocks(graph, edge_type):
             assert rows is not None
             if (needed := int(rows.max()) + 1) > len(counts):
-                # A data set need not say how many rows there were.
+                # A data set may lack the number of imported rows.
                 counts = np.append(counts, np.zeros(needed - len(counts), kind))
             np.add.at(counts, rows, kind(1))
         total = 0
@@ -126,9 +131,9 @@ class RowOrder:
         self._next = counts
 
     def places(self, first: int, rows: NDArray[np.int64] | None) -> Any:
-        """The places of the edges of a block with these rows, the first of which is edge `first`.
+        """Places of the edges of one block. `first` is its first edge, `rows` are its rows.
 
-        Has to be called once for each block of a type, in order.
+        Call it once for each block of `edge_blocks`, in order.
         """
         if rows is None:
             return slice(first, None)
@@ -147,15 +152,15 @@ class RowOrder:
 
 def first_ids(graph: DataSet) -> dict[str, int]:
     """The global id of the first node of each type."""
-    first, found = 0, {}
+    first, first_by_type = 0, {}
     for name, count in graph.node_types.items():
-        found[name] = first
+        first_by_type[name] = first
         first += count
-    return found
+    return first_by_type
 
 
 class Edges:
-    """Whether there is an edge of a type between two nodes, by search in the CSC on disk."""
+    """Looks up edges of a type between two nodes, by binary search in the CSC on disk."""
 
     def __init__(
         self,
@@ -165,9 +170,13 @@ class Edges:
         *,
         pairs: int = _PAIRS,
     ) -> None:
-        """`times` is the edge array with the times of edges; an edge type may lack it.
+        """Opens the edges.
 
-        `pairs` are looked up together. More are faster, but take more memory.
+        Args:
+            graph: the data set.
+            edge_type: the type of the edges.
+            times: name of the edge array with times; an edge type may lack it.
+            pairs: pairs that are looked up together. More are faster, but need more memory.
         """
         self._offsets = topology(graph, "offsets")
         self._sources = topology(graph, "sources")
@@ -191,12 +200,14 @@ class Edges:
         targets: NDArray[np.int64],
         at: NDArray[np.int64] | None = None,
     ) -> NDArray[np.bool_]:
-        """Bool [n]: whether edge `sources[i]` to `targets[i]` is there, ids within their types.
+        """Whether an edge from `sources[i]` to `targets[i]` exists. Ids count within their types.
 
-        With a time for each in `at` only edges count that are there by then.
+        With times `at`, only edges up to time `at[i]` count.
 
-        Cost: about 2 log2 of the in-degree reads of the CSC for each pair. Memory: some MiB for
-        the default number of `pairs`.
+        Shapes: all [n]; the result is bool.
+
+        Cost: about 2 log2(in-degree) reads of the CSC for each pair. Memory: a few MiB for the
+        default number of `pairs`.
         """
         found = np.empty(len(sources), bool)
         for first in range(0, len(sources), self._pairs):
@@ -207,9 +218,11 @@ class Edges:
         return found
 
     def connect(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Bool [n]: whether an edge joins the two nodes of each pair [n, 2], in any direction.
+        """Whether an edge connects the two nodes of each pair, in any direction.
 
-        For an edge type between nodes of one type.
+        Use it for an edge type between nodes of one type.
+
+        Shapes: `pairs` [n, 2]; result bool [n].
         """
         found = self.has(pairs[:, 0], pairs[:, 1])
         if not self._is_undirected:
@@ -217,9 +230,11 @@ class Edges:
         return found
 
     def sources_at(self, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Int64 [n]: the sources of the edges at these shares, from 0 to 1, of all edges.
+        """The sources of the edges at these shares, from 0 to 1, of all edges.
 
-        Of random shares, a node is the source as often as edges leave it.
+        With uniform random shares, this draws nodes in proportion to their out-degree.
+
+        Shapes: `shares` [n]; result int64 [n].
         """
         first, last = self._span
         places = first + (shares * (last - first)).astype(np.int64)
@@ -242,7 +257,7 @@ class Edges:
         begin = self._offsets[columns].astype(np.int64)
         end = self._offsets[columns + 1].astype(np.int64)
         wanted = self._first_source + sources
-        # In a column sources ascend; copies of an edge follow each other.
+        # Sources ascend within a column, so copies of an edge are next to each other.
         first = self._bound(begin, end, wanted)
         if at is None or self._times is None:
             same = first < end
@@ -256,7 +271,7 @@ class Edges:
     def _bound(
         self, low: NDArray[np.int64], high: NDArray[np.int64], wanted: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The first place in `low..high` whose source is not below the wanted one, or `high`."""
+        """The first place in `low..high` whose source is not below `wanted`, or `high`."""
         low, high = low.copy(), high.copy()
         while len(pending := np.flatnonzero(low < high)):
             middle = (low[pending] + high[pending]) // 2
@@ -268,7 +283,7 @@ class Edges:
     def _earliest(
         self, first: NDArray[np.int64], copies: NDArray[np.int64], at: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Whether the earliest of the copies from each place on is there by `at`."""
+        """Whether the earliest of the `copies` of an edge, from place `first`, exists at `at`."""
         assert self._times is not None
         starts = np.cumsum(copies) - copies
         places = np.arange(int(copies.sum())) - np.repeat(starts - first, copies)
@@ -281,13 +296,19 @@ class Edges:
 
 
 def pair_keys(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """Int64 [n]: a number for each pair [n, 2] of `nodes` nodes, the same in either order."""
+    """A number for each pair of nodes, the same for both orders. `nodes`: number of nodes.
+
+    Shapes: `pairs` [n, 2]; result int64 [n].
+    """
     low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
     return low * nodes + high
 
 
 def among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Bool [n]: which of `keys` [n] are in `known`, which ascends."""
+    """Which of `keys` are in `known`, which must ascend.
+
+    Shapes: `keys` [n]; result bool [n].
+    """
     if not len(known):
         return np.zeros(len(keys), np.bool_)
     places = np.searchsorted(known, keys)
@@ -297,13 +318,13 @@ def among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_
 
 
 def _span(graph: DataSet, edge_type: EdgeType) -> tuple[int, int]:
-    """The places of the edges of a type in the CSC."""
+    """Begin and end of the edges of a type in the CSC."""
     columns, offsets = columns_of(graph, edge_type), topology(graph, "offsets")
     return int(offsets[columns.start]), int(offsets[columns.stop])
 
 
 def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
-    """Whether each row of the import is one edge: none was left out, none has two directions."""
+    """Whether each imported row gave exactly one edge: none is left out or has two directions."""
     if "edges/edge/ids" not in graph.arrays:
         return True
     edges = graph.schema.edges[edge_type]
@@ -321,7 +342,7 @@ def _bounds(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64]:
 
 
 def _first_column(graph: DataSet, edge_type: EdgeType) -> int:
-    """The column of the first target."""
+    """The CSC column of the first target of an edge type."""
     column = 0
     for other in graph.edge_types:
         if other == edge_type:
@@ -341,7 +362,7 @@ def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
 
 
 def array_of(graph: DataSet, key: str) -> NDArray[Any]:
-    """An array of the data set: memory-mapped, or with live updates a copy that includes them."""
+    """An array, mapped from its file. For a live graph: in memory, with all updates."""
     is_live = graph.schema.is_live
     return graph.array(key) if is_live else mapped(graph.root, graph.arrays[key])
 

@@ -24,7 +24,7 @@ from outercore.errors import InvalidError, NotFoundError
 
 
 class DataSet:
-    """A data set on disk. Opening it reads only the manifest.
+    """A data set on disk, opened for reading. Opening reads only the manifest.
 
     The subclass :class:`Graph` adds views for other libraries, and methods to add arrays.
     """
@@ -36,12 +36,12 @@ class DataSet:
             NotFoundError: the data set does not exist, or the file of an array is missing.
             CorruptError: the length of an array differs from the manifest.
             VersionError: a newer Outercore wrote the data set.
-            InvalidError: ``root`` is not a directory: an empty text, or a graph in memory.
+            InvalidError: ``root`` is not a path, such as a graph in memory, or it is empty.
         """
         _require_directory(root)
         self.root = Path(root)
         self._generation: str | None = None
-        # Absolute: a copy in another process may have another working directory.
+        # An absolute path: a copy in another process may have another working directory.
         self._place = os.fspath(self.root.absolute())
         try:
             self._core = self._opened(os.fspath(root))
@@ -56,14 +56,13 @@ class DataSet:
 
     @staticmethod
     def _opened(place: str, generation: str | None = None) -> Any:
-        """The data set in `place` at its last acknowledged update, or its state in `generation`."""
+        """Opens the data set in `place` at this generation; by default, at its last update."""
         return _core.DataSet(place, generation)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The path and state of the data set: a copy, pickled or not, opens it again.
+        """The path and the generation. A copy, pickled or not, opens the data set again.
 
-        While some process has the same state open, the copy opens this state. Otherwise it opens
-        the newest state.
+        It opens the same generation while a process has it open, and else the newest one.
         """
         root = Path(self._place)
         return {"root": root, "_place": self._place, "_generation": self.generation}
@@ -75,12 +74,12 @@ class DataSet:
 
     @cached_property
     def schema(self) -> Schema:
-        """The manifest by the names of its parts: types, features, labels, splits, times."""
+        """The manifest as an object: types, features, labels, splits, times."""
         return Schema(self.manifest)
 
     @property
     def generation(self) -> str:
-        """A name for the opened state of the data set."""
+        """The name of the open generation of the data set."""
         return str(self._core.generation())
 
     @property
@@ -114,7 +113,7 @@ class DataSet:
 
     @property
     def is_typed(self) -> bool:
-        """Whether there are types besides ``node`` and ``edge`` (a heterogeneous graph)."""
+        """Whether the graph is heterogeneous: it has other types than ``node`` and ``edge``."""
         return self.schema.is_typed
 
     @property
@@ -166,7 +165,9 @@ class DataSet:
         raise NotFoundError(f"array `{name}` is not in the data set\nhint: {guess}")
 
     def array(self, name: str) -> NDArray[Any]:
-        """A whole array in memory: ``float32`` for ``bfloat16``, ``str`` objects for texts.
+        """Reads a whole array into memory.
+
+        ``bfloat16`` becomes ``float32``. Texts become an array of ``str`` objects.
 
         Raises:
             NotFoundError: no array has this name.
@@ -177,7 +178,9 @@ class DataSet:
         return array
 
     def split(self, name: str) -> NDArray[np.int64]:
-        """The node ids of a split, int64 [n], in the imported order; ``val`` is ``valid``.
+        """The node ids of a split, in the imported order. ``val`` is another name of ``valid``.
+
+        Shapes: int64 [n].
 
         Raises:
             NotFoundError: the split does not exist; the message lists the existing splits.
@@ -205,7 +208,10 @@ class DataSet:
         return rows
 
     def texts(self, name: str) -> Names | None:
-        """The texts of nodes by name: ``title``, with several types ``paper/title``; or None."""
+        """Texts of nodes; ``None`` if ``name`` is not an array of texts.
+
+        The name is ``title``, or with several types ``paper/title``.
+        """
         if not isinstance(name, str):
             return None
         if any(prefix + name in self.arrays for prefix in ("", f"nodes/{NODE}/", "nodes/")):
@@ -216,10 +222,10 @@ class DataSet:
 
     @property
     def num_edge_rows(self) -> int:
-        """Rows of the imported edge list: an undirected edge counts once.
+        """Number of rows of the imported edge list. An undirected edge counts once.
 
         Raises:
-            InvalidError: the data set does not have the number.
+            InvalidError: the data set does not record this number.
         """
         edges = self.schema.plain_edges
         rows = None if edges is None else edges.rows
@@ -233,16 +239,16 @@ class DataSet:
         return int(rows)
 
     def reload(self) -> None:
-        """Open the newest state of the data set."""
+        """Open the newest generation of the data set."""
         self._adopt(self._opened(self._place))
-        # Removes the files that only the old state needed.
+        # Removes the files that only the previous generation needed.
         _core.tidy(self._place)
 
     def take_additions(self) -> None:
         """Make arrays visible that were added after the graph was opened, such as a grid.
 
-        If anything else has changed, the graph keeps its state: the nodes and values of an open
-        graph do not change.
+        If anything else has changed, the graph keeps its generation: the nodes and values of an
+        open graph never change.
         """
         if (newest := self._core.with_additions()) is not None:
             self._adopt(newest)
@@ -254,10 +260,10 @@ class DataSet:
 
     @cached_property
     def entities(self) -> Names:
-        """The names of the entities of a knowledge graph; their ids are the node ids.
+        """The names of the entities of a knowledge graph. Entity ids are node ids.
 
         Raises:
-            NotFoundError: the data set has no names.
+            NotFoundError: the data set lacks names.
         """
         _refuse_several_types(self)
         return Names(self.root, self.arrays, "entity")
@@ -267,7 +273,7 @@ class DataSet:
         """The names of the relations of a knowledge graph.
 
         Raises:
-            NotFoundError: the data set has no names.
+            NotFoundError: the data set lacks names.
         """
         return Names(self.root, self.arrays, "relation")
 
@@ -282,7 +288,7 @@ class DataSet:
 def _require_directory(root: object) -> None:
     """Checks that `root` can be the directory of a data set.
 
-    Errors: `InvalidError` for other types and for an empty text.
+    Errors: `InvalidError` for other types and for an empty string.
     """
     if not isinstance(root, (str, os.PathLike)):
         reader = reader_of(root)
@@ -296,10 +302,7 @@ def _require_directory(root: object) -> None:
 
 
 def _refuse_run(root: Path) -> None:
-    """Raises a clear error for the directory of a run in place of a data set.
-
-    Errors: `NotFoundError`.
-    """
+    """Errors: `NotFoundError` with a hint if the directory is a run, not a data set."""
     if (job := made_by(root)) is not None:
         raise NotFoundError(
             f"data set `{root}`: this is a run of `outercore {job}`\n"
@@ -308,10 +311,7 @@ def _refuse_run(root: Path) -> None:
 
 
 def _refuse_several_types(graph: DataSet) -> None:
-    """Raises an error for a graph of several types: its nodes have keys, not names of entities.
-
-    Errors: `NotFoundError`.
-    """
+    """Errors: `NotFoundError` for a graph of several types: its nodes have keys, not names."""
     if graph.is_typed:
         raise NotFoundError(
             f"data set `{graph.root}` has several types of nodes, whose keys are their names\n"
@@ -325,5 +325,5 @@ def require_edges(graph: DataSet) -> None:
     Errors: `InvalidError` for a knowledge graph, with the command that converts it to a graph.
     """
     if graph.schema.holds_triples:
-        # The error of the core has the command.
+        # The core raises the error, and its message has the command.
         _core.DataSet(str(graph.root)).read_array("edges/edge/offsets")

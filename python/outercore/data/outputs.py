@@ -1,7 +1,7 @@
-"""Results as files: in the format that the name says, checked before the work, whole or not at all.
+"""Result files. The ending of the name is the format, and a file appears only when complete.
 
-Every command that writes a result calls `check_output` before the work, and uses these writers
-after it.
+Every command with a result file calls `check_output` before the work, and uses these writers
+afterwards.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _QUOTED = r'[",\n\r]'
 def check_output(
     path: Path, endings: Sequence[str], *, option: str = "", overwrite: bool = False
 ) -> None:
-    """Makes sure, before the work, that `path` can be written after it.
+    """Checks before the work that `path` can be written afterwards.
 
-    Errors: `InvalidError` for an ending that names no format, a directory, or a file that is there
-    while `overwrite` is not given; `NotFoundError` where its directory is missing; `DeviceError`
-    where nothing can be written there.
+    Errors: `InvalidError` for an unknown ending, a directory, or an existing file without
+    `overwrite`; `NotFoundError` if its directory is missing; `DeviceError` if its directory is not
+    writable.
     """
     check_ending(path, endings, option=option)
     check_place(path, option=option, overwrite=overwrite)
 
 
 def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> None:
-    """Errors: `InvalidError` for an ending that names another format, or none."""
+    """Errors: `InvalidError` if the file name has none of these endings."""
     what = f"{option}: `{path}`" if option else f"`{path}`"
     if path.suffix.lower() not in endings:
         known = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
@@ -66,7 +66,7 @@ def check_ending(path: Path, endings: Sequence[str], *, option: str = "") -> Non
 
 
 def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> None:
-    """As `check_output`, for any ending."""
+    """Like `check_output`, but accepts any ending."""
     if path.is_dir():
         what = f"{option}: `{path}`" if option else f"`{path}`"
         raise InvalidError(f"{what}: expected a file, found a directory")
@@ -76,7 +76,7 @@ def check_place(path: Path, *, option: str = "", overwrite: bool = False) -> Non
 
 
 def check_directory(path: Path) -> None:
-    """Makes sure, before the work, that files can be made in the directory `path`.
+    """Checks before the work that files can be created in the directory `path`.
 
     Errors: `NotFoundError`, `DeviceError`.
     """
@@ -84,10 +84,10 @@ def check_directory(path: Path) -> None:
 
 
 class TableWriter:
-    """A table that grows, in the format that the ending of its file says.
+    """Writes a table piece by piece, in the format of the file ending.
 
-    Text has a header. CSV quotes what needs it; a name with a tab or a line break is refused in
-    `.tsv`, which knows no quotes.
+    Text formats have a header. CSV quotes cells if necessary. The format `.tsv` does not have
+    quotes, so a name with a tab or a line break is an error.
     """
 
     def __init__(self, path: Path, file: BinaryIO, schema: pa.Schema) -> None:
@@ -97,7 +97,7 @@ class TableWriter:
         self._schema = schema
         self._parquet: Any = None
         if self._ending == ".parquet":
-            # Numbers repeat little, and a dictionary of them takes ten times their memory.
+            # Numbers rarely repeat, and a dictionary for them takes ten times their memory.
             texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
             self._parquet = pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=texts or False
@@ -107,9 +107,9 @@ class TableWriter:
         file.write((str(self._separator).join(schema.names) + "\n").encode())
 
     def append(self, columns: dict[str, ArrayLike | pa.Array]) -> None:
-        """Writes rows, given by columns.
+        """Writes rows; `columns` maps each column name to its values.
 
-        Errors: `InvalidError` for a name that the format cannot hold.
+        Errors: `InvalidError` for a name that the format cannot represent.
         """
         batch = self.batch(columns)
         arrays = batch.columns
@@ -126,7 +126,7 @@ class TableWriter:
         return pa.record_batch(arrays, schema=self._schema)
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the rest of the table."""
         if self._parquet is not None:
             self._parquet.close()
 
@@ -147,7 +147,7 @@ class TableWriter:
 
 @contextmanager
 def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWriter]:
-    """A table to fill within the block; it appears under its name once it is complete.
+    """Context of a table file. The file appears under its name at the end of the block.
 
     Errors: as `whole_file`.
     """
@@ -156,7 +156,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         try:
             yield writer
         except BaseException:
-            # The garbage collector would close it later, after its file.
+            # Without this, the garbage collector would close the writer after its file.
             with suppress(OSError):
                 writer.close()
             raise
@@ -164,7 +164,7 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
 
 
 class _Called:
-    """How tables call nodes: by id, by name, or by type and id."""
+    """Names of nodes in tables: the id, the name, or the type and the id."""
 
     def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
         self._numbers = numbers
@@ -176,7 +176,7 @@ class _Called:
             self.columns = [("type", pa.large_string()), ("id", ids)]
 
     def named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
-        """The columns that say which nodes the rows are of."""
+        """The columns that identify the nodes of the rows."""
         if self._numbers is not None:
             places, ids = self._numbers.split(ids)
             types = pa.array(self._numbers.types, pa.large_string())
@@ -185,13 +185,13 @@ class _Called:
         return {"id": arrow_ids(self._ids, ids)}
 
     def type_of_values(self, dtype: np.dtype[Any]) -> pa.DataType:
-        """The type of a column of nodes, which are `dtype` as numbers."""
+        """The type of a column whose values are nodes; `dtype` is the type of their numbers."""
         if self._numbers is None and isinstance(self._ids, FileIds):
             return pa.from_numpy_dtype(dtype)
         return pa.large_string()
 
     def values(self, ids: NDArray[Any]) -> pa.Array:
-        """Nodes as values of other nodes: a text, or their id; -1 is missing."""
+        """Nodes as values of other nodes: names, or ids in the files; -1 becomes missing."""
         if self._numbers is None and isinstance(self._ids, FileIds):
             return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
         there = np.maximum(ids, 0).astype(np.int64)
@@ -205,15 +205,16 @@ class _Called:
 
 
 class NodeValues:
-    """Values of nodes, a row each, on their way to a file.
+    """Writes values of nodes to a file, with one row per node.
 
-    NPY has only the values, in the order of `append`; there nodes are positions. A table
-    has a column `id`, with the node's name where the data set has names and else its id in the
-    imported files, and `value`, or `value_0`, `value_1`, ... of several. Values that are nodes
-    themselves (`of_nodes`) have names or ids, too; -1 has neither.
+    NPY files hold only the values, in the order of `append`; values that are nodes are node ids.
 
-    With `numbers`, ids are the numbers of nodes of several types. The table has a column `type` and
-    the `id` within the type; values that are nodes are texts such as `paper:17`.
+    A table has a column `id`: the name of the node, or its id in the imported files if the data set
+    lacks names. The values are in the column `value`, or `value_0`, `value_1`, ... for several.
+    Values that are nodes (`of_nodes`) are also written as names or ids; -1 is an empty cell.
+
+    With `numbers`, ids are global numbers of nodes of several types. The table then has a column
+    `type`, and `id` is the id within the type. Values that are nodes are strings like `paper:17`.
     """
 
     def __init__(
@@ -255,14 +256,14 @@ class NodeValues:
         self._file.append({**named, **dict(zip(self._names, parts, strict=True))})
 
     def close(self) -> None:
-        """Writes the rest of a table. Errors: `InternalError` for another number of rows."""
+        """Writes the rest of a table. Errors: `InternalError` for a wrong number of rows."""
         if self._file.rows != self._shape[0]:
             found = self._file.rows
             raise InternalError(f"`{self._path}`: expected {self._shape[0]} rows, got {found}")
         self._file.close()
 
     def abandon(self) -> None:
-        """Lets go of the file, which is not going to be complete."""
+        """Closes an incomplete file without an error."""
         with suppress(OSError):
             self._file.close()
 
@@ -277,7 +278,9 @@ def node_values(
     of_nodes: bool = False,
     numbers: NodeNumbers | None = None,
 ) -> Iterator[NodeValues]:
-    """A file of values of nodes to fill within the block; see `NodeValues`.
+    """Context of a file with values of nodes; see `NodeValues`.
+
+    The file appears under its name at the end of the block.
 
     Shapes: `shape` [rows] or [rows, columns].
     Errors: as `whole_file`.
@@ -301,7 +304,7 @@ def write_node_values(
     of_nodes: bool = False,
     numbers: NodeNumbers | None = None,
 ) -> None:
-    """Writes a value, or a row, of each node, some at a time; see `NodeValues`."""
+    """Writes a value or a row of each node, block by block; see `NodeValues`."""
     shape, dtype = values.shape, values.dtype
     with node_values(path, graph, shape, dtype, of_nodes=of_nodes, numbers=numbers) as file:
         for first, block in blocks(values):
@@ -315,18 +318,18 @@ def node_frame(
     of_nodes: bool = False,
     numbers: NodeNumbers | None = None,
 ) -> Any:
-    """Values of all nodes as a frame of pandas, with the columns that `NodeValues` writes.
+    """Values of all nodes as a pandas data frame, with the columns that `NodeValues` writes.
 
-    Shapes: each [nodes], or [nodes, columns], which has the names `NAME_0`, `NAME_1`, ...
-    Errors: `InvalidError` for another number of rows; `UnsupportedError` without pandas.
+    Shapes: each [nodes], or [nodes, columns] with column names `NAME_0`, `NAME_1`, ...
+    Errors: `InvalidError` for a wrong number of rows; `UnsupportedError` without pandas.
     """
     if find_spec("pandas") is None:
         raise UnsupportedError("package `pandas` is not installed\nhint: pip install pandas")
     called = _Called(graph, numbers)
     count = graph.num_nodes if numbers is None else len(numbers)
-    found = dict(called.named(np.arange(count)))
+    frame = dict(called.named(np.arange(count)))
     for name, values in columns.items():
-        if name in found:
+        if name in frame:
             raise InvalidError(f"column `{name}` has the ids of the nodes\nhint: call it otherwise")
         if values.ndim not in (1, 2) or len(values) != count:
             raise InvalidError(
@@ -334,13 +337,13 @@ def node_frame(
             )
         parts = [values] if values.ndim == 1 else list(values.T)
         names = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
-        for one, part in zip(names, parts, strict=True):
-            found[one] = called.values(part) if of_nodes else pa.array(part)
-    return pa.table(found).to_pandas()
+        for column, part in zip(names, parts, strict=True):
+            frame[column] = called.values(part) if of_nodes else pa.array(part)
+    return pa.table(frame).to_pandas()
 
 
 def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> pa.Array:
-    """The keys of nodes, or their ids as text; the arguments are as `NodeNumbers.split` says."""
+    """The keys of nodes, or their ids as text. `places` and `ids` are from `NodeNumbers.split`."""
     order = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[order], np.arange(len(numbers.types) + 1))
     parts = []
@@ -349,17 +352,17 @@ def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> p
         parts.append(
             pa.array(own).cast(pa.large_string()) if keys is None else arrow_names_of(keys, own)
         )
-    found = pa.concat_arrays(parts)
-    return found if (np.diff(order) > 0).all() else found.take(pa.array(np.argsort(order)))
+    column = pa.concat_arrays(parts)
+    return column if (np.diff(order) > 0).all() else column.take(pa.array(np.argsort(order)))
 
 
 def type_of_ids(ids: NodeNames) -> pa.DataType:
-    """The type of a column of nodes."""
+    """Arrow type of a column of nodes: integers for ids in files, strings for names."""
     return pa.int64() if isinstance(ids, FileIds) else pa.large_string()
 
 
 def arrow_ids(ids: NodeNames, positions: NDArray[np.int64]) -> pa.Array:
-    """The column of the nodes at these positions: their names, or their ids in files.
+    """Arrow column of the nodes with ids `positions`: their names, or their ids in files.
 
     Errors: `CorruptError`.
     """
@@ -369,7 +372,7 @@ def arrow_ids(ids: NodeNames, positions: NDArray[np.int64]) -> pa.Array:
 
 
 def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:
-    """The names of `ids` as Arrow's large strings.
+    """The names of `ids` as an Arrow array of large strings.
 
     Errors: `CorruptError`.
     """
@@ -379,7 +382,7 @@ def arrow_names_of(names: Names, ids: NDArray[np.int64]) -> pa.Array:
 
 
 def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
-    """The names of the ids `start` to `stop` as Arrow's large strings.
+    """The names of the ids from `start` to `stop` as an Arrow array of large strings.
 
     Errors: `CorruptError`.
     """
@@ -389,7 +392,7 @@ def arrow_names(names: Names, start: int, stop: int) -> pa.Array:
 
 
 def write_lines(file: BinaryIO, lines: pa.Array) -> None:
-    """Writes large strings, one a line."""
+    """Writes large strings, one per line."""
     if len(lines):
         empty, line = (pa.scalar(text, pa.large_string()) for text in ("", "\n"))
         ended = pc.binary_join_element_wise(lines, empty, line)
@@ -400,9 +403,9 @@ def write_lines(file: BinaryIO, lines: pa.Array) -> None:
 
 
 def lines_hold(names: pa.Array, first: int) -> pa.Array:
-    """The names; the first one belongs to row `first`.
+    """The names, checked for a text format. The first name belongs to row `first`.
 
-    Errors: `InvalidError` for one with a tab or a line break.
+    Errors: `InvalidError` for a name with a tab or a line break.
     """
     broken = pc.match_substring_regex(names, _BREAKS)
     if pc.any(broken).as_py():

@@ -1,6 +1,6 @@
 """Embeddings of graphs and knowledge graphs. Training and scores need the extra `torch`.
 
-Configuration, orders, export and features need no PyTorch; the rest imports it at first use.
+Configuration, orders, export and features work without PyTorch. The rest imports it on first use.
 """
 
 from __future__ import annotations

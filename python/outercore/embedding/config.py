@@ -1,4 +1,4 @@
-"""The configuration of an embedding, which determines its result. Needs no PyTorch."""
+"""The configuration of an embedding, which determines its result. Does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Swap = Literal["auto", "in-place", "in-turn", "spare-slot"]
 CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
 RESUME = "resume with `outercore embed --resume RUN`"
-"""The next step after a run has filled its device."""
+"""Hint for a run that has filled its device."""
 GIVE_SCORE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
-"""The next step where a custom score function is missing."""
+"""Hint for a missing custom score function."""
 CHANGEABLE = (
     "epochs",
     "patience",
@@ -94,7 +94,7 @@ class ModelConfig:
 
     @property
     def relation_width(self) -> int:
-        """Dimensions of a relation's embedding; 0 for a model without relations."""
+        """Number of values in a relation's row; 0 for a model without relations."""
         special = {"dot": 0, "rotate": self.dim // 2, "custom": self.relation_dim or self.dim}
         return special.get(self.kind, self.dim)
 
@@ -128,13 +128,13 @@ class LossConfig:
 
     @property
     def ahead(self) -> float:
-        """The margin of the loss `margin`: with 0, next to nothing would be learned."""
+        """The margin of the loss `margin`; with 0 the model would learn almost nothing."""
         return self.margin or 1.0
 
 
 @dataclass(frozen=True)
 class NegativesConfig:
-    """What replaces a triple's entities."""
+    """The negatives: entities that replace the head or tail of a triple."""
 
     kind: Annotated[
         NegativeKind,
@@ -179,7 +179,7 @@ class NegativesConfig:
 
 @dataclass(frozen=True)
 class OptimiserConfig(Stopping):
-    """How gradients become steps."""
+    """The optimiser, the learning rates and the batches."""
 
     kind: Annotated[
         Literal["adagrad", "row-adagrad"],
@@ -233,7 +233,7 @@ class OptimiserConfig(Stopping):
         within("optimiser.patience", self.patience, 0, None)
 
     def factor(self, epoch: int) -> float:
-        """What both rates are multiplied by in an epoch, the first of which is 0.
+        """Factor for both learning rates in an epoch; epochs count from 0.
 
         Example:
             >>> options = OptimiserConfig(schedule="linear", epochs=4)
@@ -245,7 +245,7 @@ class OptimiserConfig(Stopping):
 
 @dataclass(frozen=True)
 class RegulariserConfig:
-    """What keeps the rows of a batch's triples small."""
+    """The regulariser: a penalty for large values in the rows of a batch."""
 
     kind: Annotated[RegulariserName, Option("`none`, `n3` or `l2`.", name="regulariser")] = "none"
     weight: Annotated[float, Option("Weight of the regulariser.", name="regulariser_weight")] = 0.0
@@ -265,7 +265,7 @@ class RegulariserConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which triples are for what."""
+    """The triples for training, validation and the final metrics."""
 
     train: Annotated[str, Option("Triples to train on.", name="train_part")] = "train"
     valid: Annotated[str, Option("Triples of validations.", name="valid_part")] = "valid"
@@ -291,7 +291,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class BudgetConfig(Budget):
-    """The memory promised to tables and triples, and how it is used."""
+    """The memory for tables and triples, and its division."""
 
     partitions: Annotated[
         int,
@@ -351,7 +351,7 @@ class BudgetConfig(Budget):
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Among what the true ends of held-out triples are ranked."""
+    """The evaluation: candidates for the true ends of held-out triples, and triples to rank."""
 
     candidates: Annotated[
         Literal["auto", "all", "uniform", "degree"],
@@ -390,7 +390,7 @@ class RunConfig(SeedAndDevice):
 
 @dataclass(frozen=True)
 class EmbedConfig(Configuration):
-    """One embedding run.
+    """The configuration of an embedding run.
 
     Example:
         >>> config = EmbedConfig(model=ModelConfig(kind="distmult", dim=64))
@@ -410,11 +410,11 @@ class EmbedConfig(Configuration):
 
     @property
     def bias_weighs(self) -> bool:
-        """Whether a negative counts for more by a bias of its score as it does by being drawn more
-        often: in the sum of a softmax the bias is a factor.
+        """Whether a bias of its score weights a negative as if it were drawn more often.
 
-        Drawn by degree it is one only if scores are corrected. Where every entity is a negative,
-        nothing else can weigh them.
+        This holds for the softmax, where the bias is a factor in the sum. If negatives are drawn by
+        degree, it holds only with corrected scores. If every entity is a negative, a bias is the
+        only way to weight them.
         """
         negatives = self.negatives
         if negatives.kind == "all":
@@ -430,19 +430,19 @@ class EmbedConfig(Configuration):
 
 
 def _read() -> dict[str, dict[str, Any]]:
-    # Each is chosen on the validation split only; `docs/benchmarks/embedding.md` has the results.
+    # All recipes were chosen by validation metrics; `docs/benchmarks/embedding.md` has the results.
     text = resources.files("outercore.embedding").joinpath("recipes.json").read_text("utf-8")
     return {name: one["config"] for name, one in json.loads(text).items()}
 
 
 RECIPES = _read()
-"""Groups and keys of `EmbedConfig`; what a recipe leaves out takes its default."""
+"""Groups and keys of `EmbedConfig` by recipe. Missing keys take their defaults."""
 
 
 def recipe_named(name: str) -> Mapping[str, Any]:
-    """The groups of the recipe of that name.
+    """The groups of a recipe.
 
-    Errors: `InvalidError` names the recipes that there are.
+    Errors: `InvalidError` for an unknown name; the hint has a similar one.
     """
     if name not in RECIPES:
         raise InvalidError(f"recipe: unknown name `{name}`\nhint: {suggestion(name, RECIPES)}")
@@ -457,12 +457,12 @@ def configuration(
     has_score: bool = False,
     **options: Any,
 ) -> EmbedConfig:
-    """A configuration from a recipe, then `base`, then single options; the last one counts.
+    """A configuration from a recipe, `base` and options. Later ones override earlier ones.
 
-    `base` and `options` are as for `outercore.base.options.configuration`. The links of a plain
-    graph have no kinds, so its model is `dot` by default. A score function replaces the model.
+    `base` and `options` are as for `outercore.base.options.configuration`. A plain graph has only
+    one relation, so its default model is `dot`. A custom score function replaces the model.
 
-    Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for the file.
+    Errors: `InvalidError` for an unknown option, key or recipe; `NotFoundError` for a missing file.
 
     Example:
         >>> config = configuration({"model": {"dim": 64}}, model="distmult", epochs=3)

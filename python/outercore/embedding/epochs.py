@@ -1,4 +1,4 @@
-"""The epochs of a run: pools, validation, early stopping, checkpoints, and stopping on request."""
+"""The epochs of a run: pools, validation, early stopping, checkpoints and stop requests."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from outercore.embedding.gradients.trainer import Trainer
 
 LOWER = "lower the learning rate, or strengthen the regulariser"
-"""What to do about numbers that are not finite."""
+"""Hint for values that are not finite."""
 _EPOCH_END_SHARE = 0.1
-"""At an epoch's end a checkpoint is due when it is as old as this share of the usual age."""
+"""At the end of an epoch a checkpoint is due after this share of the usual interval."""
 
 
 class Epochs:
     """Trains from the store's progress to the last epoch, or until validations stop improving.
 
-    The result depends neither on the times of checkpoints nor on the place of a stop: the sums of
-    an epoch continue from the checkpoint, exact to the last bit.
+    The result does not depend on the times of checkpoints and stops: the sums of an epoch continue
+    from the checkpoint, exact to the last bit.
 
-    Errors: `InterruptError` after `stop` said `True`, with everything in a checkpoint if those are
-    taken; `DivergedError`.
+    Errors: `InterruptError` after `stop` returned `True`, with all progress in a checkpoint if
+    checkpoints are enabled; `DivergedError`.
     """
 
     def __init__(
@@ -45,9 +45,10 @@ class Epochs:
         triples: int = 0,
         counters: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        """`checkpoint_seconds` as in the configuration; `None` takes none at all.
+        """Binds a run.
 
-        `triples` is the number of an epoch, for the observer; `counters` sums up the cost of moving
+        `checkpoint_seconds` is as in the configuration; `None` disables checkpoints. `triples` is
+        the number of triples of an epoch, for the observer. `counters` returns the cost of moving
         partitions since the store was opened.
         """
         self._trainer = trainer
@@ -70,7 +71,7 @@ class Epochs:
 
     @property
     def reports(self) -> list[EpochReport]:
-        """Of all epochs that are done."""
+        """The reports of all finished epochs."""
         return [EpochReport(**report) for report in self.progress.reports]
 
     @property
@@ -79,7 +80,7 @@ class Epochs:
         return self._options.is_over(self.progress.epoch, self.progress.stale)
 
     def run(self) -> list[EpochReport]:
-        """Trains what is left; the best tables are in the store afterwards."""
+        """Trains the remaining epochs. Afterwards the store has the best tables."""
         while not self.finished:
             self._train()
             self._close()
@@ -88,7 +89,7 @@ class Epochs:
         return self.reports
 
     def _train(self) -> None:
-        """Trains the rest of the epoch's pools."""
+        """Trains the remaining pools of the epoch."""
         progress = self.progress
         self._observer.epoch_started(progress.epoch, self._triples, progress.triples)
         with self.timeline.span("train", epoch=progress.epoch):
@@ -131,7 +132,7 @@ class Epochs:
         return False
 
     def _close(self) -> None:
-        """Validates where it is due, and moves on to the next epoch."""
+        """Ends the epoch: validates if due, and starts the next epoch."""
         progress, options = self.progress, self._options
         score, best, stale = None, False, progress.stale
         started = time.perf_counter()
@@ -175,7 +176,7 @@ class Epochs:
         except InterruptError:
             self._interrupt()
         except InvalidError as error:
-            # The triples were checked before: what is wrong is a row, or a score of it.
+            # The triples were checked before, so a row or its score is not finite.
             raise DivergedError(
                 f"validation after epoch {self.progress.epoch + 1}: {error}\nhint: {LOWER}"
             ) from error
@@ -193,7 +194,7 @@ class Epochs:
         training = self._started is not None
         self._lap()
         with self.timeline.span("checkpoint"):
-            # Saved before the span is over: the time of the last one is missing, and no more.
+            # Saved before the span ends, so only the time of the last checkpoint is missing.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
         self._started = time.perf_counter() if training else None
         self._since = time.monotonic()
@@ -215,7 +216,7 @@ class Epochs:
             name: progress.counters.get(name, 0) + value - self._counted.get(name, 0)
             for name, value in counted.items()
         }
-        # Between epochs no lap is under way.
+        # There is no lap between epochs.
         seconds = 0.0 if self._started is None else now - self._started
         self._move(seconds=progress.seconds + seconds, counters=counters)
         self._started, self._counted = None, counted

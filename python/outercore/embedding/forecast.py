@@ -1,4 +1,4 @@
-"""The cost of an embedding run before it begins: `outercore plan embed`."""
+"""The cost of an embedding run, before it begins: `outercore plan embed`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _LEAST_SECONDS = 1.0
 def _triples_per_second(
     config: EmbedConfig, size: Size, score: ScoreFunction | None = None
 ) -> float:
-    """Trains random triples on a table in memory for a second.
+    """Measures triples per second: trains random triples on a table in memory for a second.
 
-    Needs PyTorch. Cost: as many rows as the table has, 50,000 at most.
+    Needs PyTorch. Cost: memory for the rows of the table, at most 50,000.
     """
     import torch
 
@@ -82,19 +82,19 @@ def _train_epoch(trainer: Trainer, epoch: int) -> None:
 
 
 def read_rate(directory: Path) -> float | None:
-    """Bytes a second that `outercore probe` measured for long reads, `None` where it did not."""
+    """Bytes per second of long reads, measured by `outercore probe`; `None` before a probe."""
     profile = records.device_profile(directory)
     points = (profile or {}).get("points") or []
     return max((float(point["bytes_per_s"]) for point in points), default=None)
 
 
 def measure_device(directory: Path) -> tuple[float, float]:
-    """Bytes a second that the device under `directory` reads and writes in long pieces.
+    """Measures the read and write bandwidth of the device of `directory`, in bytes per second.
 
-    Writes 64 MiB, waits until they are on the device, reads them past the page cache where the
-    file system allows that, and removes them.
+    It writes 64 MiB, waits until they are on the device, reads them back and removes them. The read
+    bypasses the page cache if the file system supports that.
 
-    Errors: `DeviceError` where nothing can be written there.
+    Errors: `DeviceError` if the directory is not writable.
     """
     path = directory / f".bandwidth-{os.getpid()}"
     piece = mmap.mmap(-1, _PIECE)
@@ -145,24 +145,25 @@ def plan(
     told: Progress | None = None,
     **options: Any,
 ) -> EmbedPlan:
-    """How an embedding would use its memory, and what an epoch, a validation and the final figures
-    cost, the epoch by every order of partitions.
+    """Plans an embedding: the use of its memory, and the cost of its steps.
 
-    True answers to held-out triples are counted, as a run does, by a pass over all triples. Missing
-    rates are measured: training for a second, the device by writing and reading 64 MiB next to the
-    data set, unless `outercore probe` has measured its reads. Triples are taken to be spread evenly
-    over the buckets. Needs PyTorch.
+    The steps are an epoch, with every order of partitions, a validation, and the final metrics. The
+    plan assumes that triples are spread evenly over the buckets. Needs PyTorch.
+
+    Cost: a pass over all triples counts true answers to held-out triples, as a run does. Missing
+    rates are measured: a second of training, and writing and reading 64 MiB next to the data set.
+    Reads are not measured if `outercore probe` has measured them.
 
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
-        triples_per_second, read_bandwidth, write_bandwidth: rates of the machine, the last two in
-            bytes a second.
-        told: is called with the progress of passes over triples.
+        triples_per_second, read_bandwidth, write_bandwidth: rates of the machine; bandwidths in
+        bytes per second.
+        told: called with the progress of passes over triples.
 
     Raises:
-        BudgetError: the budget is too small; the message has the least that works.
+        BudgetError: the budget is too small; the message has the smallest sufficient budget.
         InvalidError: an unknown or wrong option.
-        NotFoundError: no data set, no triples.
+        NotFoundError: the data set or its triples do not exist.
     """
     require_its_run(start_from, from_data)
     graph = outercore.open(data_set)
@@ -236,9 +237,9 @@ def _ranking(
     placement: Placement,
     rates: dict[str, Any],
 ) -> dict[str, Any]:
-    """The cost of a validation, and of the final metrics, if triples are held out.
+    """The cost of a validation and of the final metrics, if triples are held out.
 
-    By the rates, of which nothing is read from a device where all is in memory.
+    If all tables are in memory, ranking does not read from the device.
     """
     counts = data.ranked_by_part(config.evaluation)
     parts = {part: (some, kinds_of(config, some, size.entities)) for part, some in counts.items()}
@@ -265,9 +266,10 @@ def _ranking(
 def compare_orders(
     config: EmbedConfig, size: Size, placement: Placement, rates: Mapping[str, float]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """All orders for these partitions and slots with all ways to swap; for other kinds the reason.
+    """The cost of every order and kind of swap for these partitions and slots.
 
-    An epoch takes at least as long as the device does for swaps and triples together.
+    An impossible combination has a reason instead. An epoch takes at least as long as the device
+    needs for swaps and triples together.
     """
     found: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
@@ -282,7 +284,7 @@ def compare_orders(
                     seed=config.run.seed,
                 )
             except InvalidError as reason:
-                # Legend's is for three slots, COVER's for powers.
+                # The order of Legend needs three slots, COVER needs powers of the slots.
                 if not spare:
                     missing[kind] = str(reason).partition("\nhint: ")[0]
                 continue
@@ -298,7 +300,7 @@ def compare_orders(
                     partition_bytes=placement.partition_bytes,
                 )
                 # Unless all triples stay in memory, the triples of the next state are read
-                # meanwhile.
+                # at the same time.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
                 device_seconds = plan.swap_seconds + read / rates["read_bandwidth"]
                 found.append(
@@ -319,7 +321,7 @@ def _measure_device(
     write_bandwidth: float | None,
     rates: dict[str, Any],
 ) -> None:
-    """Adds bandwidths to the rates as given, as probed, or as measured now."""
+    """Adds bandwidths to the rates: from the caller, from a probe, or from a measurement."""
     if read_bandwidth is None:
         read_bandwidth = read_rate(directory)
         rates["read_probed"] = read_bandwidth is not None

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from outercore.embedding.data.warm_start import WarmStart
 
 _BUCKETS = "buckets.bin"
-"""The core's file of them."""
+"""The core's file of buckets."""
 
 
 class BucketCounter:
-    """How many triples the buckets of tables of some numbers of parts have."""
+    """Counts the triples per bucket, for tables with several numbers of partitions."""
 
     def __init__(
         self,
@@ -60,28 +60,29 @@ class BucketCounter:
         seed: int,
         told: Progress | None = None,
     ) -> None:
-        """Triples are sorted in `memory` bytes; the more, the longer the writes. `told` gets the
-        progress; an error that it raises ends the work."""
+        """Sorts triples in `memory` bytes; more memory gives longer writes.
+
+        `told` receives the progress. An error that it raises stops the work.
+        """
         self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
         self._memory, self._seed, self._told = memory, seed, told
         self._has_counted = False
 
     def __call__(self, parts: int) -> dict[str, Any]:
-        """The counts of a table of so many parts, as the core writes them.
+        """Counts for a table with this number of partitions, in the form of the core.
 
-        Cost: two passes over the triples, and writes 12 bytes of each (16 with weights), instead of
-        the buckets that were counted before.
-        Errors: `InvalidError` for a triple that is out of range, which is named; `NoSpaceError` and
-        `DeviceError`.
+        Cost: two passes over the triples. Writes 12 bytes per triple (16 with weights), which
+        replace the previously counted buckets.
+        Errors: `InvalidError` names a triple that is out of range; `NoSpaceError`, `DeviceError`.
         """
         if self._has_counted:
-            # There may be no room for these and for others.
+            # The disk may not have room for two sets of buckets.
             (self._run.state / _BUCKETS).unlink(missing_ok=True)
         self._has_counted = True
         try:
             return self._sort(parts, self._memory)
         except BudgetError as error:
-            # To say the least memory: a table of so many parts needs more than there is.
+            # For the message: a table with this number of partitions needs more memory.
             return self._sort(parts, error.needed or self._memory)
 
     def _sort(self, parts: int, memory: int) -> dict[str, Any]:
@@ -106,13 +107,13 @@ def open_store(
     warm: WarmStart | None,
     told: Progress | None = None,
 ) -> Store:
-    """The tables of a run as its last checkpoint left them, or new ones.
+    """Opens the tables of a run at its last checkpoint, or creates new ones.
 
-    `told` gets the progress of reading triples and of first rows; an error that it raises ends the
-    work.
+    `told` receives the progress of reading triples and writing initial rows. An error that it
+    raises stops the work.
 
-    Errors: `BudgetError` where partitions do not fit their part of the budget; `InvalidError`
-    for bad triples.
+    Errors: `BudgetError` if partitions exceed their part of the budget; `InvalidError` for invalid
+    triples.
     """
     relations = None if warm is None else torch.from_numpy(warm.relations)
     if not placement.in_memory:
@@ -164,13 +165,13 @@ class Planned:
     data: EmbedData
     size: Size
     decision: Decision
-    """As the core made it, before any triples were counted by bucket."""
+    """The placement by the core, before triples were counted by bucket."""
     placement: Placement
     config: EmbedConfig
-    """With the numbers that the budget gave."""
+    """The configuration, with the values that the budget determined."""
     held_out: list[HeldOut]
     known: Answers
-    """True answers to these, counted."""
+    """The counted true answers to the held-out triples."""
 
 
 def plan_session(
@@ -181,9 +182,9 @@ def plan_session(
 ) -> Planned:
     """Opens the triples, counts true answers to held-out triples, and divides the budget.
 
-    `told` gets the progress of passes over the triples; an error that it raises ends the work.
+    `told` receives the progress of passes over the triples. An error that it raises stops the work.
 
-    Errors: `BudgetError` with the least that would do; `NotFoundError` for missing triples.
+    Errors: `BudgetError` with the smallest sufficient budget; `NotFoundError` for missing triples.
     """
     limits = config.evaluation
     data = data_of(graph, config, told)
@@ -210,18 +211,17 @@ def placed_anew(
     observer: Observer,
     told: Progress,
 ) -> Planned:
-    """The plan of a run without a table, with room for the pools of its triples.
+    """The plan of a run without a table, with memory for the pools of its triples.
 
-    Their sizes are known once triples are counted; then other partitions may be chosen where
-    `config` leaves them open. Notes another placement than the planned one, and saves the values
-    that `config` leaves open, so that a resumed run has the same. The run's table takes the counted
-    buckets over, if they are its own.
+    Counting the triples gives the sizes of the pools. Then other partitions may be chosen, unless
+    `config` fixes them; a note tells the user. All chosen values are saved, so that a resumed run
+    has the same values. The table of the run reuses the counted buckets if they match.
 
     Errors: as `decide` and `BucketCounter`.
     """
     found = first = planned.placement
     if first.in_memory:
-        # A run that was to have partitions may have been stopped.
+        # A stopped run may have left counted buckets for partitions.
         (run.state / _BUCKETS).unlink(missing_ok=True)
     else:
         # The user may have deleted it.
@@ -244,9 +244,9 @@ def open_fitting(
     warm: WarmStart | None,
     told: Progress,
 ) -> tuple[Store, Placement]:
-    """The store of a run, and the placement with pools as large as they are.
+    """The store of a run, and the placement with the real sizes of its pools.
 
-    Errors: as `open_store`; `BudgetError` says the least memory.
+    Errors: as `open_store`; `BudgetError` names the smallest sufficient budget.
     """
     config, size, placement = planned.config, planned.size, planned.placement
 
@@ -256,7 +256,7 @@ def open_fitting(
     try:
         store = opened()
     except BudgetError as error:
-        # The core knows its own share of the budget only.
+        # The core knows only its own share of the budget.
         if placement.in_memory or error.needed is None or not run.begun:
             raise
         store = PartitionStore(run.state, error.needed)

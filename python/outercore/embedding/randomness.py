@@ -12,8 +12,7 @@ from outercore import _core
 
 
 class Purpose(IntEnum):
-    """The purpose of a stream of random numbers. The numbers are part of every result: keep
-    them."""
+    """The purpose of a random stream. All results depend on these values: never change them."""
 
     ENTITIES = 1
     RELATIONS = 2
@@ -22,7 +21,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> torch.Generator:
-    """A generator for one purpose at one place, such as (epoch, pool, batch)."""
+    """Random generator for one purpose at one place, such as (epoch, pool, batch)."""
     words = np.random.SeedSequence((seed, int(purpose), *place)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(words[0]) >> 1)
 
@@ -38,8 +37,8 @@ def initial_rows(
 ) -> None:
     """Fills `out` with the initial values of some of a table's rows.
 
-    Normal with deviation `scale`, or uniform within plus and minus `scale`. A row's values depend
-    on its number, so that they are the same however the table is cut into partitions.
+    Values are normal with standard deviation `scale`, or uniform in [-`scale`, `scale`]. The values
+    of a row depend on its number, so they are the same for every number of partitions.
 
     Shapes: `numbers` int64 [rows], `out` float32 [rows, width] on the CPU.
     """

@@ -1,4 +1,4 @@
-"""Whole runs: embed a data set, resume a run."""
+"""The functions `embed` and `resume`, which run a whole embedding."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ class EmbedResult:
     """A finished run."""
 
     run: Path
-    """Its directory."""
+    """The run directory."""
     record: dict[str, Any]
-    """What happened, as in `record.json`."""
+    """The run record, as in `record.json`."""
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The metrics at the end, each with its `part` and `protocol`."""
+        """The final metrics, each with its `part` and `protocol`."""
         found: list[dict[str, Any]] = self.record["result"]["metrics"]
         return found
 
     @property
     def mrr(self) -> float | None:
-        """The mean reciprocal rank of the test triples, else of the validation triples.
+        """The mean reciprocal rank of the test triples; without any, of the validation triples.
 
-        Filtered where it was filtered; `None` where nothing was held out.
+        It is filtered if the evaluation was filtered. It is `None` without held-out triples.
         """
         for part in ("test", "valid"):
             for one in self.metrics:
@@ -71,17 +71,20 @@ class EmbedResult:
 
     @property
     def entities(self) -> NDArray[np.float32]:
-        """The entities' rows by id, mapped: float32 [entities, width]."""
+        """The rows of entities by id, mapped.
+
+        Shapes: float32 [entities, width].
+        """
         return self.embedding.entities
 
     @property
     def relations(self) -> NDArray[np.float32]:
-        """The relations' rows; the second half are the reciprocal ones, if there are."""
+        """The rows of relations. The second half are the reciprocal relations, if any."""
         return self.embedding.relations
 
     @cached_property
     def embedding(self) -> Embedding:
-        """The same with names, neighbours and predictions."""
+        """The embedding, for names, neighbours and predictions."""
         return Embedding.open(self.run)
 
     def _repr_html_(self) -> str:
@@ -117,23 +120,23 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: a data set; its triples, or without triples the links of its topology.
+        data_set: a data set. Without triples, the links of its topology are embedded.
         config: a configuration, its groups, or a JSON file of them.
-        recipe: a measured configuration by name, on which `config` and `options` are laid.
-        out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
-        start_from: a run whose rows are the first ones, where both have the entity.
-        from_data: the data set of that run, if it was moved.
-        score: your own score function, or where it is; see
+        recipe: name of a measured configuration; `config` and `options` override it.
+        out: the run directory. Default: `runs/DATA_SET-MODEL-NUMBER`.
+        start_from: a run that provides initial rows for all entities that it shares.
+        from_data: the new directory of that run's data set, if it was moved.
+        score: a custom score function, or its place; see
             `outercore.embedding.gradients.custom.own_score`.
-        observer: is called with batches, epochs and rankings.
-        command: for the record.
+        observer: called with batches, epochs and rankings.
+        command: the command line, for the record.
         options: single values by the names in `docs/options.md`, such as `dim=64`.
 
     Raises:
-        BudgetError: less than the least memory; the message says how much that is.
-        InterruptError: after Ctrl-C, SIGTERM or SIGHUP, with everything in a checkpoint.
+        BudgetError: the memory is too small; the message has the smallest sufficient budget.
+        InterruptError: Ctrl-C, SIGTERM or SIGHUP. A checkpoint has all progress.
         InvalidError: a wrong option, or a loss that is not finite.
-        NotFoundError: no data set, no triples.
+        NotFoundError: the data set or its triples do not exist.
 
     Example:
         >>> import outercore as oc
@@ -177,24 +180,24 @@ def resume(
     command: str = "",
     **options: Any,
 ) -> EmbedResult:
-    """Goes on with a run from its last checkpoint, to the bits it would have had uninterrupted.
+    """Continues a run from its last checkpoint. The result equals an uninterrupted run, bit by bit.
 
     A finished run continues with more epochs or more patience. A diverged run continues with
-    another learning rate or weight of the regulariser.
+    another learning rate or another weight of the regulariser.
 
     Args:
-        run: its directory.
-        memory: another budget than the run had; partitions and slots stay as they are once there is
-            a table.
-        score: the run's custom score function, if any.
-        observer: told what happens.
-        command: for the record.
-        options: new values from here on; `outercore.embedding.config.CHANGEABLE` has the names.
+        run: the run directory.
+        memory: a new budget. Partitions and slots do not change once the run has a table.
+        score: the custom score function of the run, if any.
+        observer: called with batches, epochs and rankings.
+        command: the command line, for the record.
+        options: new values for the rest of the run; `outercore.embedding.config.CHANGEABLE` has
+            their names.
 
     Raises:
-        InvalidError: the data set or the score function changed since; an option that may not
-            change, or with which nothing is left to train. The others as `embed`.
-        NotFoundError: no such run.
+        InvalidError: the data set or the score function changed, an option must not change, or
+            nothing is left to train. Further errors as for `embed`.
+        NotFoundError: the directory is not a run.
 
     Example:
         >>> import outercore as oc
@@ -207,14 +210,14 @@ def resume(
     with only_run(directory.path, _COMMAND), directory.training(new=False):
         change = _change(directory.config(), options)
         if directory.finished and not directory.begun:
-            # Somebody has deleted what training needed.
+            # The user has deleted the files for training.
             if change.values:
                 raise _no_table(directory)
             return EmbedResult(directory.path, directory.record())
         own = require_same_score(f"run `{directory.path}`", directory.code("score"), score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
-        # Without a checkpoint the run begins anew, with the same first rows.
+        # Without a checkpoint the run starts again, from the same initial rows.
         warm = None
         other, old_data = directory.started_from
         if other is not None and not directory.begun:
@@ -257,7 +260,7 @@ def _run(
 def _change(config: EmbedConfig, options: Mapping[str, Any]) -> Change[EmbedConfig]:
     """The change of a configuration by options.
 
-    Errors: as `Change.of`; `InvalidError` for the weight of a regulariser without any.
+    Errors: as `Change.of`; `InvalidError` for a weight of the regulariser if the run lacks one.
     """
     change = Change.of(config, options, CHANGEABLE)
     weight = next((path for path in change.values if path.startswith("regulariser.")), None)

@@ -25,7 +25,7 @@ _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
 class EmbedDirectory(RunDirectory):
     """The directory of an embedding run.
 
-    `table/` has the tables in training. At the end there are `entities.npy`, `relations.npy` and
+    During training, `table/` has the tables. A finished run has `entities.npy`, `relations.npy` and
     their description `embedding.json`.
     """
 
@@ -36,7 +36,7 @@ class EmbedDirectory(RunDirectory):
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
-        """Triples, or topology with weights, and names."""
+        """The identity of the data set: triples, or topology with weights, and names."""
         if has_triples(graph):
             read = _is_fact
         else:
@@ -46,17 +46,17 @@ class EmbedDirectory(RunDirectory):
 
     @property
     def entities(self) -> Path:
-        """The entities' rows of the best tables."""
+        """The file with the rows of entities of the best epoch."""
         return self.path / "entities.npy"
 
     @property
     def relations(self) -> Path:
-        """The relations' rows of the best tables."""
+        """The file with the rows of relations of the best epoch."""
         return self.path / "relations.npy"
 
     @property
     def description(self) -> Path:
-        """The description of the tables, which is written after them."""
+        """The file with the description of the tables; it is written after them."""
         return self.path / "embedding.json"
 
     @property
@@ -66,11 +66,11 @@ class EmbedDirectory(RunDirectory):
 
     @property
     def fingerprint(self) -> str:
-        """Of the data set that the run trains on."""
+        """Fingerprint of the data set that the run trains on."""
         return str(self._described()["fingerprint"])
 
     def config(self) -> EmbedConfig:
-        """The run's configuration; until there is a table, with the budget that was asked for."""
+        """The configuration of the run; before it has a table, with the budget of the user."""
         described = self._described()
         values = described["config"]
         budget = values["budget"]
@@ -79,7 +79,7 @@ class EmbedDirectory(RunDirectory):
         return EmbedConfig.from_dict({**values, "budget": budget})
 
     def settle(self, chosen: BudgetConfig) -> None:
-        """Saves the chosen partitions before their table is made; keeps the user's budget."""
+        """Saves the chosen partitions before the table is created. The user's budget is kept."""
         described = self._described()
         config = described["config"]
         asked = described.get("asked", config["budget"])
@@ -89,7 +89,7 @@ class EmbedDirectory(RunDirectory):
 
     @property
     def started_from(self) -> tuple[str | None, str | None]:
-        """The run whose rows were the first ones, and where its data set was, if not there."""
+        """The run that provided initial rows, and the directory of its data set if it was moved."""
         described = self._described()
         return described.get("started_from"), described.get("started_from_data")
 
@@ -100,21 +100,21 @@ class EmbedDirectory(RunDirectory):
             replace_file(self._storage, self.description, data)
 
     def withdraw(self) -> None:
-        """Removes `embedding.json` before other tables are written than it is about."""
+        """Removes `embedding.json` before its tables are replaced."""
         if self.description.exists():
             with device_errors(f"`{self.description}`"):
                 self.description.unlink()
                 self._storage.sync_directory(self.path)
 
     def discard_if_unused(self) -> None:
-        """See `RunDirectory`. A run that has tables, or has trained an epoch, stays whole."""
+        """See `RunDirectory`. Does nothing if the run has tables, or has trained an epoch."""
         trained = self._record.exists() and self.record()["epochs"]
         if not trained and not self.description.exists():
             super().discard_if_unused()
 
 
 _NAMES = ("names/entity.", "names/relation.")
-"""Names of rows; texts of nodes are something else."""
+"""Arrays with names of rows, as opposed to texts of nodes."""
 
 
 def _is_fact(key: str) -> bool:

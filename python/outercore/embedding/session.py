@@ -48,7 +48,7 @@ def _describe(
     run: str,
     device: torch.device,
 ) -> dict[str, Any]:
-    """What runs, on what data, where."""
+    """The first part of the run record: job, data set and machine."""
     relations = data.relations * (2 if config.model.reciprocal else 1)
     numbers = data.entities * config.model.dim + relations * config.model.relation_width
     return records.opening(
@@ -74,13 +74,13 @@ def _describe(
 
 
 def _final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
-    """The metrics at the end, for TensorBoard."""
+    """The final metrics, for TensorBoard."""
     return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
 
 
 @contextmanager
 def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
-    """Adds the next step to the error of a stop before the first batch."""
+    """Adds a hint to the error of a stop before the first batch."""
     try:
         yield
     except InterruptError as error:
@@ -92,7 +92,7 @@ def _stopped_early(run: EmbedDirectory) -> Iterator[None]:
 
 
 class Session:
-    """One run. What it trains is a function of the data set and the configuration."""
+    """One run. Its result depends only on the data set and the configuration."""
 
     def __init__(
         self,
@@ -122,10 +122,10 @@ class Session:
                 run, planned, layout, self._device, warm, told
             )
         with ExitStack() as stack:
-            # Whoever keeps the exception would keep the table's lock with it.
+            # The exception refers to this object, and so would keep the lock of the table.
             stack.callback(self._store.close)
             if warm is not None and not begun:
-                # From here on a restart needs the other run no more.
+                # After this a restart does not need the other run.
                 self._store.checkpoint(Progress())
             self._trainer = Trainer(
                 self._store, self._config, self._model, undirected=self._data.undirected
@@ -167,8 +167,8 @@ class Session:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a requested stop and its checkpoint; `DivergedError`
-        for a loss or a score that is not finite, with the best tables so far in the run.
+        Errors: `InterruptError` after a stop request and its checkpoint; `DivergedError` for a loss
+        or a score that is not finite. The run then has the best tables so far.
         """
         with self._writing_scalars():
             return self._fit()
@@ -196,11 +196,11 @@ class Session:
 
     @property
     def progress(self) -> Progress:
-        """How far the run has come."""
+        """The progress of the run."""
         return self._epochs.progress
 
     def close(self) -> None:
-        """Lets go of the table."""
+        """Releases the table."""
         self._store.close()
 
     @contextmanager
@@ -216,7 +216,7 @@ class Session:
         self._write_record("running", {})
 
     def _unvalidated(self) -> str | None:
-        """What to say where nothing is validated; of a plain graph only if it was relied on."""
+        """Warning for a run without validation; for a plain graph only with `patience`."""
         data, patience = self._config.data, self._config.optimiser.patience
         if self._scoring.has("valid") or not (has_triples(self._graph) or patience):
             return None
@@ -236,7 +236,7 @@ class Session:
         )
 
     def _finish(self, status: str, **more: str) -> dict[str, Any]:
-        """Writes metrics and tables of the best epoch; `more` is for the record."""
+        """Writes the metrics and tables of the best epoch. `more`: further values of the record."""
         with self._epochs.timeline.span("final figures"):
             metrics = self._figures(status)
         with self._epochs.timeline.span("write tables"):
@@ -269,7 +269,7 @@ class Session:
         return record
 
     def _figures(self, status: str) -> list[dict[str, Any]]:
-        """The metrics of the current tables; empty for a failed run that cannot be ranked."""
+        """The metrics of the current tables; empty if a failed run cannot be ranked."""
         try:
             return self._scoring.final()
         except (InvalidError, InterruptError) as error:
@@ -280,7 +280,7 @@ class Session:
             raise DivergedError(f"final figures: {error}\nhint: {LOWER}") from error
 
     def _diverged(self, error: DivergedError) -> DivergedError:
-        """Saves the best tables so far, where a validation has found any."""
+        """Saves the best tables so far, if there was a validation."""
         message, _, hint = str(error).partition("\nhint: ")
         run = self._run
         if run.begun or self.progress.reports:
@@ -299,16 +299,17 @@ class Session:
         )
 
     def _best_epoch(self) -> int | None:
-        """The epoch whose tables are the run's, counted from 0; without validation the last one.
+        """The epoch of the final tables, counted from 0: the best one, or the last complete one.
 
-        That is the last whole one: of a failed run the tables may be of batches after it.
+        The last complete epoch is for runs without validation. Tables of a failed run may include
+        later batches.
         """
         reports = self._epochs.reports
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
     def _counters(self) -> dict[str, Any]:
-        """What moving partitions has cost since the store was opened."""
+        """The cost of moving partitions since the store was opened."""
         return self._store.counters() if isinstance(self._store, PartitionStore) else {}
 
     def _planned(self) -> dict[str, Any]:
@@ -319,7 +320,7 @@ class Session:
         order = order_of(self._config, self._placement)
         walks = Walks(**self._store.shape["walks"])
         partition = self._store.shape["partition_bytes"] * walks.group
-        # With a spare slot the first swap of a walk finds what it loads there still.
+        # With a spare slot, the partition of the first swap of a walk is still in memory.
         moved = order.swaps - (order.spare and order.swaps > 0)
         return {
             **plan,
@@ -353,9 +354,9 @@ class Session:
 
 
 def device_of(name: str, placement: Placement) -> torch.device:
-    """The device of that name; `auto` is the GPU where there is one that has room for the tables.
+    """The PyTorch device; `auto` is the GPU if it has enough memory for the tables.
 
-    In partitions the GPU has those that are in memory.
+    With partitions, the GPU holds the partitions in memory.
 
     Errors: `InvalidError` if PyTorch finds no GPU; `BudgetError` if its memory is too small.
     """

@@ -1,4 +1,4 @@
-"""Arguments of a loader that the core takes as they are, checked before it sees them."""
+"""Arguments of a loader that are checked here and passed to the core unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 2**32 - 1
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """As `NeighborLoader` explains them."""
+    """Options of batches; `NeighborLoader` documents them."""
 
     batch_size: int = 1
     replace: bool = False
@@ -40,13 +40,13 @@ class BatchOptions:
             within("constant_share", self.constant_share, 0, 1)
 
 
-def batch_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The options as plain values; numbers of NumPy and PyTorch become Python's.
+def batch_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options as plain values. Numbers of NumPy and PyTorch become Python numbers.
 
-    PyTorch's default of `shuffle` is `None`, which is no.
+    `shuffle=None`, the default of PyTorch, means `False`.
 
-    Errors: `InvalidError` names an option of another type or out of range.
+    Errors: `InvalidError` names an option of a wrong type or out of range.
     """
-    if given.get("shuffle", False) is None:
-        given = {**given, "shuffle": False}
-    return asdict(build(BatchOptions, given, ""))
+    if options.get("shuffle", False) is None:
+        options = {**options, "shuffle": False}
+    return asdict(build(BatchOptions, options, ""))

@@ -1,4 +1,4 @@
-"""Batches whose edges lead both ways, as PyG's ``subgraph_type="bidirectional"`` has them."""
+"""Batches with the reverse of each edge, as with ``subgraph_type="bidirectional"`` in PyG."""
 
 from __future__ import annotations
 
@@ -14,34 +14,40 @@ from outercore.data.edge_types import REVERSE, EdgeType
 
 
 def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
-    """The edge type that leads back, for each that has one.
+    """The reverse type of each edge type that has one.
 
-    It is the one whose relation has the prefix ``rev_`` besides, or lacks it; else the same type,
-    between nodes of one type; else the only one that leads back. A warning names a type that has
-    none, unless it has that prefix itself.
+    The rules, in this order:
+
+    1. The type between the same nodes whose relation has an additional prefix ``rev_``, or lacks
+       this prefix.
+    2. The edge type itself, if it connects nodes of one type.
+    3. The only edge type from its target type to its source type.
+
+    Rules 2 and 3 apply only to relations without the prefix. A warning names edge types without a
+    reverse type and without the prefix.
 
     Source: ``HeteroSamplerOutput.to_bidirectional`` of PyG.
     """
-    found: dict[EdgeType, EdgeType] = {}
+    reverse: dict[EdgeType, EdgeType] = {}
     for edge_type in edge_types:
         back = reverse_of(edge_type, edge_types)
         if isinstance(back, tuple):
-            found[edge_type] = back
+            reverse[edge_type] = back
         elif not edge_type[1].startswith(REVERSE):
             warnings.warn(
                 f"edge type {edge_type} stays as it is: {back} edge types lead back, expected one",
                 stacklevel=2,
             )
-    return found
+    return reverse
 
 
 def reverse_of(edge_type: EdgeType, edge_types: Sequence[EdgeType]) -> EdgeType | int:
-    """The edge type that leads back as `reverse_types` says, or how many lead back."""
+    """The reverse type by the rules of `reverse_types`, or the number of candidates."""
     source, relation, target = edge_type
     named = (target, f"{REVERSE}{relation}", source)
     if is_reverse := relation.startswith(REVERSE):
         named = (target, relation.removeprefix(REVERSE), source)
-    back = [one for one in edge_types if (one[0], one[2]) == (target, source)]
+    back = [other for other in edge_types if (other[0], other[2]) == (target, source)]
     if named in edge_types:
         return named
     if source == target and not is_reverse:
@@ -54,12 +60,16 @@ def lead_both_ways(
     reverse: dict[EdgeType, EdgeType],
     of_nodes: Collection[str] = (),
 ) -> None:
-    """Adds the reverse of each sampled edge; of equal edges one is kept, the sampled before others.
+    """Adds the reverse of each sampled edge and removes duplicates; sampled edges take precedence.
 
-    Edges are then in the order of target and source. ``e_id`` and edge arrays are those of the edge
-    that was sampled. Where the reverse is of another edge type, rows are not the same: no ids and
-    no arrays are left. Counts per hop are left out, too. ``of_nodes`` are the arrays of nodes in a
-    `Data`, which may be called ``edge_...``, too.
+    Edges are then sorted by target and source. A reverse edge has the ``e_id`` and the array rows
+    of its sampled edge. If the reverse edges have another edge type, the batch loses ids and edge
+    arrays of these types, because the rows differ. It always loses the counts per hop.
+
+    Args:
+        batch: the batch; it is changed in place.
+        reverse: the reverse types, from `reverse_types`.
+        of_nodes: arrays of nodes in a `Data`; their names may begin with ``edge_``, too.
 
     Source: ``SamplerOutput.to_bidirectional`` of PyG.
     """
@@ -84,7 +94,7 @@ def lead_both_ways(
 
 
 def _reverse_one(store: Any, of_nodes: Collection[str] = ()) -> None:
-    """Adds reverse edges of the same type, with ids and arrays."""
+    """Adds reverse edges of the same edge type, with ids and arrays."""
     edges = store.edge_index.shape[1]
     store.edge_index, places = _united(store.edge_index, store.edge_index)
     for name in set(edge_fields(store)).difference(of_nodes):
@@ -93,7 +103,7 @@ def _reverse_one(store: Any, of_nodes: Collection[str] = ()) -> None:
 
 
 def edge_fields(store: Any) -> list[str]:
-    """What a batch has for each edge."""
+    """Names of the fields with one row per edge."""
     return [
         name
         for name in store.keys()  # noqa: SIM118  # An edge storage iterates over its values.
@@ -102,7 +112,10 @@ def edge_fields(store: Any) -> list[str]:
 
 
 def _united(edge_index: Tensor, of_reverse: Tensor) -> tuple[Tensor, Tensor]:
-    """The edges and the reverse of others, each once; and the place of each among both."""
+    """Union of `edge_index` and the reversed edges of `of_reverse`, without duplicates.
+
+    Also returns the place of each edge in the concatenation of the two inputs.
+    """
     both = torch.cat([edge_index, of_reverse.flip(0)], dim=1)
     if not both.shape[1]:
         return both, torch.empty(0, dtype=torch.int64)

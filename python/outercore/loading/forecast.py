@@ -1,4 +1,4 @@
-"""What an epoch will take: what it reads by running the cache, times by trying each stage."""
+"""Forecast of an epoch: reads from a simulation of the cache, times from a trial of each stage."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from threading import Thread
 from typing import Any, Protocol
 
 _STEPS_S = 1.0
-"""Steps are timed for about so long, after the first one."""
+"""Seconds for measuring training steps, after the first step."""
 _FEWEST_STEPS, _MOST_STEPS = 3, 8
 _SPIN_S = 0.05
-"""Threads are timed for so long, to see how many cores there are for them."""
+"""Seconds for measuring how many cores are available to threads of this process."""
 _FEWEST_CORES = 0.1
 _PINNED_GROUPS = 2
-"""Groups whose rows are in memory at once: one being consumed, one being fetched."""
+"""Groups whose rows are in memory at the same time: one is consumed, one is fetched."""
 
 
 class Core(Protocol):
-    """The core's loader, as far as it forecasts."""
+    """The methods of the core's loader that a forecast needs."""
 
     def forecast(self) -> dict[str, Any]:
-        """What epochs will read."""
+        """Simulates the cache and returns the expected reads of epochs."""
 
     def start_trial(self) -> None:
-        """Starts some batches, to time the stages."""
+        """Starts a few batches, to measure the stages."""
 
     def advance(self) -> bool:
-        """Moves to the next batch."""
+        """Moves to the next batch; false after the last one."""
 
     def stop(self) -> None:
-        """Ends what runs."""
+        """Stops the trial or the epoch."""
 
     def take_counters(self) -> dict[str, Any]:
         """Counters since the last call."""
@@ -43,30 +43,30 @@ class Core(Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a stage takes for a batch when nothing else runs, in seconds."""
+    """Seconds of a stage per batch, without other load."""
 
     wall_s: float = 0.0
     processor_s: float = 0.0
-    """Summed over all cores."""
+    """Processor time, summed over all cores."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What was measured of the stages."""
+    """Measured costs of the stages."""
 
     sample: Cost
     fetch: Cost
-    """For a second of a busy device by its cost model, instead of for a batch."""
+    """Per second of device time in the cost model, not per batch."""
     assemble: Cost
     train: Cost
     cores: float
-    """Those that this process gets, with other programs beside it."""
+    """Cores that this process gets while other programs run."""
 
 
 def forecast(
     core: Core, batch: Callable[[], Any], step: Callable[[Any], object] | None
 ) -> dict[str, Any]:
-    """As `MiniBatches.forecast`; `batch` makes the current batch of the core."""
+    """See `MiniBatches.forecast`. `batch` assembles the current batch of the core."""
     began, used = time.perf_counter(), time.process_time()
     counts = core.forecast()
     sampling = Cost(
@@ -98,12 +98,12 @@ def _tried(
     sampling: Cost,
     cost: dict[str, float],
 ) -> Rates:
-    """Times the stages on some batches, one after the other."""
+    """Measures the stages one after the other, on a few batches."""
     core.take_counters()
     used = time.process_time()
     core.start_trial()
     try:
-        found = core.advance()
+        has_batch = core.advance()
         used = time.process_time() - used
         counted = core.take_counters()["counters"]
         batches = max(counted["fetch"]["items"], counted["sample"]["items"], 1)
@@ -117,7 +117,7 @@ def _tried(
             own = max(used - batches * sampling.processor_s, 0.0)
             fetching = Cost(counted["fetch"]["busy_s"] / device_s, own / device_s)
         assembling, training = Cost(), Cost()
-        if found:
+        if has_batch:
             assembling, training = _consumed(core, batch, step, batches)
     finally:
         core.stop()
@@ -126,16 +126,17 @@ def _tried(
 
 
 def _cores() -> float:
-    """How many cores threads of this process get together just now."""
+    """Number of cores that the threads of this process get in total at the moment."""
     cores = len(os.sched_getaffinity(0))
     block, until = bytes(1 << 18), time.perf_counter() + _SPIN_S
 
     def spin() -> None:
-        # Hashing lets other threads run Python meanwhile.
+        # Hashing releases the GIL, so that the threads run in parallel.
         while time.perf_counter() < until:
             sha256(block)
 
-    # As many as sample, read and train at once: among other programs, more threads get more.
+    # As many threads as sample, read and train at once. If other programs run, the share of a
+    # process depends on its number of threads.
     threads = [Thread(target=spin) for _ in range(2 * cores + 1)]
     wall, used = time.perf_counter(), time.process_time()
     for thread in threads:
@@ -149,7 +150,7 @@ def _cores() -> float:
 def _consumed(
     core: Core, batch: Callable[[], Any], step: Callable[[Any], object] | None, batches: int
 ) -> tuple[Cost, Cost]:
-    """A batch assembled, and a step on it; the first of each only warms up."""
+    """Mean cost of assembling a batch, and of a training step; the first of each is a warm-up."""
     assembled, trained, current = [], [], None
     until = math.inf
     for turn in range(min(batches, _MOST_STEPS)):
@@ -163,7 +164,7 @@ def _consumed(
         until = min(until, now + _STEPS_S)
         if turn > 1 and now > until:
             break
-    # Where batches are so large that a trial has only one.
+    # If batches are large, a trial has only one batch: repeat the step on it.
     while step is not None and len(trained) < _FEWEST_STEPS:
         trained.append(_timed(partial(step, current))[1])
     return _mean(assembled[1:] or assembled), _mean(trained[1:])
@@ -184,7 +185,7 @@ def _mean(costs: list[Cost]) -> Cost:
 
 
 def expected_epoch(counts: dict[str, Any], epoch: dict[str, Any], rates: Rates) -> dict[str, Any]:
-    """What is expected of one epoch."""
+    """The forecast for one epoch."""
     batches, rows, cost = counts["batches"], epoch["rows"], counts["cost"]
     stages = {
         "sample_s": batches * rates.sample.wall_s,
@@ -224,7 +225,7 @@ def expected_epoch(counts: dict[str, Any], epoch: dict[str, Any], rates: Rates) 
 
 
 def _bottleneck(stages: dict[str, float]) -> str:
-    """What an epoch waits for most; the processor where the stages share its cores."""
+    """Name of the resource with the longest expected time."""
     names = {
         "sample_s": "sampling",
         "device_s": "device",
@@ -238,10 +239,11 @@ def _bottleneck(stages: dict[str, float]) -> str:
 def pipeline_seconds(
     groups: int, sample_s: float, fetch_s: float, consume_s: float, look_ahead: int
 ) -> float:
-    """Seconds of an epoch of `groups` groups, each of which takes so long in each stage.
+    """Seconds of an epoch with `groups` groups, from the seconds per group of each stage.
 
-    A group is fetched when the one before it is, `look_ahead` more are sampled, and at most one
-    other is being consumed; it is consumed after the one before it.
+    The fetch of a group starts when three conditions hold: the previous group is fetched,
+    `look_ahead` further groups are sampled, and at most one other group is being consumed. Groups
+    are consumed in order.
 
     Example:
         >>> pipeline_seconds(4, 1.0, 2.0, 0.5, look_ahead=1)

@@ -1,4 +1,4 @@
-"""Mini-batches with about as many nodes of each type, as HGT asks for."""
+"""Mini-batches with a balanced number of nodes of each type, for HGT."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from outercore.loading.minibatches import InputNodes, Source
 
 
 class HGTLoader(NeighborLoader):
-    """Yields what PyG's ``HGTLoader`` yields, from a graph that may exceed memory.
+    """Samples a fixed number of nodes of each type per hop, from a graph that may exceed memory.
 
-    Each hop draws a number of nodes of each node type for the whole batch, without replacement. A
-    node outside of the batch has a score: the sum of ``1 / degree`` over its edges to nodes of the
-    batch, where ``degree`` counts the in-edges of that edge type that the target has. The chance
-    of a node grows with the square of its score. A batch holds all edges between its nodes, also
-    those of nodes that the last hop found.
+    It replaces PyG's ``HGTLoader``. Each hop draws nodes of each node type for the whole batch,
+    without replacement. A node outside the batch has a score: the sum of ``1 / degree`` over its
+    edges to nodes of the batch. ``degree`` is the number of in-edges of the target, of that edge
+    type. The probability of a node grows with the square of its score. A batch holds all edges
+    between its nodes, including edges of nodes that were drawn in the last hop.
 
-    A batch is that of :class:`NeighborLoader`. Nodes of a type are in the order of their draws,
-    the seeds first. ``num_sampled_edges`` has one number, as edges belong to no hop.
+    A batch has the attributes of a :class:`NeighborLoader` batch. The nodes of a type are in the
+    order of their draws, after the seeds. ``num_sampled_edges`` has one number, because an edge
+    does not belong to a hop.
 
-    PyG looks at 50 in-edges of a node at most, chosen at random; here all are looked at.
+    PyG scores at most 50 random in-edges of a node. This loader scores all of them.
 
-    Cost: reads all in-edges of each node of a batch, twice. Memory for each node that has an edge
-    to the batch; too many for the budget are an error.
+    Cost: reads all in-edges of each node of a batch twice. It needs memory for each node with an
+    edge to the batch, and raises an error if they exceed the budget.
 
     Args:
-        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
-        num_samples: nodes to draw per hop of each node type, or a dictionary of these by node
-            type; -1 takes all nodes with an edge to the batch.
+        data: an open data set, its directory, or its two stores from ``graph.pyg()``.
+        num_samples: nodes to draw per hop from each node type, or a dictionary of these lists by
+            node type. -1 takes all nodes with an edge to the batch.
         input_nodes: as for :class:`NeighborLoader`.
         options: as for :class:`NeighborLoader`. ``replace``, ``disjoint``, ``weight_attr`` and
-            ``time_attr`` contradict this sampling and are refused.
+            ``time_attr`` contradict this sampling and raise an error.
 
     Raises:
-        InvalidError: a node type without numbers, options that are refused.
-        NotFoundError: a split or an array that the data set does not have.
+        InvalidError: a node type without a list in ``num_samples``, or an option that contradicts
+            this sampling.
+        NotFoundError: the data set lacks the split or the array.
 
     Source: Hu et al., "Heterogeneous Graph Transformer", WWW 2020, Algorithms 1 and 2. As in PyG,
     a hop draws from all types before it changes the scores.

@@ -1,4 +1,4 @@
-"""The input nodes of a loader, and their ids; no PyTorch."""
+"""The input nodes of a loader, and their ids. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from outercore.errors import InvalidError
 
 
 class Seeds:
-    """The input nodes, to open a loader with more than once."""
+    """The input nodes. A loader reads them each time it opens its data set."""
 
     def __init__(self, nodes: Any, node_type: str) -> None:
         self.node_type = node_type
-        # As they were given: what is made of them would be memory besides the caller's.
+        # Not converted to ids here: a converted copy would take memory next to the caller's array.
         try:
             self.nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
         except ValueError:  # Lists of different lengths.
@@ -26,11 +26,15 @@ class Seeds:
 
     @property
     def is_mask(self) -> bool:
-        """Whether they are given as a mask."""
+        """Whether the caller passed a boolean mask."""
         return isinstance(self.nodes, np.ndarray) and self.nodes.dtype == np.bool_
 
     def ids(self, graph: Graph) -> NDArray[np.int64] | None:
-        """The ids; ``None`` for every node."""
+        """Node ids; ``None`` for every node.
+
+        Errors: `InvalidError` for an empty split, a wrong type or shape, or names without a
+        dictionary; also the errors of `Graph.split`.
+        """
         if self.nodes is None:
             return None
         if isinstance(self.nodes, str):
@@ -46,7 +50,7 @@ class Seeds:
         return _node_ids(graph.node_types[self.node_type], self.nodes)
 
     def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
-        """The positions of the nodes with these names, or these ids in files."""
+        """Node ids of these names, or of these ids of the imported files."""
         known = node_names(graph, self.node_type)
         if isinstance(known, FileIds) and known.find(names[0]) is None:
             raise InvalidError(

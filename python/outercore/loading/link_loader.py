@@ -1,4 +1,4 @@
-"""Mini-batches of links, with negatives and the neighbourhoods of both ends."""
+"""Mini-batches of links, with negatives and sampled neighbourhoods of both ends."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from outercore.loading.seed_code import SeedCode, code_of_links
 from outercore.loading.seed_edges import leave_out_links
 
 _POOL_SEEDS = 1 << 18
-"""Most seeds that are drawn together."""
+"""Largest number of seeds that are drawn together."""
 _SEED_BYTES = 96
-"""For each seed of a pool: the seed, its place, link and time, and copies in the core."""
+"""Bytes per seed of a pool: the seed, its place, its link, its time, and copies in the core."""
 _POOL_SHARE = 16
-"""A pool takes at most this part of the budget, but it holds at least one batch."""
+"""The budget divided by this number limits a pool, but a pool holds at least one batch."""
 _INSTEAD = {
     "input_nodes": "`edge_label_index` are the links",
     "input_time": "`edge_label_time` are the times of the links",
@@ -44,49 +44,55 @@ _INSTEAD = {
 
 
 class LinkNeighborLoader(NeighborLoader):
-    """Yields what PyG's ``LinkNeighborLoader`` yields, from a graph that may exceed memory.
+    """Samples neighbourhoods of links into mini-batches, from a graph that may exceed memory.
 
-    A batch is as in `NeighborLoader`, without ``batch_size``. Its seeds are the ends of links.
-    It has ``edge_label_index`` and ``edge_label`` (``src_index``, ``dst_pos_index`` and
-    ``dst_neg_index`` for triplets) in places of the batch's nodes, and ``input_id``: the places
-    of the links in ``edge_label_index``. In a ``HeteroData`` they are in the storage of the
-    links' edge type; the indices of triplets are in the storages of its node types.
+    It replaces PyG's ``LinkNeighborLoader``. A batch is like a batch of `NeighborLoader`, without
+    ``batch_size``. Its seeds are the ends of links.
 
-    Negatives are two different nodes without an edge of that type, with edge times without one by
-    the time of their link. They are drawn again while they have one, up to 16 times. With node
-    times each negative is there at the time of its link.
+    A batch has ``edge_label_index`` and ``edge_label``. For triplets it has ``src_index``,
+    ``dst_pos_index`` and ``dst_neg_index`` instead of the index. All indices are local ids of the
+    batch. ``input_id`` has the places of the links in ``edge_label_index`` of the loader. In a
+    ``HeteroData`` they are in the storage of the edge type of the links. The indices of triplets
+    are in the storages of its two node types.
 
-    Shapes of a batch with n links and m binary negatives: ``edge_label_index`` int64 [2, n + m];
-    ``edge_label`` [n + m] of the type given, where labels that begin at 0 grow by 1 and negatives
-    have 0; float32 ones and zeros without labels, and nothing without negatives either.
-    ``edge_label_time`` int64 [n + m]. With k negatives for each link in triplets, ``dst_neg_index``
-    is int64 [n, k], or [n] for one; ``seed_time`` int64 [n].
+    A negative is a pair of different nodes without an edge of that type. With edge times, only
+    edges up to the time of the link count. A pair with an edge is drawn again; the 16th draw stays.
+    With node times, both nodes of a negative exist at the time of its link.
 
-    Cost: links that are given stay as they are, in the caller's memory. All edges as links take 8
-    bytes each of the budget, 16 in a graph of more than 2^31 nodes, and are read when the loader is
-    made. Negatives with node times take 16 bytes a node.
+    Shapes: a batch has n links and m binary negatives.
+
+    - ``edge_label_index``: int64 [2, n + m].
+    - ``edge_label``: [n + m] with the type of the labels. Negatives have label 0; if the smallest
+      label of a link is 0, all labels of links grow by 1. Without labels: float32, 1 for links
+      and 0 for negatives. Without labels and negatives it is missing.
+    - ``edge_label_time``: int64 [n + m].
+    - Triplets with k negatives per link: ``dst_neg_index`` is int64 [n, k], or [n] if k is 1.
+      ``seed_time`` is int64 [n].
+
+    Cost: links from the caller are not copied. With ``edge_label_index=None``, each edge takes 8
+    bytes of the budget, or 16 in a graph of more than 2^31 nodes. The loader reads these edges
+    when it is created. Negatives with node times take 16 bytes per node.
 
     Args:
-        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
+        data: an open data set, its directory, or its two stores from ``graph.pyg()``.
         num_neighbors: as for `NeighborLoader`.
-        edge_label_index: links [2, n] by ids within the types of their ends; ``(edge type,
-            links)`` or the edge type in a graph of several; ``None`` for all edges of the graph
-            or the type, in the order in which they were imported.
-        edge_label: a label of each link [n].
-        edge_label_time: the time of each link [n], with ``time_attr``.
-        neg_sampling: ``None``, ``"binary"``, ``"triplet"``, a dictionary of ``mode`` and
-            ``amount`` (and ``src_weight`` and ``dst_weight``, a weight a node), or PyG's
-            ``NegativeSampling``.
-        neg_sampling_ratio: short for binary negatives of that amount.
-        batch_size: links a batch, without negatives.
-        exclude_seed_edges: leave the edges between the two nodes of each link of a batch out of
-            it, in both directions and with all copies; also edges of the edge type that leads
-            back. Negatives are pairs without edges.
-        options: these, and arguments that are not listed here, as for `NeighborLoader`, except
-            ``input_nodes`` and ``input_time``.
+        edge_label_index: links [2, n], as node ids within the node types of their ends. With
+            several edge types: ``(edge type, links)``, or an edge type for all of its edges.
+            ``None``: all edges of the graph, in the order of their import.
+        edge_label: label of each link [n].
+        edge_label_time: time of each link [n]; needs ``time_attr``.
+        neg_sampling: ``None``, ``"binary"``, ``"triplet"``, PyG's ``NegativeSampling``, or a
+            dictionary. Its keys are ``mode`` and ``amount``, and optionally ``src_weight`` and
+            ``dst_weight`` with one weight per node.
+        neg_sampling_ratio: number of binary negatives per link, instead of ``neg_sampling``.
+        batch_size: links per batch, without negatives.
+        exclude_seed_edges: remove the edges between the two nodes of each link from its batch, in
+            both directions and with all copies. This includes edges of the reverse edge type.
+        options: all other arguments are as for `NeighborLoader`, except ``input_nodes`` and
+            ``input_time``, which do not exist here.
 
     Raises:
-        InvalidError: links of another shape, an unknown edge type, times without ``time_attr``.
+        InvalidError: links of a wrong shape, an unknown edge type, or times without ``time_attr``.
         UnsupportedError: as for `NeighborLoader`.
 
     Example:
@@ -128,7 +134,7 @@ class LinkNeighborLoader(NeighborLoader):
         exclude_seed_edges: bool = False,
         **options: Any,
     ) -> None:
-        """Bind a graph and the links; reads the links of the first batches."""
+        """Bind a graph and the links. Reads the links of the first batches."""
         refuse_arguments(options, type(self), _INSTEAD)
         graph = opened(data)
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
@@ -192,25 +198,25 @@ class LinkNeighborLoader(NeighborLoader):
 
     @property
     def drop_last(self) -> bool:
-        """Whether a last batch that is not full is left out."""
+        """Whether an incomplete last batch is left out."""
         return bool(self._drop_last)
 
     @property
     def input_nodes(self) -> NoReturn:
-        """The seeds are links.
+        """Missing, because the seeds are links.
 
         Raises:
             AttributeError: always.
         """
-        raise AttributeError("input_nodes")  # `__getattr__` says what to use.
+        raise AttributeError("input_nodes")  # `__getattr__` adds a hint.
 
     @property
     def dataset(self) -> range:
-        """As many numbers as there are links; as in PyG."""
+        """A range as long as the number of links, as in PyG."""
         return range(self._link_count)
 
     def __len__(self) -> int:
-        """Batches per epoch, of this rank."""
+        """Batches per epoch of this rank."""
         return self._rounds[1]
 
     def _reserved(self) -> int:
@@ -220,12 +226,15 @@ class LinkNeighborLoader(NeighborLoader):
     def _open(self) -> None:
         super()._open()
         self._require_room()
-        # The plan is made with batches of the first epoch.
+        # The memory plan samples batches of the first epoch.
         if len(self):
             self._reseed(0, 0, self._pool)
 
     def _require_room(self) -> None:
-        """Errors: `BudgetError` where reading the links takes the budget; else the plan decides."""
+        """Errors: `BudgetError` if reading the links needs the whole budget.
+
+        If it needs less, the plan checks whether the rest is sufficient.
+        """
         needed, budget = self._links.reading_memory, self._config["memory"]
         if needed >= budget:
             raise BudgetError(
@@ -237,15 +246,16 @@ class LinkNeighborLoader(NeighborLoader):
 
     @property
     def _pool(self) -> int:
-        """Batches whose seeds are drawn together."""
+        """Number of batches whose seeds are drawn together."""
         room = self._config["memory"] // (_POOL_SHARE * _SEED_BYTES)
         return max(min(_POOL_SEEDS, room) // self._width, 1)
 
     @property
     def _rounds(self) -> tuple[int, int]:
-        """In how many rounds each rank takes a full batch, and all rounds of an epoch.
+        """Number of rounds with full batches, and number of all rounds of an epoch.
 
-        All ranks have as many batches. The batches of a round differ by at most one link.
+        In a round, each rank takes one batch, so all ranks have the same number of batches. The
+        batches of a round differ by at most one link.
         """
         _, world = share_of(self._link_rank, self._link_world)
         full, left = divmod(self._link_count, self._link_batch * world)
@@ -256,7 +266,7 @@ class LinkNeighborLoader(NeighborLoader):
         return full, full + 1
 
     def _part(self, batch: int) -> slice:
-        """The places of the links of a batch of this rank in the order of an epoch."""
+        """Places of the links of one batch of this rank, within the order of an epoch."""
         rank, world = share_of(self._link_rank, self._link_world)
         start = batch * self._link_batch * world
         is_full = batch < self._rounds[0]
@@ -265,10 +275,10 @@ class LinkNeighborLoader(NeighborLoader):
         return slice(int(cut[rank]), int(cut[rank + 1]))
 
     def forecast(self, step: Callable[[Any], object] | None = None) -> dict[str, Any]:
-        """Not for links.
+        """Unsupported for links.
 
         Raises:
-            UnsupportedError: always. The seeds of an epoch are drawn while it runs.
+            UnsupportedError: always, because the seeds of an epoch are drawn while it runs.
         """
         raise UnsupportedError(
             "a forecast of links: their seeds are drawn during the epoch\n"
@@ -276,7 +286,7 @@ class LinkNeighborLoader(NeighborLoader):
         )
 
     def _reseed(self, epoch: int, first: int, count: int) -> list[LinkBatch]:
-        """Gives the core the seeds of at most `count` batches, from `first` of the epoch on."""
+        """Passes the seeds of at most `count` batches to the core, starting with batch `first`."""
         rank, world = share_of(self._link_rank, self._link_world)
         batches = [
             self._links.batch(epoch, number * world + rank, self._part(number))
@@ -289,13 +299,13 @@ class LinkNeighborLoader(NeighborLoader):
             seeds,
             np.concatenate(times) if times else None,
             np.ascontiguousarray(bounds, np.int64),
-            # Batches of a rank have consecutive numbers, with any size of pools.
+            # The batches of a rank have consecutive numbers, for every pool size.
             rank * len(self) + first,
         )
         return batches
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a `NeighborLoader`, and the share of a process group."""
+        """The state of a `NeighborLoader`, with rank and world size of the process group."""
         state = {**super().__getstate__(), "_now": None}
         state["_link_rank"], state["_link_world"] = share_of(self._link_rank, self._link_world)
         return state
@@ -304,7 +314,7 @@ class LinkNeighborLoader(NeighborLoader):
         return self._handle if self._handle is not None else self._core
 
     def __iter__(self) -> Iterator[Any]:
-        """One epoch. The next iteration will be the next epoch.
+        """Iterates over the batches of one epoch. The next iterator runs the next epoch.
 
         Raises:
             InvalidError: a newer iterator of the same loader has begun.
@@ -342,7 +352,7 @@ class LinkNeighborLoader(NeighborLoader):
             source, target = data[self._edge_type[0]], data[self._edge_type[2]]
         del source.input_id
         del source.batch_size
-        # A view would be one of the order of the whole epoch.
+        # A view would keep the order of the whole epoch in memory.
         store.input_id = torch.from_numpy(batch.links.copy())
         count = len(batch.links)
         if self._rules.has_trees:
@@ -373,7 +383,10 @@ class LinkNeighborLoader(NeighborLoader):
             store.edge_label = labels
 
     def _name_links(self, data: Any, batch: LinkBatch) -> None:
-        """`batch` of a node: the link, by its place, that its seed or its negative belongs to."""
+        """Sets `batch` of each node to the place of the link that its seed belongs to.
+
+        The seeds of a negative belong to the link that the negative was drawn for.
+        """
         assert batch.link_of_sources is not None
         assert batch.link_of_targets is not None
         names = torch.from_numpy(np.concatenate([batch.link_of_sources, batch.link_of_targets]))
@@ -383,7 +396,7 @@ class LinkNeighborLoader(NeighborLoader):
 
 
 def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
-    """The edge type of the links, and the links [2, n] as they are given; `None` for all edges."""
+    """Splits `edge_label_index` into the edge type and the links [2, n]; `None` for all edges."""
     edge_type = PLAIN_EDGE
     links = given
     if graph.is_typed:
@@ -419,19 +432,19 @@ def _links(graph: Any, given: Any) -> tuple[EdgeType, NDArray[Any] | None]:
     return edge_type, index
 
 
-def _labels(given: Any) -> Tensor | None:
-    """Errors: `InvalidError` for anything but numbers."""
+def _labels(labels: Any) -> Tensor | None:
+    """The labels as a tensor. Errors: `InvalidError` if they are not numbers."""
     try:
-        return None if given is None else torch.as_tensor(given)
+        return None if labels is None else torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
-        raise InvalidError(f"edge_label: expected numbers [links], found {given!r}") from None
+        raise InvalidError(f"edge_label: expected numbers [links], found {labels!r}") from None
 
 
 def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
-    """Errors: `InvalidError` for arguments that do not fit together."""
-    for name, given in (("edge_label", labels), ("edge_label_time", times)):
-        if given is not None and len(given) != count:
-            raise InvalidError(f"{name}: {len(given)} of {count} links")
+    """Errors: `InvalidError` for arguments that contradict each other."""
+    for name, values in (("edge_label", labels), ("edge_label_time", times)):
+        if values is not None and len(values) != count:
+            raise InvalidError(f"{name}: {len(values)} of {count} links")
     if (times is None) != (time_attr is None):
         raise InvalidError(
             "edge_label_time: expected together with `time_attr`, the name of the times"
@@ -439,27 +452,33 @@ def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
 
 
 def _negatives(
-    graph: Any, edge_type: EdgeType, given: Any, ratio: float | None
+    graph: Any, edge_type: EdgeType, sampling: Any, ratio: float | None
 ) -> NegativeLinks | None:
     if ratio:
         ratio = number("neg_sampling_ratio", ratio)
-        if given is not None:
+        if sampling is not None:
             raise InvalidError("neg_sampling_ratio: expected without `neg_sampling`")
         return NegativeLinks("binary", ratio)
-    if given is None:
+    if sampling is None:
         return None
-    if isinstance(given, str):
-        given = {"mode": given}
+    if isinstance(sampling, str):
+        sampling = {"mode": sampling}
     names = ("mode", "amount", "src_weight", "dst_weight")
-    if not isinstance(given, Mapping):
-        given = {name: getattr(given, name) for name in names if hasattr(given, name)} or given
-    if not isinstance(given, Mapping) or "mode" not in given or not set(given) <= set(names):
+    if not isinstance(sampling, Mapping):
+        sampling = {
+            name: getattr(sampling, name) for name in names if hasattr(sampling, name)
+        } or sampling
+    if (
+        not isinstance(sampling, Mapping)
+        or "mode" not in sampling
+        or not set(sampling) <= set(names)
+    ):
         raise InvalidError(
-            f"neg_sampling: expected {', '.join(names)}, or a mode alone; found {given!r}"
+            f"neg_sampling: expected {', '.join(names)}, or a mode alone; found {sampling!r}"
         )
     weights = []
     for name, node_type in (("src_weight", edge_type[0]), ("dst_weight", edge_type[2])):
-        weight = given.get(name)
+        weight = sampling.get(name)
         if weight is not None:
             weight = np.asarray(weight.cpu() if isinstance(weight, Tensor) else weight, np.float64)
             count = graph.node_types[node_type]
@@ -469,13 +488,13 @@ def _negatives(
                     f"`{node_type}`, found shape {weight.shape}"
                 )
         weights.append(weight)
-    mode: Any = getattr(given["mode"], "value", given["mode"])
-    amount = number("neg_sampling", given.get("amount", 1.0))
+    mode: Any = getattr(sampling["mode"], "value", sampling["mode"])
+    amount = number("neg_sampling", sampling.get("amount", 1.0))
     return NegativeLinks(mode, amount, weights[0], weights[1])
 
 
 def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> Tensor | None:
-    """Labels that leave 0 to binary negatives."""
+    """Labels of links, increased by 1 if binary negatives need the label 0."""
     is_binary = negatives is not None and negatives.mode == "binary"
     if labels is None or not is_binary or not labels.numel() or labels.min() != 0:
         return labels
@@ -483,7 +502,7 @@ def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> 
 
 
 def _whole(values: Any, name: str) -> NDArray[Any]:
-    found = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if found.dtype.kind not in "iu" or found.ndim != 1:
-        raise InvalidError(f"{name}: expected whole numbers [links], found {found.dtype}")
-    return found
+    array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise InvalidError(f"{name}: expected whole numbers [links], found {array.dtype}")
+    return array

@@ -1,4 +1,4 @@
-"""The links of an epoch with their negatives, as seeds of a loader; no PyTorch."""
+"""The links of an epoch and their negatives, as seeds of a loader. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 _TIMED_NODE_BYTES = 16
-"""For each node that negatives are drawn from by time: its place and its time in their order."""
+"""Bytes per node if negatives are drawn by time: its place and its time, in the order of times."""
 _ROUNDS = 16
-"""How often a pair that is an edge is drawn again; the last draw stays."""
+"""Most draws of one pair. If they all give an edge, the last draw stays."""
 
 
 class Purpose(IntEnum):
-    """What random numbers are for. The numbers are part of every result: keep them."""
+    """Purpose of a random stream. All results depend on these values: never change them."""
 
     ORDER = 1
     NEGATIVES = 2
@@ -36,7 +36,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
-    """Random numbers for one purpose at one place, such as (epoch, batch)."""
+    """Random generator for one purpose at one place, such as (epoch, batch)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, *place))))
 
 
@@ -45,10 +45,14 @@ def draw_negatives(
     draw: Callable[[NDArray[np.int64]], None],
     is_link: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
 ) -> None:
-    """Draws `count` pairs of nodes, and draws those that are a link again.
+    """Draws `count` pairs of nodes, and repeats the draw for pairs that are links.
 
-    `draw` and `is_link` are called with the places of pairs, int64. In a dense graph a few links
-    may remain: after 16 rounds the last draw stays.
+    In a dense graph a few links may remain: after 16 rounds the last draw stays.
+
+    Args:
+        count: number of pairs.
+        draw: draws the pairs at these places, int64.
+        is_link: which pairs at these places, int64, are links.
     """
     places = np.arange(count)
     for _ in range(_ROUNDS):
@@ -63,12 +67,13 @@ class NegativeLinks:
     """Pairs of nodes without an edge, drawn for each link of a batch."""
 
     mode: Literal["binary", "triplet"]
-    """`binary` draws both ends, `triplet` other targets for the source of each link."""
+    """`binary` draws both ends. `triplet` keeps the source of a link and draws other targets."""
     amount: float = 1.0
-    """Negatives for each link; a whole number for triplets."""
+    """Negatives per link; an integer for triplets."""
     src_weight: NDArray[np.float64] | None = None
-    """How likely each node is drawn as a source; all alike where `None`."""
+    """Weight of each node as a source; `None` for equal weights."""
     dst_weight: NDArray[np.float64] | None = None
+    """Weight of each node as a target; `None` for equal weights."""
 
     def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
@@ -82,29 +87,33 @@ class NegativeLinks:
 
 @dataclass(frozen=True)
 class LinkBatch:
-    """The links of a batch.
+    """The links of a batch, with their negatives.
 
-    Shapes: `links` int64 [n], places among all; of sources int64 [n + binary negatives]; of targets
-    likewise, or [n + n x amount] for triplets, whose negatives follow round by round as in PyG: one
-    of each link, then the next one of each.
+    Shapes: arrays of sources are int64 [n + binary negatives]. Arrays of targets have the same
+    length, or [n + n x amount] for triplets. The negatives of triplets are in the order of PyG:
+    the first negative of each link, then the second of each link, and so on.
     """
 
     links: NDArray[np.int64]
+    """[n] places of the links among all links."""
     seeds: NDArray[np.int64]
     """Global ids of the seeds."""
     source_places: NDArray[np.int64]
-    """Of each source among the batch's nodes of its type."""
+    """Local id of each source, within its node type."""
     target_places: NDArray[np.int64]
+    """Local id of each target, within its node type."""
     link_of_sources: NDArray[np.int64] | None = None
-    """The place in `links` that each source belongs to: a negative to the link of its time."""
+    """Place in `links` for each source. A negative belongs to the link whose time it has."""
     link_of_targets: NDArray[np.int64] | None = None
+    """Place in `links` for each target."""
     source_times: NDArray[np.int64] | None = None
+    """Time of each source."""
     times: NDArray[np.int64] | None = None
-    """Of each seed."""
+    """Time of each seed."""
 
 
 class LinkSeeds:
-    """Draws the links and negatives of batches, as a function of seed, epoch and batch."""
+    """Chooses links and draws negatives for batches. They depend only on seed, epoch and batch."""
 
     def __init__(
         self,
@@ -121,10 +130,10 @@ class LinkSeeds:
         edge_times: str | None,
         sees_equal: bool,
     ) -> None:
-        """`index` [2, links] within the types of the ends, `None` for all edges; `times` [links].
+        """Binds the links; nothing is read yet.
 
-        Both may have any type of whole numbers. They are not copied, because a copy would take more
-        memory.
+        Shapes: `index` [2, links] has node ids within the node types, `None` for all edges; `times`
+        is [links]. Both may have any integer type. They are not copied, to save memory.
         """
         self._graph, self._edge_type, self._given = graph, edge_type, index
         self._times, self._negatives = times, negatives
@@ -132,26 +141,29 @@ class LinkSeeds:
         self._node_times, self._edge_times, self._sees_equal = node_times, edge_times, sees_equal
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is read from disk again: a mapped file would be copied as a whole."""
+        """The state without data from disk: pickling a mapped file would copy all of it."""
         lazy = ("_edges", "_ends", "_index")
         return {name: value for name, value in self.__dict__.items() if name not in lazy}
 
     @cached_property
     def count(self) -> int:
-        """Links of an epoch."""
+        """Number of links in an epoch."""
         if self._given is not None:
             return int(self._given.shape[1])
         return count_links(self._graph, self._edge_type)
 
     @property
     def memory(self) -> int:
-        """Bytes for all edges as links, nodes by time, and sums; not for links that are given."""
+        """Bytes for all edges as links, nodes by time, and sums of weights.
+
+        Links from the caller do not count.
+        """
         links = 0 if self._given is not None else self._link_bytes
         return links + self._drawable_bytes
 
     @property
     def reading_memory(self) -> int:
-        """`memory` while the edges are read, before there are batches."""
+        """Bytes while the edges are read, before the first batch."""
         if self._given is not None:
             return self.memory
         return self.memory + reading_bytes(self._graph, self._edge_type)
@@ -165,7 +177,7 @@ class LinkSeeds:
         if self._negatives is None:
             return 0
         source, _, target = self._edge_type
-        # Triplets keep the sources of their links.
+        # Triplets draw only targets.
         ends = [(target, self._negatives.dst_weight)]
         if self._negatives.mode == "binary":
             ends.append((source, self._negatives.src_weight))
@@ -175,22 +187,22 @@ class LinkSeeds:
 
     @cached_property
     def _index(self) -> NDArray[Any]:
-        """The links; read at the first batch where they are all edges."""
+        """The links. If all edges are links, they are read at the first batch."""
         if self._given is not None:
             return self._given
         return all_links(self._graph, self._edge_type)
 
     def places(self, epoch: int, part: slice) -> NDArray[np.int64]:
-        """Places of the links at `part` of the order of an epoch."""
+        """Places of the links in slice `part` of the order of an epoch."""
         if not self._shuffle:
             return np.arange(part.start, part.stop)
-        found: NDArray[np.int64] = _core.shuffled(
+        shuffled: NDArray[np.int64] = _core.shuffled(
             self.count, self._seed, epoch, part.start, part.stop
         )
-        return found
+        return shuffled
 
     def batch(self, epoch: int, number: int, part: slice) -> LinkBatch:
-        """The links at `part` of the epoch's order, with negatives."""
+        """The links in slice `part` of the order of an epoch, with negatives."""
         links = self.places(epoch, part)
         sources, targets = (self._index[end, links].astype(np.int64) for end in (0, 1))
         own = np.arange(len(links))
@@ -198,13 +210,13 @@ class LinkSeeds:
             return self._seeds(links, sources, targets, own, own)
         extra = ceil(self._negatives.amount * len(links))
         is_triplet = self._negatives.mode == "triplet"
-        # Binary negatives in turn, so that each time has as many.
+        # Assign binary negatives to the links in turn, so that the times are evenly distributed.
         of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
         now = self._times_of(links[of])
         random = generator(self._seed, Purpose.NEGATIVES, epoch, number)
         drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
         if is_triplet:
-            # Drawn link by link.
+            # Negatives were drawn link by link; sort them into the order of PyG.
             order = np.arange(len(of)).reshape(len(links), -1).T.reshape(-1)
             of, drawn = of[order], drawn[:, order]
         of_targets = np.concatenate([own, of])
@@ -225,7 +237,7 @@ class LinkSeeds:
         now: NDArray[np.int64] | None,
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Pairs int64 [2, count]; sources as `fixed` where given."""
+        """Draws pairs int64 [2, count]. `fixed`: the sources, if only targets are drawn."""
         pairs = np.empty((2, count), np.int64)
         if fixed is not None:
             pairs[0] = fixed
@@ -262,7 +274,7 @@ class LinkSeeds:
         return _Drawable(self._graph.node_types[node_type], times, self._sees_equal, weights)
 
     def _times_key(self, node_type: str) -> str | None:
-        """The array that says from when on nodes of a type are there."""
+        """Key of the array with the time from which each node of a type exists."""
         if self._node_times is None:
             return None
         key = f"nodes/{node_type}/{self._node_times}"
@@ -313,7 +325,7 @@ class LinkSeeds:
 
 
 class _Drawable:
-    """Nodes that negatives are drawn from; with times, those that are there by then."""
+    """The nodes of one type, to draw negatives from. With times, it draws only existing nodes."""
 
     def __init__(
         self,
@@ -333,9 +345,9 @@ class _Drawable:
     def draw(
         self, count: int, now: NDArray[np.int64] | None, random: np.random.Generator
     ) -> NDArray[np.int64]:
-        """`count` nodes, each there at its time.
+        """Draws `count` nodes. With `now` [count], node i exists at time `now[i]`.
 
-        Errors: `InvalidError` where no node is, or none with a weight.
+        Errors: `InvalidError` if no node with a positive weight exists at one of the times.
         """
         there = np.full(count, self._count)
         if now is not None and self._sorted is not None:
@@ -356,18 +368,20 @@ class _Drawable:
 
 
 def id_type(graph: Graph, edge_type: EdgeType) -> np.dtype[Any]:
-    """The type that ids within the types of the ends fit into."""
+    """Smallest integer type for the node ids of both ends."""
     nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
     return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
 
 
 def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
-    """All edges of a type as [2, edges], in the order of the imported rows.
+    """All edges of a type, in the order of the imported rows.
 
-    The two directions of an undirected edge follow each other.
+    The two directions of an undirected edge are next to each other.
 
-    Cost: 8 bytes an edge in memory, 16 in a graph of more than 2^31 nodes; also `reading_bytes`
-    while they are read. One pass over the edges, or two where a row is not one edge.
+    Shapes: int32 [2, edges], or int64 if a node type has more than 2^31 nodes.
+
+    Cost: memory for the result, and `reading_bytes` while edges are read. One pass over the edges,
+    or two if some rows do not have exactly one edge.
     """
     links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
     order = RowOrder(graph, edge_type)
@@ -378,11 +392,12 @@ def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
 
 
 def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> EdgeType:
-    """An edge type that is there, or the only one between a pair of node types.
+    """The edge type `given`: a known edge type, or a pair of node types with one edge type.
 
-    Links that `may_lack_edges` may also be of another type where nothing leads between its ends.
+    With `may_lack_edges`, a new edge type is accepted if the graph has no edge type between its
+    node types.
 
-    Errors: `InvalidError` for one that is not; for a pair with several.
+    Errors: `InvalidError` for an unknown edge type, or a pair with several edge types.
     """
     known = graph.edge_types if graph.is_typed else [PLAIN_EDGE]
     if isinstance(given, (tuple, list)) and tuple(given) in known:
@@ -392,7 +407,7 @@ def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> E
         return between
     if may_lack_edges and isinstance(given, (tuple, list)) and len(given) in (2, 3):
         source, relation, target = given[0], given[1] if len(given) == 3 else "to", given[-1]
-        is_new = (source, target) not in {(one[0], one[2]) for one in known}
+        is_new = (source, target) not in {(kind[0], kind[2]) for kind in known}
         if is_new and {source, target} <= set(graph.node_types):
             return source, relation, target
     raise InvalidError(
@@ -402,9 +417,9 @@ def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> E
 
 
 def _distinct(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ids, each once in the order of their first appearance, and the place of each."""
-    found, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    """The distinct ids in the order of their first appearance, and the place of each id there."""
+    distinct, first, places = np.unique(ids, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
-    rank = np.empty(len(found), np.int64)
-    rank[order] = np.arange(len(found))
-    return found[order], rank[places.reshape(-1)]
+    rank = np.empty(len(distinct), np.int64)
+    rank[order] = np.arange(len(distinct))
+    return distinct[order], rank[places.reshape(-1)]

@@ -1,4 +1,4 @@
-"""Mini-batches of sampled neighbourhoods, under a memory budget."""
+"""Mini-batches of sampled neighbourhoods as PyG objects, within a memory budget."""
 
 from __future__ import annotations
 
@@ -36,102 +36,117 @@ from outercore.loading.typed_choice import FeatureNames
 
 
 class NeighborLoader(MiniBatches[Any]):
-    """Yields what PyG's ``NeighborLoader`` yields, from a graph that may exceed memory.
+    """Samples neighbourhoods of nodes into mini-batches, from a graph that may exceed memory.
 
-    A batch is a ``torch_geometric.data.Data`` with ``x``, ``y``, ``edge_index``, ``n_id``,
-    ``e_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges``; seeds
-    come first, ``trim_to_layer`` works. From a graph with several types of nodes and edges it is a
-    ``HeteroData`` with the same by type; all types are there, also where they are empty.
+    It replaces PyG's ``NeighborLoader``. A batch is a ``torch_geometric.data.Data`` with ``x``,
+    ``y``, ``edge_index``, ``n_id``, ``e_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes``
+    and ``num_sampled_edges``. The seeds are its first nodes, so ``trim_to_layer`` works. A graph
+    with several types of nodes and edges gives a ``HeteroData`` with the same attributes by type.
+    It has every type, even if a type is empty.
 
-    What is in a batch depends on ``seed``, the epoch and the arguments of the first group below,
-    never on the budget, the back end or the threads.
+    The content of a batch depends on the epoch, the arguments up to ``transform`` below, and
+    ``precision``. It never depends on the budget, the back end or the threads.
 
-    One epoch runs at a time: once a newer iterator has begun, an older one of the same loader
-    raises :class:`InvalidError`. Nested loops take a loader each.
+    One epoch runs at a time: as soon as a new iterator of a loader begins, older iterators raise
+    :class:`InvalidError`. Nested loops need one loader each.
 
-    Shapes of a batch with n nodes, s edges and F features: ``x`` float32 [n, F]; ``edge_index``
-    int64 [2, s]; ``n_id`` int64 [n]; ``e_id`` int64 [s]; ``y`` int64 [n] or float32 [n, classes];
-    a node array ``year`` as ``year`` [n, ...] and an edge array ``weight`` as ``edge_weight``
-    [s, ...], of the type in which they are stored (``bfloat16`` as float32). ``x`` and ``y`` that
-    were given as tensors or arrays keep their shape, such as [n, 1] or [n]. Whole numbers in ``x``
-    and floats in ``y`` keep their type, too.
+    Shapes: a batch has n nodes, s edges and F features.
 
-    Cost: nothing is read before the first iteration or :meth:`plan`. ``x`` is written by the core
-    straight into the tensor's memory; ids are converted to int64 once, and that buffer is the
-    tensor's.
+    - ``x``: float32 [n, F].
+    - ``y``: int64 [n] or float32 [n, classes].
+    - ``edge_index``: int64 [2, s].
+    - ``n_id``: int64 [n].
+    - ``e_id``: int64 [s].
+    - Further arrays: a node array ``year`` is ``year`` [n, ...], and an edge array ``weight`` is
+      ``edge_weight`` [s, ...]. They have the stored type, except that ``bfloat16`` becomes float32.
+
+    Features and labels that were imported from tensors or arrays keep their shape, such as [n, 1]
+    or [n]. Integers in ``x`` and floats in ``y`` also keep their type.
+
+    Cost: the loader reads nothing before the first iteration or :meth:`plan`. The core writes
+    ``x`` directly into the memory of the tensor. Ids are converted to int64 once, into the memory
+    of the tensor.
 
     Args:
-        data: a data set: opened, by its directory, or by its stores, ``graph.pyg()``.
-        num_neighbors: fan-out per hop, or a dictionary of them by edge type; -1 takes all
+        data: an open data set, its directory, or its two stores from ``graph.pyg()``.
+        num_neighbors: fan-out per hop, or a dictionary of fan-outs by edge type. -1 takes all
             neighbours.
-        input_nodes: name of a split, node ids, a list of names of nodes, a boolean mask, or
-            ``None`` for every node. With several node types a split, the name of a node type, or
-            ``(node type, nodes)``.
+        input_nodes: the seeds: the name of a split, node ids, a list of node names, a boolean
+            mask, or ``None`` for every node. With several node types: a split, the name of a node
+            type, or ``(node type, nodes)``.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
-        method: ``"neighbor"``; ``"labor"`` (LABOR-0): the neighbours of all nodes of a batch are
-            chosen together, which takes fewer nodes for as many edges; ``"ladies"``: a fan-out is
-            a number of nodes for a whole hop, whose edges lead to all nodes found before it, and
-            ``edge_norm`` are their weights; ``"hgt"``: as :class:`HGTLoader`, whose
-            ``num_samples`` are then given as ``num_neighbors``.
-        disjoint: the neighbourhood of each seed is sampled separately; ``batch`` says which
-            seed, by its place, a node belongs to.
-        subgraph_type: ``"directional"``; ``"bidirectional"``: also the reverse of each sampled
-            edge, without parallel edges; or ``"induced"``: all edges between the nodes of a batch,
-            with ``disjoint`` the subgraphs of ShaDow.
-        weight_attr: edge array by whose values edges are more or less likely to be sampled.
-        time_attr: array of node times, edge times or both. A seed sees no node and no edge of a
-            later time; seeds are disjoint.
-        input_time: the time of each seed; by default that of its node.
-        temporal_strategy: ``"uniform"``, or ``"last"``: the latest edges of those that are seen;
-            where neither edges nor their sources have times, any.
-        equal_times: whether a seed sees what has its own time: ``"seen"`` as in PyG, ``"hidden"``
-            as in GraphBolt.
+        method: the sampling method.
+            ``"neighbor"``: neighbours of each node separately.
+            ``"labor"`` (LABOR-0): neighbours of all nodes of a batch together, which needs fewer
+            nodes for the same number of edges.
+            ``"ladies"``: a fan-out is the number of nodes for a whole hop. Their edges lead to all
+            nodes of earlier hops, and ``edge_norm`` has the weights of the edges.
+            ``"hgt"``: as :class:`HGTLoader`; ``num_neighbors`` takes its ``num_samples``.
+        disjoint: sample the neighbourhood of each seed separately. ``batch`` then has the place of
+            the seed that each node belongs to.
+        subgraph_type: the edges of a batch.
+            ``"directional"``: the sampled edges.
+            ``"bidirectional"``: also the reverse of each sampled edge, without parallel edges.
+            ``"induced"``: all edges between the nodes of a batch. With ``disjoint``, these are the
+            subgraphs of ShaDow.
+        weight_attr: edge array with sampling weights. Larger values make an edge more likely.
+        time_attr: array of node times, edge times or both. A seed sees only nodes and edges up to
+            its time; its neighbourhood is sampled separately.
+        input_time: the time of each seed. Default: the time of its node.
+        temporal_strategy: ``"uniform"`` samples from all visible edges, ``"last"`` takes the
+            latest ones. If neither edges nor their sources have times, ``"last"`` takes any.
+        equal_times: whether a seed sees nodes and edges of exactly its time: ``"seen"`` as in PyG,
+            ``"hidden"`` as in GraphBolt.
         shuffle: visit the seeds in a new order every epoch.
-        drop_last: leave out a last batch that is not full.
-        seed: seed of all randomness, so ``torch.manual_seed`` has no effect on batches;
-            ``seed=torch.initial_seed()`` follows it.
-        features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-            per node, or ``None``; or a dictionary of these by node type. A default ``x`` that the
-            data set, or a node type, lacks is left out.
-        labels: array to deliver as ``y``, or ``None``; likewise.
+        drop_last: leave out the last batch if it is not full.
+        seed: random seed. ``torch.manual_seed`` does not change batches, unless you pass
+            ``seed=torch.initial_seed()``.
+        features: array to deliver as ``x``: its name, or the path of an ``.npy`` matrix with one
+            row per node. A dictionary gives one by node type. ``None`` delivers no features. The
+            default ``"x"`` is left out if the data set, or a node type, lacks it.
+        labels: array to deliver as ``y``, or ``None``. The default ``"y"`` is left out if the data
+            set lacks it.
         edge_ids: deliver ``e_id``, the rows of the imported edge list.
         arrays: further arrays to deliver, by their names in a batch: ``"year"`` of nodes,
-            ``"edge_weight"`` of edges. ``None`` delivers every array of edges, and every array
-            of nodes but the one that ``hotness`` names and results that Outercore has added;
-            ``[]`` delivers none.
-        rank: which of the processes that share an epoch this one is; ``None`` for both asks
-            ``torch.distributed`` where it is initialised. All get the same ``input_nodes``;
-            where these are split already, ``rank=0, world_size=1`` takes all of them.
-        world_size: how many processes share an epoch. Every seed is in a batch of one of them,
-            and each has as many batches; their last ones may be smaller.
-        transform: applied to every batch.
-        memory: budget for everything that the loader keeps, such as ``"2GiB"``.
+            ``"edge_weight"`` of edges. ``[]`` delivers none. ``None`` delivers all except the node
+            array that ``hotness`` names and node arrays that Outercore computed.
+        rank: number of this process among the processes that share an epoch. If ``rank`` and
+            ``world_size`` are ``None``, ``torch.distributed`` sets both once it is initialised.
+            Every process gets the same ``input_nodes``. If you split the nodes yourself, pass
+            ``rank=0, world_size=1``.
+        world_size: number of processes that share an epoch. Each seed is in a batch of one
+            process. All processes have the same number of batches; the last one may be smaller.
+        transform: function that is applied to every batch.
+        memory: budget for all memory of the loader, such as ``"2GiB"``.
         backend: how the device is read.
-        threads: sampling and assembly threads; ``None`` means one per core.
-        topology: where the edges live.
-        precision: ``"int8"`` reads feature rows of a byte a value, in the layout that
-            ``outercore layout --precision int8`` writes; batches have the nearest of 256 steps.
-        policy: eviction in the dynamic part of the cache.
-        hotness: how rows of the static cache are chosen. ``"presample"`` samples a part of an
-            epoch; ``"visits"`` computes how often an epoch is expected to visit each node, which is
-            more exact and looks at all edges once a hop; ``"in_degree"``; ``"none"``; or the name
-            of a node array whose largest values are kept, such as a PageRank that was saved.
-        look_ahead: groups of batches sampled ahead of the one that is being fetched.
-        group: batches fetched together; ``None`` leaves it to the plan.
-        constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
-        far: a memory server that holds features and topology too; its address, or
+        threads: threads for sampling and assembly. ``None``: one per core.
+        topology: where the edges are: in memory or on disk.
+        precision: ``"int8"`` reads feature rows with one byte per value, from the layout that
+            ``outercore layout --precision int8`` writes. Each value is the nearest of 256 steps.
+        policy: eviction from the dynamic cache.
+        hotness: how to choose rows for the static cache.
+            ``"presample"``: count the visits in a sampled part of an epoch.
+            ``"visits"``: compute the expected visits of each node in an epoch. This is more exact,
+            but reads all edges once per hop.
+            ``"in_degree"``: rows of the nodes with the most in-edges.
+            ``"none"``: no static cache.
+            The name of a node array, such as a saved PageRank: rows with the largest values.
+        look_ahead: groups of batches that are sampled ahead of the group being fetched.
+        group: batches that are fetched together. ``None``: the plan decides.
+        constant_share: share of the cache slots for the static cache. ``None``: the plan decides.
+        far: a memory server that also holds features and topology: its address, or
             `far.FarOptions`.
         pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
-        others: further arguments of PyG's loader and of PyTorch's ``DataLoader``, such as
-            ``num_workers``. Those that mean nothing here have no effect and a warning says so.
+        others: further arguments of PyG's loader and PyTorch's ``DataLoader``, such as
+            ``num_workers``. An argument without a meaning here has no effect; a warning names it.
 
     Raises:
-        InvalidError: an argument of the wrong type or out of range, a seed that is no node, an
-            empty split, two arrays of one name, ``pin_memory`` without a GPU.
-        NotFoundError: a split or an array that the data set does not have.
-        UnsupportedError: an argument of PyG or PyTorch that works in another way here; the message
-            says in which.
+        InvalidError: an argument of the wrong type or out of range, a seed outside the graph, an
+            empty split, two arrays with the same name, or ``pin_memory`` without a GPU.
+        NotFoundError: the data set lacks the split or the array.
+        UnsupportedError: an argument of PyG or PyTorch that works differently here. The message
+            says how.
 
     Example:
         >>> import outercore as oc
@@ -144,7 +159,7 @@ class NeighborLoader(MiniBatches[Any]):
     """
 
     _instead: ClassVar[Mapping[str, str]] = {name: one.because for name, one in ARGUMENTS.items()}
-    """What is here in place of attributes of PyTorch's `DataLoader`."""
+    """Hints by name, for attributes of PyTorch's `DataLoader` that this loader lacks."""
 
     def __init__(
         self,
@@ -228,26 +243,26 @@ class NeighborLoader(MiniBatches[Any]):
         )
 
     def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
-        """The seeds in the code of a hint."""
+        """Code for the seeds, used in the hints of error messages."""
         return code_of_nodes(data, graph, input_nodes)
 
     @cached_property
     def data(self) -> LoaderData:
-        """The data set, with the attributes of PyG's ``Data``, read when they are used."""
+        """The data set with the attributes of PyG's ``Data``; each is read on first use."""
         return LoaderData.of(self.graph)
 
     @property
     def node_sampler(self) -> SimpleNamespace:
-        """What PyG's models look at: ``num_neighbors``, as they were given."""
+        """The attribute that PyG's models read: ``num_neighbors``, as passed to the loader."""
         return SimpleNamespace(num_neighbors=self.num_neighbors)
 
     @property
     def num_workers(self) -> int:
-        """0: batches come from threads of this process."""
+        """Always 0: threads of this process make the batches."""
         return 0
 
     def __call__(self, index: Any) -> NoReturn:
-        """Not here: PyG's loaders give the batch of these seeds.
+        """Unsupported: PyG's loaders return the batch of the seeds ``index``.
 
         Raises:
             UnsupportedError: always.
@@ -257,7 +272,7 @@ class NeighborLoader(MiniBatches[Any]):
             "hint: make a loader with these seeds and `batch_size=len(seeds)`"
         )
 
-    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+    if not TYPE_CHECKING:  # With `__getattr__`, a type checker would accept any name.
 
         def __getattr__(self, name: str) -> Any:
             hint = self._instead.get(name, "")
@@ -265,7 +280,7 @@ class NeighborLoader(MiniBatches[Any]):
 
     @property
     def dataset(self) -> range:
-        """As many numbers as there are seeds, or links; as in PyG.
+        """A range as long as the number of seeds or links, as in PyG.
 
         Cost: reads the split.
         """
@@ -342,12 +357,12 @@ class NeighborLoader(MiniBatches[Any]):
         return data
 
     def _add_times(self, seeds: Any, parts: dict[str, Any]) -> None:
-        """The times of the seeds where they were given; links have them by themselves."""
+        """Adds the times of the seeds if the caller passed them; links carry their times."""
         if self._input_times is not None and len(self._input_times):
             seeds.seed_time = torch.from_numpy(self._input_times[parts["input_id"]])
 
     def _rows(self, nodes: int, width: int) -> Tensor:
-        """Memory for ``x``: where it is large, of its own, which the budget gets back at once."""
+        """Memory for ``x``. The core lends large arrays and reuses their memory once they die."""
         own = None if self._pin_memory else self._core.row_array(nodes, width)
         if own is None:
             return torch.empty((nodes, width), pin_memory=self._pin_memory)
@@ -358,14 +373,14 @@ take_for_inference(NeighborLoader)
 
 
 def _callable(transform: Any) -> Any:
-    """As given. Errors: `InvalidError` for what cannot be called."""
+    """The argument, checked. Errors: `InvalidError` if it is not callable."""
     if transform is not None and not callable(transform):
         raise InvalidError(f"transform: expected a function of a batch, found {transform!r}")
     return transform
 
 
 def _pinnable(pin_memory: bool) -> bool:
-    """As given. Errors: `InvalidError` where memory shall be pinned without a GPU."""
+    """The argument, checked. Errors: `InvalidError` if it is true without a GPU."""
     if pin_memory and not torch.cuda.is_available():
         raise InvalidError(
             "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
@@ -375,7 +390,7 @@ def _pinnable(pin_memory: bool) -> bool:
 
 
 def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
-    """The input nodes with tensors as NumPy arrays."""
+    """The input nodes, with tensors converted to NumPy arrays."""
     if isinstance(nodes, Tensor):
         return nodes.cpu().numpy()
     if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], Tensor):

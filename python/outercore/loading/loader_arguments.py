@@ -1,6 +1,6 @@
-"""What the arguments of PyG's loaders and of PyTorch's ``DataLoader`` do in ours: one table.
+"""Table of arguments of PyG's loaders and PyTorch's ``DataLoader`` that our loaders lack.
 
-Arguments that a loader has itself, such as ``batch_size``, are not in it.
+Arguments that our loaders have, such as ``batch_size``, are not in the table.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from outercore.loading.seed_code import SeedCode
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that is accepted at its default."""
+    """An argument that our loaders accept only with its default value."""
 
     default: Any
     because: str = ""
-    """Why another value has no effect; empty where it is refused."""
+    """Why another value has no effect. Empty if another value is an error."""
     instead: str = ""
-    """What to write where it is refused; `{seeds}` are the input nodes at `places`."""
+    """Hint for the error. `{seeds}` becomes code for the input nodes at `places`."""
     places: str = ""
-    """Code for places in the input nodes, or links; empty where it is all of them, as tensors."""
+    """Code for places among the input nodes or links. Empty: all of them, as tensors."""
     instead_of_links: str = ""
-    """The same for loaders of links, where it differs."""
+    """Hint for loaders of links, if it differs from `instead`."""
 
 
 _NO_WORKERS = "the core has threads of its own, see `threads`"
@@ -78,18 +78,24 @@ ARGUMENTS: Mapping[str, Argument] = {
         places="sum(batch_sampler, [])",
     ),
 }
-"""By name; the guide `docs/guides/pyg.md` shows it."""
+"""Arguments by name. The guide `docs/guides/pyg.md` shows this table."""
 
 
 def check_arguments(
     given: Mapping[str, Any], loader: type, seeds: Callable[[], SeedCode], *, of_links: bool
 ) -> None:
-    """Accepts arguments at their defaults, and with a warning those that mean nothing here.
+    """Checks arguments of PyG and PyTorch that our loaders lack.
 
-    `seeds` gives the code for hints; the links, not the nodes, where the loader is `of_links`.
+    Default values are accepted. A warning names arguments that have no effect here.
 
-    Errors: `UnsupportedError` for one that is not supported; `InvalidError` for one that neither
-    PyG nor PyTorch has.
+    Args:
+        given: the arguments by name.
+        loader: the class of the loader, for messages.
+        seeds: returns the code of the seeds, for hints.
+        of_links: whether the seeds are links.
+
+    Errors: `UnsupportedError` for an unsupported argument; `InvalidError` for an argument that is
+    unknown to PyG and PyTorch, too.
     """
     without_effect: dict[str, list[str]] = {}
     for name, value in given.items():
@@ -104,12 +110,12 @@ def check_arguments(
             raise UnsupportedError(f"`{name}` is not supported\nhint: {hint}")
         without_effect.setdefault(argument.because, []).append(f"`{name}`")
     for because, names in without_effect.items():
-        # At one place for all loaders, so that Python shows each text once.
+        # All loaders warn from this line, so that Python shows each text once.
         warnings.warn(f"{', '.join(names)}: no effect, {because}", stacklevel=1)
 
 
 def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[str, str]) -> None:
-    """Errors: `InvalidError` for arguments that a loader decides; `instead` says what to write."""
+    """Errors: `InvalidError` for arguments in `instead`, which maps a name to a hint."""
     for name in given:
         if name in instead:
             raise InvalidError(
@@ -118,10 +124,10 @@ def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[st
 
 
 def _unknown(name: str, loader: type) -> InvalidError:
-    # What the loaders themselves take, and not what they hand on.
+    # Only the arguments of our loaders, not those that they pass to a base class by `**options`.
     kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith(("Loader", "Sampler"))]
     methods = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
-    takes = {one for method in methods for one in getattr(method, "__annotations__", {})}
+    takes = {argument for method in methods for argument in getattr(method, "__annotations__", {})}
     known = sorted(takes - {"options", "others", "return"})
     guess = closest(name, [*known, *ARGUMENTS])
     hint = f"did you mean `{guess}`?" if guess else f"known: {', '.join(known)}"
@@ -129,5 +135,5 @@ def _unknown(name: str, loader: type) -> InvalidError:
 
 
 def _equal(value: Any, default: Any) -> bool:
-    """Whether a number or a text equals the default; anything else does not."""
+    """Whether a number or a string equals the default; false for other types."""
     return isinstance(value, (Number, str)) and bool(value == default)

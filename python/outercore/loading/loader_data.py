@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class LoaderData(Graph):
-    """A `Graph` with the attributes of PyG's ``Data``, or of ``HeteroData``: ``x``, ``y``,
-    ``edge_index``, ``edge_weight``, ``train_mask`` and the like.
+    """A `Graph` with the attributes of PyG's ``Data`` or ``HeteroData``.
 
-    Cost: an array is read when it is used: ``data.x[ids]`` reads rows, ``data.x.to("cpu")`` all.
-    ``edge_index`` and masks are whole.
+    Examples are ``x``, ``y``, ``edge_index``, ``edge_weight`` and ``train_mask``.
+
+    Cost: arrays are read on use. ``data.x[ids]`` reads rows, ``data.x.to("cpu")`` the whole array.
+    ``edge_index`` and masks are always read completely.
 
     Example:
         >>> import outercore as oc
@@ -35,53 +36,53 @@ class LoaderData(Graph):
 
     @classmethod
     def of(cls, graph: Graph) -> Self:
-        """The same data set in the same state."""
+        """The same data set, at the same generation."""
         made = cls.__new__(cls)
         made.__dict__.update(graph.__dict__)
         return made
 
     def __getitem__(self, of_type: str | EdgeType) -> DataOfType:
-        """What a type of nodes or edges has, in a graph of several types.
+        """The attributes of a node type or edge type.
 
         Raises:
-            KeyError: there is no such type.
+            KeyError: the type is unknown.
         """
         if of_type not in self.node_types and of_type not in self.edge_types:
             raise KeyError(of_type)
         return DataOfType(self, of_type)
 
-    if not TYPE_CHECKING:  # Else a type checker would accept any name.
+    if not TYPE_CHECKING:  # With `__getattr__`, a type checker would accept any name.
 
         def __getattr__(self, name: str) -> Any:
             if not (name.startswith("_") or self.is_typed):
                 edges = self.edge_types[0] if self.edge_types else None
                 for of_type in ("node", edges):
-                    if of_type and (found := attribute(self, of_type, name)) is not None:
-                        return found
+                    if of_type and (value := attribute(self, of_type, name)) is not None:
+                        return value
             return super().__getattr__(name)
 
 
 class DataOfType:
-    """The attributes of one type."""
+    """The attributes of one node type or edge type, read on use."""
 
     def __init__(self, data: LoaderData, of_type: str | EdgeType) -> None:
-        """Of `data`; nothing is read."""
+        """Attributes of `of_type` in `data`; nothing is read yet."""
         self._data, self._type = data, of_type
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the type."""
+        """Number of nodes of the type."""
         return self._data.node_types[str(self._type)]
 
     def __getattr__(self, name: str) -> Any:
-        found = None if name.startswith("_") else attribute(self._data, self._type, name)
-        if found is None:
+        value = None if name.startswith("_") else attribute(self._data, self._type, name)
+        if value is None:
             raise AttributeError(f"{self._type!r} has no attribute `{name}`")
-        return found
+        return value
 
 
 def attribute(graph: Graph, of_type: str | EdgeType, name: str) -> Any:
-    """The attribute of a type as PyG calls it; `None` where there is none."""
+    """The attribute of a type by its name in PyG; `None` if the type lacks it."""
     if isinstance(of_type, tuple):
         if name == "edge_index":
             return torch.from_numpy(all_links(graph, of_type).astype(np.int64))
@@ -108,16 +109,17 @@ def _mask(graph: Graph, node_type: str, split: str) -> Tensor:
 
 
 def take_for_inference(loader: type) -> None:
-    """Lets ``model.inference(loader)`` of PyG's models take loaders of this class, too.
+    """Makes ``model.inference(loader)`` of PyG's models accept loaders of this class, too.
 
-    It asserts ``isinstance(loader, NeighborLoader)`` of a name in its module. That name becomes a
-    class that takes both. A subclass of PyG's loader would be a ``DataLoader``, which Lightning,
-    Accelerate and others build again with a sampler of their own.
+    PyG checks ``isinstance(loader, NeighborLoader)`` with a name in its module. This function
+    replaces that name by a class that accepts both loaders. Our loader does not inherit from PyG's
+    loader: it would be a ``DataLoader``, which Lightning, Accelerate and others rebuild with
+    another sampler.
     """
     theirs = basic_gnn.NeighborLoader
 
     class Taken(type):
-        def __instancecheck__(cls, one: Any) -> bool:
-            return isinstance(one, (theirs, loader))
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, (theirs, loader))
 
     basic_gnn.NeighborLoader = Taken(theirs.__name__, (theirs,), {"__module__": __name__})

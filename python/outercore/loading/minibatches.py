@@ -1,7 +1,7 @@
-"""What the loaders of sampled neighbourhoods share: seeds, epochs, budget; no PyTorch.
+"""Base class of the loaders of sampled neighbourhoods: seeds, epochs, budget. No PyTorch.
 
-A loader has threads and locks of its process. In another process, after ``fork`` or in a spawned
-one, it opens the data set again when it is first used.
+A loader owns threads and locks of its process. In another process, forked or spawned, it opens the
+data set again on first use.
 """
 
 from __future__ import annotations
@@ -52,28 +52,29 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Source: TypeAlias = Graph | str | os.PathLike[str] | tuple[Any, Any]
-"""A data set: opened, by its directory, or by the two stores that `Graph.pyg` gives."""
+"""An open data set, its directory, or its two stores from `Graph.pyg`."""
 FanOuts: TypeAlias = (
     "Sequence[int] | Mapping[EdgeType, Sequence[int]] | Mapping[str, Sequence[int]]"
 )
-"""Numbers per hop, or lists of them by edge type; of HGT sampling by node type."""
+"""Fan-outs per hop, or lists of fan-outs by edge type. For HGT sampling, by node type."""
 InputNodes: TypeAlias = str | NDArray[Any] | Sequence[int] | Sequence[str] | tuple[str, Any] | None
 Batch = TypeVar("Batch")
 
 
 class MiniBatches(ABC, Generic[Batch]):
-    """Epochs of batches from a graph that may exceed memory; a subclass says what a batch is.
+    """Base class: epochs of batches from a graph that may exceed memory.
 
-    One epoch runs at a time: an iterator ends with `InvalidError` once a newer one has begun.
+    A subclass defines the form of a batch. One epoch runs at a time: an iterator raises
+    `InvalidError` as soon as a newer one has begun.
 
     A copy, pickled or not, has the arguments and the next epoch of the original. It opens the data
-    set when it is first used.
+    set on first use.
     """
 
     _of_links: ClassVar[bool] = False
     forms: Mapping[str, Any]
-    """The given forms of features and labels by key. Empty, they come as they are stored: features
-    as float32 [n, F], classes as int64 [n]."""
+    """Imported type and shape of features and labels, by key. If it is empty, batches use the
+    stored form: features as float32 [n, F], classes as int64 [n]."""
 
     def __init__(
         self,
@@ -97,17 +98,17 @@ class MiniBatches(ABC, Generic[Batch]):
         """Bind a graph and the seeds; nothing is read yet. ``options`` are `BatchOptions`.
 
         Raises:
-            InvalidError: an argument out of range, a seed that is no node.
-            NotFoundError: a split or an array that the data set does not have.
+            InvalidError: an argument out of range, or a seed outside the graph.
+            NotFoundError: the data set lacks the split or the array.
         """
         self.graph = graph = opened(graph)
         require_edges(graph)
-        # The working directory may be another one when the data set is opened again.
+        # Paths are absolute: the working directory may change until the data set is opened again.
         self._rank, self._world_size = rank, world_size
         self._epoch = 0
         self._first_batch = 0
         self._begun = 0
-        # Epoch and next batch of the iteration that is running, or that was left before its end.
+        # Epoch and next batch of an iteration that runs, or that stopped before its end.
         self._running: tuple[int, int] | None = None
         self._label_key, self.forms = _label_key(graph, labels), given_forms(graph)
         self._labels = compact_labels(graph, self._label_key)
@@ -157,7 +158,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._open()
 
     def _reserved(self) -> int:
-        """Bytes that are kept here, beside what the core plans for."""
+        """Bytes that this object keeps, in addition to the memory that the core plans."""
         return 0 if self._labels is None else self._labels.nbytes
 
     def _open(self) -> None:
@@ -168,7 +169,7 @@ class MiniBatches(ABC, Generic[Batch]):
             self._labels = compact_labels(self.graph, self._label_key)
         rank, world_size = share_of(self._rank, self._world_size)
         self._config.update(rank=rank, world_size=world_size)
-        # What another process has opened is neither used nor closed here: its threads are not here.
+        # Do not close a core loader of another process: its threads do not exist in this process.
         self._handle = _core.Loader(
             self.graph._core,
             self._config,
@@ -185,9 +186,9 @@ class MiniBatches(ABC, Generic[Batch]):
         return self._handle
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what this process has opened and what the data set holds.
+        """The state without open handles and without data that the data set holds.
 
-        The share of a process group goes along: a worker of this process does not see the group.
+        It includes rank and world size, because a worker process does not see the process group.
         """
         unopened = {"_handle": None, "_labels": None, "_process": 0, "_running": None}
         state = {**self.__dict__, **unopened, "_config": dict(self._config)}
@@ -197,36 +198,36 @@ class MiniBatches(ABC, Generic[Batch]):
 
     @abstractmethod
     def _batch(self, widths: dict[str, int]) -> Batch:
-        """The current batch of the core, with so many features a node by node type."""
+        """The current batch of the core. `widths`: features per node, by node type."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """The effective configuration, as the run record keeps it."""
+        """The effective configuration, as written to the run record."""
         return dict(self._config)
 
     def __len__(self) -> int:
-        """Batches per epoch, of this rank."""
+        """Batches per epoch of this rank."""
         self._follow_process_group()
         return int(self._core.num_batches())
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is epoch ``epoch``: its order and its samples."""
+        """Makes ``epoch`` the next epoch; it decides the order and the samples."""
         self._epoch, self._running = whole("epoch", epoch, 0), None
 
     def seek(self, batch: int) -> None:
-        """The next iteration starts at batch ``batch``, as if those before had been consumed."""
+        """Makes the next iteration start at batch ``batch``; earlier batches are skipped."""
         self._first_batch, self._running = whole("batch", batch, 0, len(self)), None
 
     def state_dict(self) -> dict[str, int]:
-        """Where the loader is: after the batches that an iteration has delivered so far.
+        """Position of the loader: after the last batch that it has delivered.
 
-        As loaders of ``torchdata`` have it: also after a loop was left by ``break``. After the last
-        batch it is at the next epoch. Saved with a checkpoint, :meth:`load_state_dict` resumes
-        there.
+        Save it with a checkpoint and resume with :meth:`load_state_dict`. As in ``torchdata``, the
+        position is kept when a loop ends with ``break``. After the last batch of an epoch, the
+        position is the start of the next epoch.
 
         Returns:
-            ``epoch`` and ``batch``, the next one in it; ``batches`` of an epoch and ``seed``, by
-            which another loader is told apart.
+            ``epoch``, and ``batch``: the number of its next batch. ``batches`` (per epoch) and
+            ``seed`` identify the loader.
 
         Example:
             >>> import outercore as oc
@@ -240,10 +241,11 @@ class MiniBatches(ABC, Generic[Batch]):
         return {"epoch": epoch, "batch": batch, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """The next iteration is the rest of the epoch in which ``state`` was taken, then the next.
+        """Resumes at ``state``: the next iteration delivers the rest of that epoch.
 
         Raises:
-            InvalidError: no state of a loader, or of one with another seed or other batches.
+            InvalidError: ``state`` is not the state of a loader, or its loader had another seed or
+                another number of batches.
         """
         own = self._identity()
         wanted = ("epoch", "batch", *own)
@@ -266,7 +268,7 @@ class MiniBatches(ABC, Generic[Batch]):
         return {"batches": len(self), "seed": self._config["seed"]}
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch. The next iteration will be the next epoch.
+        """Iterates over the batches of one epoch. The next iterator runs the next epoch.
 
         Raises:
             InvalidError: a newer iterator of the same loader has begun.
@@ -284,15 +286,15 @@ class MiniBatches(ABC, Generic[Batch]):
             self._require_own(own, epoch)
 
     def _delivered(self, batch: Batch, epoch: int, count: int, total: int) -> Batch:
-        """The batch, the last of the first `count` of its epoch."""
-        # Some programs count batches, and never ask for one after the last.
+        """The batch. Records that the epoch has delivered `count` of `total` batches."""
+        # Some programs count batches, and never exhaust the iterator.
         self._running = (epoch, count) if count < total else None
         return batch
 
     def _require_own(self, begun: int, epoch: int) -> None:
-        """Errors: `InvalidError` for an iterator of another process, or one that is not the newest.
+        """Errors: `InvalidError` for an iterator of another process, or an outdated iterator.
 
-        The core has one epoch at a time: its batches would be those of the newer iterator.
+        The core runs one epoch at a time, so an older iterator would get batches of the newer one.
         """
         if self._process != os.getpid():
             raise InvalidError(
@@ -306,7 +308,7 @@ class MiniBatches(ABC, Generic[Batch]):
             )
 
     def _follow_process_group(self) -> None:
-        """Opens the loader again where a process group has come or gone since."""
+        """Opens the loader again if the rank or world size has changed since."""
         share = (self._config["rank"], self._config["world_size"])
         if self._handle is not None and share != share_of(self._rank, self._world_size):
             if self._process == os.getpid():
@@ -314,16 +316,16 @@ class MiniBatches(ABC, Generic[Batch]):
             self._open()
 
     def _input_id(self, parts: dict[str, Any], n_id: NDArray[Any]) -> NDArray[np.int64]:
-        """[batch_size] places of the seeds in the input nodes: in a mask, the nodes themselves."""
+        """[batch_size] places of the seeds in the input nodes; in a mask, the node ids."""
         if self._input_nodes.is_mask:
             return n_id[: parts["batch_size"]].astype(np.int64)
         places: NDArray[np.int64] = parts["input_id"]
         return places
 
     def _named(self, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The further arrays of a batch by their names there."""
-        found = zip(self._arrays.items(), rows, strict=True)
-        return {name: rows_in_form(one, self.forms.get(key)) for (name, key), one in found}
+        """The further arrays of a batch, by their names in the batch."""
+        arrays = zip(self._arrays.items(), rows, strict=True)
+        return {name: rows_in_form(array, self.forms.get(key)) for (name, key), array in arrays}
 
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
         if self._labels is None:
@@ -331,48 +333,50 @@ class MiniBatches(ABC, Generic[Batch]):
         return labels_in_form(self._labels[n_id], self.forms.get(self._label_key or ""))
 
     def _in_form(self, x: NDArray[Any], node_type: str) -> NDArray[Any]:
-        """Features of a node type as they were given."""
+        """Features of a node type, in their imported type and shape."""
         key = _feature_keys(self._config).get(node_type)
         if key is None:
             return x
-        # Steps of int8 are not the whole numbers themselves.
+        # Values of an int8 layout are rounded, so they are not the imported integers.
         is_exact = self._config["precision"] == "exact"
         stored = self.graph.arrays[key]["dtype"] if is_exact else "float32"
         return features_in_form(x, stored, self.forms.get(key))
 
     def plan(self) -> dict[str, Any]:
-        """The memory plan: what lives where, batches per group, expected reads per batch.
+        """The memory plan: the use of the budget, batches per group, expected reads per batch.
 
-        Cost: opens or loads the topology and samples trial batches, once.
+        Cost: on the first call, opens or loads the topology and samples trial batches.
 
         Raises:
-            BudgetError: with the least that would do.
+            BudgetError: the budget is too small. The error names the smallest sufficient budget.
         """
         self._follow_process_group()
         return LoaderPlan(self._core.plan())
 
     def forecast(self, step: Callable[[Batch], object] | None = None) -> dict[str, Any]:
-        """What the first and a later epoch will read, and about how long they will take.
+        """Forecast of reads and time, for the first epoch and for later epochs.
 
-        The cache is run over the batches of two epochs, or over the first ones of them where these
-        are many, and no row of them is read. Then each stage is timed on a few batches.
+        It simulates the cache over the batches of two epochs, or over the first batches if an epoch
+        is long. The simulation reads no feature rows. Then it measures each stage on a few batches.
 
-        Cost: a few seconds; before the first iteration.
+        Cost: a few seconds. Call it before the first iteration.
 
         Args:
-            step: the training step, which is called with some batches to be timed.
+            step: the training step. It is called with a few batches to measure its time.
 
         Returns:
-            ``first_epoch`` and ``later_epochs`` with ``seconds``, ``bottleneck``, ``hit_ratio``,
-            ``rows_read``, ``requests``, ``bytes``, and seconds by stage if it worked alone;
-            ``processor_s`` are those of all stages on all cores. Beside them ``batches`` of an
-            epoch, ``traced_batches`` that were looked at, ``nodes_per_batch``,
-            ``edges_per_batch``, ``fill_s`` in which the first epoch fills the static cache, and
-            ``took_s`` of the forecast itself.
+            A dictionary. ``first_epoch`` and ``later_epochs`` have ``seconds``, ``bottleneck``,
+            ``hit_ratio``, ``rows_read``, ``requests``, ``bytes``, and the seconds of each stage
+            without other load. Their ``processor_s`` is the processor time of all stages, divided
+            by the available cores.
+
+            The other keys are ``batches`` (per epoch), ``traced_batches`` (simulated batches),
+            ``nodes_per_batch``, ``edges_per_batch``, ``fill_s`` (seconds in which the first epoch
+            fills the static cache), and ``took_s`` (seconds for the forecast).
 
         Raises:
             InvalidError: an iteration has begun.
-            BudgetError: a batch needs more memory than those that the plan was made with.
+            BudgetError: a batch needs more memory than the batches of the memory plan.
         """
         self._follow_process_group()
         core = self._core
@@ -380,11 +384,11 @@ class MiniBatches(ABC, Generic[Batch]):
         return Forecast(forecast(core, lambda: self._batch(widths), step))
 
     def counters(self) -> dict[str, Any]:
-        """Counters, hit ratio and timeline since the last call; see ``docs/guides/training.md``."""
+        """Counters, hit ratio and timeline since the last call (``docs/guides/training.md``)."""
         return self._core.take_counters()
 
     def close(self) -> None:
-        """Stop a running epoch and give back all memory; the loader cannot be used any more."""
+        """Stop a running epoch and free all memory. A closed loader cannot be used again."""
         if self._handle is not None and self._process == os.getpid():
             self._handle.close()
         self._closed = True
@@ -392,27 +396,27 @@ class MiniBatches(ABC, Generic[Batch]):
 
     @property
     def batch_size(self) -> int:
-        """Seeds, or links, per batch."""
+        """Seeds per batch; for a loader of links, links per batch."""
         return int(self._config["batch_size"])
 
     @property
     def drop_last(self) -> bool:
-        """Whether a last batch that is not full is left out."""
+        """Whether an incomplete last batch is left out."""
         return bool(self._config["drop_last"])
 
     @property
     def num_neighbors(self) -> FanOuts:
-        """As they were given."""
+        """The fan-outs, as passed to the loader."""
         return self._num_neighbors
 
     @property
     def input_nodes(self) -> InputNodes:
-        """A split, ids, a mask, or ``None`` for every node; of the type of the seeds."""
+        """The seeds within their node type: a split, ids, a mask, or ``None`` for every node."""
         nodes: InputNodes = self._input_nodes.nodes
         return nodes
 
     def __repr__(self) -> str:
-        # Nothing that opens the data set: a closed loader, or one of another process, has a name.
+        # Must not open the data set: it also describes closed loaders, and those after a fork.
         fan_outs = short(self._config.get("fan_outs", "by type"))
         return (
             f"{type(self).__name__}('{self.graph.root}', num_neighbors={fan_outs}, "
@@ -428,17 +432,17 @@ class MiniBatches(ABC, Generic[Batch]):
 
 
 def opened(graph: Source) -> Graph:
-    """The data set, opened where it is not.
+    """The data set as an open graph.
 
-    Errors: `InvalidError` for what is none; else as `outercore.open`.
+    Errors: `InvalidError` if `graph` is not a data set; also the errors of `outercore.open`.
     """
     if isinstance(graph, (str, os.PathLike)):
         return Graph(graph)
     if isinstance(graph, tuple):
-        of_stores = [getattr(store, "graph", None) for store in graph]
-        if len(of_stores) == 2 and of_stores[0] is of_stores[1] and isinstance(of_stores[0], Graph):
-            found: Graph = of_stores[0]
-            return found
+        graphs = [getattr(store, "graph", None) for store in graph]
+        if len(graphs) == 2 and graphs[0] is graphs[1] and isinstance(graphs[0], Graph):
+            shared: Graph = graphs[0]
+            return shared
         raise InvalidError(
             "graph: expected the feature store and the graph store of one data set\n"
             "hint: `outercore.open(DATASET).pyg()` gives both"
@@ -454,7 +458,7 @@ def opened(graph: Source) -> Graph:
 
 
 def _feature_keys(chosen: dict[str, Any]) -> dict[str, str | None]:
-    """The key of the features that are delivered, by node type; `None` for those of a file."""
+    """Key of the delivered features by node type; `None` for features from an `.npy` file."""
     if "features" in chosen:
         return {NODE: chosen["features"]}
     typed = chosen.get("typed_features", {})

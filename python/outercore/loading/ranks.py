@@ -1,4 +1,4 @@
-"""Which part of an epoch's seeds a process takes: given, or that of PyTorch's process group."""
+"""Share of a process in the seeds of an epoch: from the caller, or from PyTorch's process group."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
 _MOST = 2**32 - 1
-"""Processes."""
+"""Largest number of processes."""
 
 
 def share_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Rank and number of processes; where neither is given, those of ``torch.distributed``.
+    """Rank and world size: the arguments, or the values of ``torch.distributed`` if both are None.
 
-    PyTorch is not imported for it: a process group that is initialised has done so. Without one,
-    the process takes all seeds.
+    This does not import PyTorch: if a process group is initialised, PyTorch is imported already.
+    Without a process group, the process takes all seeds.
 
     Raises:
-        InvalidError: only one of the two is given, or the rank is out of range.
+        InvalidError: only one of the two is None, or the rank is out of range.
     """
     if rank is None and world_size is None:
         return _process_group()
@@ -44,13 +44,13 @@ def _process_group() -> tuple[int, int]:
 
 
 def require_one_process(what: str) -> None:
-    """Refuses to run as one of several processes of PyTorch, each of which would do all the work.
+    """Checks that this is the only training process; several would each do all the work.
 
     Raises:
-        InvalidError: there is a process group of several, or ``torchrun`` has started several.
+        InvalidError: PyTorch's process group or ``torchrun`` has several processes.
     """
     _, world_size = share_of(None, None)
-    # torchrun says so before a process group is there.
+    # torchrun sets these variables before a process group exists.
     if "TORCHELASTIC_RUN_ID" in os.environ:
         world_size = max(world_size, int(os.environ.get("WORLD_SIZE", "1")))
     if world_size > 1:

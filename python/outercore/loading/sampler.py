@@ -1,4 +1,4 @@
-"""Sampled neighbourhoods as NumPy arrays, for whoever trains or serves without PyTorch."""
+"""Sampled neighbourhoods as NumPy arrays, for training or serving without PyTorch."""
 
 from __future__ import annotations
 
@@ -33,103 +33,108 @@ _INSTEAD = dict.fromkeys(_OF_LOADER, "`oc.NeighborLoader` takes it; its batches 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledSubgraph(ShortRepr):
-    """A mini-batch of n nodes and s edges, in local ids: node ``i`` is ``n_id[i]`` of the graph.
+    """A mini-batch of n nodes and s edges, with local ids: node ``i`` is ``n_id[i]`` of the graph.
 
-    Edges lie by target: those into node ``i`` come from ``indices[indptr[i]:indptr[i + 1]]``. Of n
-    nodes the first d have been sampled from; what the last hop found has no edges here.
+    Edges are sorted by target: the in-neighbours of node ``i`` are
+    ``indices[indptr[i]:indptr[i + 1]]``. Only the first d nodes have in-neighbours here: new nodes
+    of the last hop were not sampled from.
     """
 
     n_id: NDArray[Any]
     """[n] node ids: the seeds first, then new nodes hop by hop."""
     indptr: NDArray[Any]
-    """[d + 1] where the edges into each target begin."""
+    """[d + 1] offset of the first edge into each target."""
     indices: NDArray[Any]
-    """[s] the source of every edge."""
+    """[s] source of each edge."""
     e_id: NDArray[np.int64] | None
-    """[s] rows of the imported edge list, where asked for."""
+    """[s] rows of the imported edge list, or ``None`` without ``edge_ids``."""
     input_id: NDArray[np.int64]
-    """[batch_size] places of the seeds in the input nodes; where these are a mask, in the mask."""
+    """[batch_size] places of the seeds in the input nodes; in a mask, the node ids."""
     batch_size: int
-    """Seeds."""
+    """Number of seeds."""
     num_sampled_nodes: list[int]
-    """Seeds, then new nodes of every hop."""
+    """Number of seeds, then the number of new nodes of each hop."""
     num_sampled_edges: list[int]
-    """Edges of every hop."""
+    """Number of edges of each hop."""
     x: NDArray[Any] | None = None
-    """[n, F] features, float32; from arrays as these were: whole numbers, one dimension."""
+    """[n, F] features, float32. Features from imported arrays keep integers and their shape."""
     y: NDArray[Any] | None = None
-    """[n] or [n, classes] labels: integers as int64, -1 where a node has none; others as given."""
+    """[n] or [n, classes] labels. Integers are int64, with -1 for a node without a label. Other
+    labels keep their type."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Further arrays where asked for, as stored: ``year`` [n, ...], ``edge_weight`` [s, ...]."""
+    """Further arrays by name, in their stored type: ``year`` [n, ...], ``edge_weight`` [s, ...]."""
 
     @property
     def num_nodes(self) -> int:
-        """n."""
+        """Number of nodes, n."""
         return len(self.n_id)
 
     @property
     def num_edges(self) -> int:
-        """s."""
+        """Number of edges, s."""
         return len(self.indices)
 
     @property
     def edge_index(self) -> NDArray[Any]:
-        """[2, s] source and target of every edge, as PyG has them; made anew by every call."""
+        """[2, s] source and target of each edge, as in PyG. Every call makes a new array."""
         targets = np.arange(len(self.indptr) - 1, dtype=self.indices.dtype)
         return np.stack([self.indices, np.repeat(targets, np.diff(self.indptr))])
 
 
 class NeighborSampler(MiniBatches[SampledSubgraph]):
-    """Yields sampled neighbourhoods as NumPy arrays, from a graph that may exceed memory.
+    """Samples neighbourhoods of nodes as NumPy arrays, from a graph that may exceed memory.
 
-    It samples what :class:`NeighborLoader` samples, to the bit, and needs NumPy alone: for models
-    in another framework, and for programs whose memory PyTorch would take. Features and labels
-    come where they are asked for. One epoch runs at a time: once a newer iterator has begun, an
-    older one of the same sampler raises :class:`InvalidError`. Nested loops take a sampler each.
+    The samples equal the samples of :class:`NeighborLoader` bit by bit, but this class needs only
+    NumPy. Use it for models in other frameworks, or to save the memory of PyTorch.
+    It delivers features and labels only if you name them.
 
-    Shapes: see :class:`SampledSubgraph`. ``n_id``, ``indptr`` and ``indices`` are of ``id_dtype``.
+    One epoch runs at a time: as soon as a new iterator of a sampler begins, older iterators raise
+    :class:`InvalidError`. Nested loops need one sampler each.
+
+    Shapes: see :class:`SampledSubgraph`. ``n_id``, ``indptr`` and ``indices`` have ``id_dtype``.
 
     Args:
-        graph: a data set, opened or by its directory.
-        num_neighbors: fan-out per hop; -1 takes all neighbours.
-        input_nodes: name of a split, node ids, a boolean mask, or ``None`` for every node.
+        graph: an open data set, or its directory.
+        num_neighbors: fan-out per hop. -1 takes all neighbours.
+        input_nodes: the seeds: the name of a split, node ids, a boolean mask, or ``None`` for
+            every node.
         batch_size: seeds per batch.
         replace: draw neighbours with replacement.
         shuffle: visit the seeds in a new order every epoch.
-        drop_last: leave out a last batch that is not full.
-        seed: seed of all randomness.
-        features: array to deliver as ``x`` by name, the path of an ``.npy`` matrix with one row
-            per node, or ``None``; ``"x"`` means the data set's features and is left out where
-            it has none.
-        labels: array to deliver as ``y``, or ``None``; ``"y"`` means the data set's labels and
-            is left out where it has none.
+        drop_last: leave out the last batch if it is not full.
+        seed: random seed.
+        features: array to deliver as ``x``: its name, or the path of an ``.npy`` matrix with one
+            row per node. ``None`` delivers no features. ``"x"`` means the features of the data
+            set; it is left out if the data set lacks features.
+        labels: array to deliver as ``y``, or ``None``. ``"y"`` means the labels of the data set;
+            it is left out if the data set lacks labels.
         edge_ids: deliver ``e_id``, the rows of the imported edge list.
         arrays: further arrays to deliver in ``arrays``, by name: ``"year"`` of nodes,
             ``"edge_weight"`` of edges. ``None``: as for :class:`NeighborLoader`.
-        rank: which of the processes that share an epoch this one is; as for
+        rank: number of this process among the processes that share an epoch; as for
             :class:`NeighborLoader`.
-        world_size: how many processes share an epoch.
-        id_dtype: type of ids; 32 bits are half the memory, and what JAX works with.
-        memory: budget for everything that the sampler keeps, such as ``"2GiB"``.
+        world_size: number of processes that share an epoch.
+        id_dtype: type of ids. 32 bits need half the memory, and JAX uses them by default.
+        memory: budget for all memory of the sampler, such as ``"2GiB"``.
         backend: how the device is read.
-        threads: sampling and assembly threads; ``None`` means one per core.
-        topology: where the edges live.
-        precision: ``"int8"`` reads feature rows of a byte a value, in the layout that
+        threads: threads for sampling and assembly. ``None``: one per core.
+        topology: where the edges are: in memory or on disk.
+        precision: ``"int8"`` reads feature rows with one byte per value, from the layout that
             ``outercore layout --precision int8`` writes.
-        policy: eviction in the dynamic part of the cache of features.
+        policy: eviction from the dynamic cache of features.
         hotness: as for :class:`NeighborLoader`.
-        look_ahead: groups of batches sampled ahead of the one that is being fetched.
-        group: batches fetched together; ``None`` leaves it to the plan.
-        constant_share: share of the cache that is constant; ``None`` leaves it to the plan.
-        far: a memory server that holds features and topology too; its address, or
+        look_ahead: groups of batches that are sampled ahead of the group being fetched.
+        group: batches that are fetched together. ``None``: the plan decides.
+        constant_share: share of the cache slots for the static cache. ``None``: the plan decides.
+        far: a memory server that also holds features and topology: its address, or
             `far.FarOptions`.
-        others: further arguments of PyTorch's ``DataLoader``, such as ``num_workers``, which have
-            no effect; a warning says so.
+        others: further arguments of PyTorch's ``DataLoader``, such as ``num_workers``. They have
+            no effect; a warning names them.
 
     Raises:
-        InvalidError: an argument of the wrong type or out of range, a seed that is no node,
-            more nodes than ids of 32 bits tell apart.
-        NotFoundError: a split or an array that the data set does not have.
+        InvalidError: an argument of the wrong type or out of range, a seed outside the graph, or
+            too many nodes for ids of 32 bits.
+        NotFoundError: the data set lacks the split or the array.
 
     Example:
         >>> import outercore as oc
@@ -220,7 +225,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The effective configuration, as the run record keeps it."""
+        """The effective configuration, as written to the run record."""
         return {**super().config, "id_dtype": self._id_dtype}
 
     def _batch(self, widths: dict[str, int]) -> SampledSubgraph:

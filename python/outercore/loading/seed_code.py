@@ -1,4 +1,4 @@
-"""Code that stands for the seeds of a loader in a hint, as a script gave them; no PyTorch."""
+"""Code for the seeds of a loader, for hints in error messages. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from outercore.loading.typed_choice import input_type
 
 @dataclass(frozen=True)
 class SeedCode:
-    """Code for the data set and the seeds; the arguments have the names of the loader's."""
+    """Code for the data set and the seeds. Variables are named like the loader's arguments."""
 
     graph: str
     at: str
-    """The seeds at `{places}`."""
+    """Code for the seeds at `{places}`."""
     tensors: str
-    """All seeds as PyG's own loaders take them."""
+    """Code for all seeds, in the form that PyG's loaders accept."""
     note: str = ""
-    """What the code of seeds at places leaves open."""
+    """Remark after the code for seeds at places: the meaning of its variables."""
 
     def fill(self, template: str, places: str) -> str:
-        """`template` with code for `{graph}`, and in `{seeds}` for seeds at places, or for all."""
+        """`template` with code in place of `{graph}` and `{seeds}`.
+
+        The code for `{seeds}` selects the seeds at `places`, or all seeds if `places` is empty.
+        """
         seeds = self.at.replace("{places}", places) if places else self.tensors
         filled = template.replace("{seeds}", seeds).replace("{graph}", self.graph)
         return filled + self.note if places else filled
 
 
-def code_of_nodes(data: Any, graph: Graph, given: Any) -> SeedCode:
+def code_of_nodes(data: Any, graph: Graph, input_nodes: Any) -> SeedCode:
     """Code for `input_nodes` of the data set `graph`, which was opened from `data`.
 
     Example:
@@ -41,22 +44,22 @@ def code_of_nodes(data: Any, graph: Graph, given: Any) -> SeedCode:
     """
     name = _graph(data)
     if not graph.is_typed:
-        return SeedCode(name, *_ids(name, graph.num_nodes, given, "input_nodes"))
-    node_type, ids = input_type(graph, given)
-    called = "input_nodes" if isinstance(given, str) else "input_nodes[1]"
+        return SeedCode(name, *_ids(name, graph.num_nodes, input_nodes, "input_nodes"))
+    node_type, ids = input_type(graph, input_nodes)
+    called = "input_nodes" if isinstance(input_nodes, str) else "input_nodes[1]"
     at, tensors = _ids(name, graph.node_types[node_type], ids, called)
     return SeedCode(name, f'("{node_type}", {at})', f'("{node_type}", {tensors})')
 
 
-def code_of_links(data: Any, graph: Graph, given: Any) -> SeedCode:
-    """Code for `edge_label_index`."""
+def code_of_links(data: Any, graph: Graph, links: Any) -> SeedCode:
+    """Code for `edge_label_index`, passed as `links`; `data` and `graph` as in `code_of_nodes`."""
     name, every = _graph(data), "edge_label_index"
     if not graph.is_typed:
-        edge_type, links, called = "None", given, every
-    elif isinstance(given[0], str):
+        edge_type, links, called = "None", links, every
+    elif isinstance(links[0], str):
         edge_type, links, called = every, None, every
     else:
-        edge_type, links, called = f"{every}[0]", given[1], f"{every}[1]"
+        edge_type, links, called = f"{every}[0]", links[1], f"{every}[1]"
     if links is None:
         # No short code gives all edges in the order of the import.
         at, note = "links[:, {places}]", ", with `links` [2, n] in place of all edges"
@@ -69,14 +72,17 @@ def code_of_links(data: Any, graph: Graph, given: Any) -> SeedCode:
 
 
 def _graph(data: Any) -> str:
-    """The variable `graph`, or what opens a directory."""
-    # A graph is a path, too.
+    """Code for the data set: the variable `graph`, or a call that opens a directory."""
+    # A `Graph` is a path, too.
     is_path = isinstance(data, (str, os.PathLike)) and not isinstance(data, Graph)
     return f'oc.open("{os.fspath(data)}")' if is_path else "graph"
 
 
 def _ids(graph: str, count: int, ids: Any, called: str) -> tuple[str, str]:
-    """Code for ids of one node type at `{places}`, and for all of them as a tensor."""
+    """Code for ids of one node type: for the ids at `{places}`, and for all ids as a tensor.
+
+    `called` is the code for the variable that holds `ids`.
+    """
     if ids is None:
         return "{places}", f"torch.arange({count})"
     if isinstance(ids, str):

@@ -1,4 +1,4 @@
-"""Batches of links without the edges between the ends of these links."""
+"""Removes the edges between the ends of the seed links from a batch."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def leave_out_links(
     ends: tuple[Tensor, Tensor],
     of_nodes: Collection[str] = (),
 ) -> None:
-    """Takes the edges between the two nodes of each link out of a batch, with all copies.
+    """Removes the edges between the two nodes of each link from a batch, with all copies.
 
-    A network that sees the edge would learn to look it up. Edges of the type that leads back go,
-    too: between nodes of one type this is the same type.
+    A model that sees these edges would learn to look them up. Edges of the reverse type are also
+    removed. Between nodes of one type, this is usually the same edge type.
 
     Args:
-        batch: a `Data` or a `HeteroData`.
+        batch: a `Data` or a `HeteroData`; it is changed in place.
         edge_type: the edge type of the links.
         edge_types: all edge types of the graph.
-        ends: places of sources and of targets among the nodes of the batch.
-        of_nodes: arrays of nodes in a `Data`, which may be called ``edge_...``, too.
+        ends: local ids of the sources and of the targets.
+        of_nodes: arrays of nodes in a `Data`; their names may begin with ``edge_``, too.
     """
     sources, targets = (
         _ids(batch, end)[places.numpy()]
@@ -62,11 +62,11 @@ def _leave_out(
     targets: NDArray[np.int64],
     of_nodes: Collection[str],
 ) -> None:
-    """Takes the edges of a type out that lead from `sources` to `targets`, ids [links]."""
+    """Removes the edges of a type from `sources` to `targets`, node ids [links]."""
     store = batch[edge_type] if hasattr(batch, "node_types") else batch
     if "edge_index" not in store:  # An edge type without edges.
         return
-    # Targets are numbered: a product of two ids could overflow.
+    # The keys use numbers of distinct targets, because a product of two ids could overflow.
     known, of_links = np.unique(targets, return_inverse=True)
     links = np.unique(sources * len(known) + of_links)
     from_ids, to_ids = (
@@ -78,10 +78,10 @@ def _leave_out(
     places = np.flatnonzero(known[numbers] == to_ids) if len(known) else np.empty(0, np.int64)
     stays = np.ones(len(to_ids), bool)
     stays[places] = ~among(from_ids[places] * len(known) + numbers[places], links)
-    kept = torch.from_numpy(stays)
-    store.edge_index = store.edge_index[:, kept]
+    mask = torch.from_numpy(stays)
+    store.edge_index = store.edge_index[:, mask]
     for name in set(edge_fields(store)).difference(of_nodes):
-        store[name] = store[name][kept]
+        store[name] = store[name][mask]
     if "num_sampled_edges" in store:
         hops = np.cumsum([0, *store.num_sampled_edges])
         store.num_sampled_edges = [

@@ -1,4 +1,4 @@
-"""What a loader is asked for of a graph with several types of nodes and edges; no PyTorch."""
+"""Arguments of a loader by node type and edge type. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -22,78 +22,83 @@ FeatureNames = Mapping[str, "str | os.PathLike[str]"]
 
 
 def numbers(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
-    """The core's fan-outs: a list, or one for each edge type.
+    """Fan-outs in the form of the core: a list, or one list per edge type.
 
-    `of_nodes`: HGT's numbers of nodes to draw, a list or one for each node type.
+    With `of_nodes` they are the nodes that HGT draws: a list, or one list per node type.
 
-    Errors: `InvalidError` for a type without numbers, with other hops, or that is not there.
+    Errors: `InvalidError` for an unknown type, a type without a list, or lists of different
+    lengths.
     """
     argument, what, number = ("num_neighbors", "edge", "fan-out")
     if of_nodes:
         argument, what, number = ("num_samples", "node", "number")
     if not (graph.is_typed and isinstance(given, Mapping)):
         return {"fan_outs": _per_hop(given, argument, number)}
-    keys: dict[Any, str] = {one: edge_type_key(one) for one in graph.edge_types}
+    keys: dict[Any, str] = {kind: edge_type_key(kind) for kind in graph.edge_types}
     if of_nodes:
         keys = {name: name for name in graph.node_types}
     else:
-        given = {only_between(one, [*keys]) or one: of for one, of in given.items()}
-    unknown = [one for one in given if one not in keys]
+        given = {only_between(kind, [*keys]) or kind: hops for kind, hops in given.items()}
+    unknown = [kind for kind in given if kind not in keys]
     if unknown:
         raise InvalidError(
             f"{argument}: {what} type {unknown[0]!r} is not in the graph\n"
             f"hint: it has {', '.join(map(str, keys))}"
         )
-    missing = [one for one in keys if one not in given]
+    missing = [kind for kind in keys if kind not in given]
     if missing:
         raise InvalidError(
             f"{argument}: no {number}s for {what} type {missing[0]!r}\n"
             f"hint: a {number} of 0 takes none of its {what}s"
         )
-    of_types = {one: _per_hop(of, argument, number) for one, of in given.items()}
-    hops = {len(of) for of in of_types.values()}
-    if len(hops) > 1:
+    by_type = {kind: _per_hop(hops, argument, number) for kind, hops in given.items()}
+    lengths = {len(hops) for hops in by_type.values()}
+    if len(lengths) > 1:
         raise InvalidError(
-            f"{argument}: {sorted(hops)} hops, expected as many for each {what} type\n"
+            f"{argument}: {sorted(lengths)} hops, expected as many for each {what} type\n"
             f"hint: a {number} of 0 takes no {what} in a hop"
         )
     return {
-        "fan_outs": [0] * hops.pop(),
-        "typed_fan_outs": {keys[one]: of for one, of in of_types.items()},
+        "fan_outs": [0] * lengths.pop(),
+        "typed_fan_outs": {keys[kind]: hops for kind, hops in by_type.items()},
     }
 
 
 def _per_hop(given: Sequence[int], argument: str, number: str) -> list[int]:
-    """The numbers of each hop; messages call them `argument`, and each a `number`.
+    """The list `given` with one integer per hop, checked.
 
-    Errors: `InvalidError` for anything but whole numbers.
+    `argument` and `number` name the list and its elements in messages.
+
+    Errors: `InvalidError` if it is not a list of integers, or one is out of range.
     """
     wrong = InvalidError(
         f"{argument}: expected a list with a {number} per hop, such as [15, 10], found {given!r}"
     )
-    # Their elements would be taken for fan-outs.
+    # These types are iterable, but their elements are not fan-outs.
     if isinstance(given, (str, bytes, Mapping)):
         raise wrong
     try:
-        found = [index(one) for one in given]
+        hops = [index(value) for value in given]
     except TypeError:
         raise wrong from None
-    for one in found:
-        if not -1 <= one <= _LARGEST:
+    for value in hops:
+        if not -1 <= value <= _LARGEST:
             raise InvalidError(
-                f"{argument}: {number} {one} is out of range, expected -1 to {_LARGEST}\n"
+                f"{argument}: {number} {value} is out of range, expected -1 to {_LARGEST}\n"
                 f"hint: give a {number} per hop, such as [15, 10]; -1 means all"
             )
-    return found
+    return hops
 
 
 def features_by_type(
     graph: Graph, features: str | os.PathLike[str] | FeatureNames | None
 ) -> dict[str, Any]:
-    """The core's choice of features: those of every node type that has some, or a choice by type.
+    """Features in the form of the core, by node type.
 
-    Errors: `InvalidError` for one name that is not `x`; `NotFoundError` for a type or an array
-    that is not there.
+    `"x"` selects the features of every node type that has features.
+
+    Errors: `InvalidError` for a single name other than `x`; `NotFoundError` for an unknown node
+    type or array.
     """
     if features is None:
         return {}
@@ -106,9 +111,9 @@ def features_by_type(
         keys = {name: graph.features_of(name) for name in graph.node_types}
         return {"typed_features": {name: {"array": key} for name, key in keys.items() if key}}
     chosen: dict[str, dict[str, str]] = {}
-    for node_type, given in features.items():
+    for node_type, source in features.items():
         require_node_type(graph, node_type)
-        name = path_of("features", given)
+        name = path_of("features", source)
         if name.endswith(".npy"):
             chosen[node_type] = {"path": os.fspath(Path(name).absolute())}
         else:
@@ -118,9 +123,9 @@ def features_by_type(
 
 
 def path_of(argument: str, given: Any) -> str:
-    """A name or a path as a text.
+    """A name or a path as a string. `argument` names it in the message.
 
-    Errors: `InvalidError` for anything else.
+    Errors: `InvalidError` for another type.
     """
     if not isinstance(given, (str, os.PathLike)):
         raise InvalidError(f"{argument}: expected a name or a path, found {given!r}")
@@ -128,7 +133,7 @@ def path_of(argument: str, given: Any) -> str:
 
 
 def require_node_type(graph: Graph, node_type: str) -> None:
-    """Errors: `NotFoundError` for a node type that is not there, with those there are."""
+    """Errors: `NotFoundError` for an unknown node type; the hint names known types."""
     if node_type not in graph.node_types:
         raise NotFoundError(
             f"node type `{node_type}` is not in data set `{graph.root}`\n"
@@ -139,7 +144,7 @@ def require_node_type(graph: Graph, node_type: str) -> None:
 def input_type(graph: Graph, input_nodes: Any) -> tuple[str, Any]:
     """The node type of the seeds, and the seeds within it.
 
-    Errors: `InvalidError` where it is not clear; `NotFoundError` for a type that is not there.
+    Errors: `InvalidError` if the node type is ambiguous; `NotFoundError` for an unknown node type.
     """
     if isinstance(input_nodes, str) and input_nodes in graph.node_types:
         return input_nodes, None

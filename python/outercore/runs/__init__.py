@@ -1,1 +1,1 @@
-"""One life of a run: its directory, identity, record, scalars and end, for every job."""
+"""Parts of a run that all jobs share: directory, identity, record, scalars, stop and resume."""

@@ -1,4 +1,4 @@
-"""Groups of options that training and embedding have in common."""
+"""Groups of options that training and embedding share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outercore.base.threads import MOST_THREADS
 
 @dataclass(frozen=True)
 class Budget:
-    """The memory promised to the data, and threads. Each job says which threads these are."""
+    """Memory budget and threads. Each job documents the use of its threads."""
 
     memory: MemoryOption = "2GiB"
     threads: int | None = None
@@ -25,7 +25,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class SeedAndDevice:
-    """Seed, device and checkpoints. Each job says when it takes checkpoints."""
+    """Seed, device and checkpoints. Each job documents when it takes checkpoints."""
 
     seed: SeedOption = 0
     device: DeviceOption = "auto"
@@ -37,16 +37,18 @@ class SeedAndDevice:
 
 
 class Stopping:
-    """When training ends. A base of the options of optimisers, which have both fields."""
+    """Base of optimiser options: when training ends."""
 
     epochs: int
     patience: int
 
     def is_over(self, done: int, stale: int) -> bool:
-        """Whether training ends after `done` epochs, of which the last `stale` validations found
-        nothing better."""
+        """Whether training ends after `done` epochs.
+
+        `stale`: number of validations since the best one.
+        """
         return done >= self.epochs or self.is_impatient(stale)
 
     def is_impatient(self, stale: int) -> bool:
-        """Whether so many validations without a better score end a run."""
+        """Whether `stale` validations without a better score end the training."""
         return 0 < self.patience <= stale

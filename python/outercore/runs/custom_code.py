@@ -1,7 +1,7 @@
-"""Custom code: its place, and the digest of its text.
+"""Custom code of a run: its place, and the digest of its source.
 
-A run names the code that made it, but only the caller passes code: opening another user's run never
-runs their code.
+A run records the place of its code. It never loads the code: the caller passes it again. So opening
+another user's run never executes their code.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from outercore.errors import InvalidError, NotFoundError
 
 
 class CustomCode(NamedTuple):
-    """Custom code with its place and digest, which a run records."""
+    """Custom code with its place and digest. A run records both."""
 
     value: Any
     """A function, a class or an object."""
     place: str
-    """`FILE.py:NAME`, or module and name, for people."""
+    """`FILE.py:NAME`, or module and name, for messages."""
     digest: str
-    """The digest of its source; empty without a source."""
+    """Digest of its source; empty if the source is not available."""
 
 
 def custom_code(what: str, code: Any, example: str, expected: str) -> CustomCode:
-    """A function, a class or a callable object, or its place `FILE.py:NAME`. Runs the file.
+    """Loads custom code: a function, a class, a callable object, or a place `FILE.py:NAME`.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for any other value, and for a
-    file that fails. They begin with `what`.
+    A place is loaded by running the file. All messages begin with `what`.
+
+    Errors: `NotFoundError` for a missing file or name; `InvalidError` for any other value, and for
+    a file that raises an error.
     """
     is_text = isinstance(code, str)
     place = code if is_text else place_of(code)
@@ -53,12 +55,17 @@ def require_same_code(
     give: str,
     leave_out: str,
 ) -> None:
-    """Makes sure that `code` is the custom code that `what` was made with.
+    """Checks that `code` is the custom code that `what` was made with.
 
-    `made_with` has its place, `None` for a built-in model, and its digest. `noun` names the code,
-    `give` and `leave_out` are the next steps.
+    Args:
+        what: the run or embedding; messages begin with it.
+        made_with: place of the code (`None` for a built-in model) and its digest.
+        code: the code from the caller.
+        noun: noun for the code, in messages.
+        give: hint if the code is missing.
+        leave_out: hint if `what` was made without custom code.
 
-    Errors: `InvalidError`, which begins with `what`.
+    Errors: `InvalidError`.
     """
     place, digest = made_with
     if place is None and code is not None:
@@ -73,7 +80,7 @@ def require_same_code(
 
 
 def is_place(text: str) -> bool:
-    """Whether a text names code in a file, as `FILE.py:NAME` does.
+    """Whether a string has the form `FILE.py:NAME`.
 
     Example:
         >>> is_place("models/mine.py:Deep"), is_place("sage")
@@ -84,10 +91,12 @@ def is_place(text: str) -> bool:
 
 
 def from_place(what: str, place: str, example: str) -> Any:
-    """The value NAME of the file of `FILE.py:NAME`, which this runs.
+    """Runs the file of a place `FILE.py:NAME` and returns the value NAME.
 
-    Errors: `InvalidError` for another text, and for a file that fails; `NotFoundError` for the file
-    or the name. They begin with `what`.
+    All messages begin with `what`.
+
+    Errors: `InvalidError` for a string of another form, and for a file that raises an error;
+    `NotFoundError` for a missing file or name.
     """
     if not is_place(place):
         raise InvalidError(
@@ -96,7 +105,7 @@ def from_place(what: str, place: str, example: str) -> Any:
     where, _, name = place.rpartition(":")
     module = _from_file(what, Path(where))
     if not hasattr(module, name):
-        names = [one for one in vars(module) if not one.startswith("_")]
+        names = [known for known in vars(module) if not known.startswith("_")]
         raise NotFoundError(
             f"{what} `{place}`: `{where}` has no `{name}`\n"
             f"hint: {suggestion(name, names, otherwise='it has')}"
@@ -105,7 +114,7 @@ def from_place(what: str, place: str, example: str) -> Any:
 
 
 def place_of(value: Any) -> str:
-    """The module and the name of a function, a class or an instance's class.
+    """Module and name of a function or class; for another object, of its class.
 
     Example:
         >>> place_of(max)
@@ -118,9 +127,9 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """The digest of the source of a function, a class or an instance's class; else empty.
+    """Digest of the source of a function or class; for another object, of its class.
 
-    Functions that it calls do not count.
+    It is empty if the source is not available. It does not cover functions that the code calls.
     """
     bound = ""
     while isinstance(value, functools.partial):
@@ -138,14 +147,14 @@ def digest_of(value: Any) -> str:
 def _from_file(what: str, path: Path) -> Any:
     if not path.is_file():
         raise NotFoundError(f"{what}: no file `{path}`")
-    # Two files of one name are two modules: `inspect` looks their texts up by it.
+    # Files with the same name need different module names, because `inspect` finds sources by them.
     digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
     name = f"outercore_own_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Where `inspect` and the file's own dataclasses look for it.
+    # `inspect` and dataclasses in the file look the module up here.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Identity:
-    """The arrays that a job reads, and facts about the data set that it depends on.
+    """Identity of a data set for a job: the arrays that the job reads, and facts that it needs.
 
-    Other arrays may be added, changed or removed without any effect on the run.
+    Other arrays may be added, changed or removed without an effect on the run.
     """
 
     arrays: Mapping[str, list[Any]]
-    """Type, shape and checksum of each, by its name in the manifest."""
+    """Type, shape and checksum of each array, by its key in the manifest."""
     facts: Mapping[str, Any]
-    """Such as the number of nodes."""
+    """Further facts, such as the number of nodes."""
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], reads: Callable[[str], bool], **facts: Any) -> Identity:
-        """The identity of a data set with these arrays, read where `reads` accepts the key."""
+        """Identity from the `arrays` of a data set whose keys `reads` accepts, and from facts."""
         read = {
             key: [entry["dtype"], entry["shape"], entry["checksum"]]
             for key, entry in arrays.items()
@@ -54,12 +54,12 @@ class Identity:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it."""
+        """SHA-256 of arrays and facts."""
         values = {**self.facts, "arrays": self.arrays}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def changes(self, known: Mapping[str, Any]) -> list[str]:
-        """What differs from an identity that `to_dict` has described, in words."""
+        """Differences to an earlier identity, as text. `known` is the result of its `to_dict`."""
         before: Mapping[str, Any] = known["arrays"]
         words = [
             f"array `{name}` was {_change(before.get(name), self.arrays.get(name))}"
@@ -73,7 +73,7 @@ class Identity:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The identity as plain JSON values."""
         return {"arrays": dict(self.arrays), "facts": dict(self.facts)}
 
 
@@ -84,22 +84,22 @@ def _change(before: Any, after: Any) -> str:
 
 
 class RunDirectory:
-    """The directory of one run; each job has a subclass.
+    """The directory of one run. Each job has a subclass.
 
-    `config.json` has the configuration and the identity of the data set, `record.json` the record,
-    `tensorboard/` scalars.
+    `config.json` has the configuration and the identity of the data set, `record.json` has the
+    record, and `tensorboard/` has scalars.
     """
 
     verb: ClassVar[str]
-    """The command that makes such runs."""
+    """The command of the job, such as `train`."""
     option: ClassVar[str] = "--out"
-    """The option that names another directory."""
+    """The command-line option for the directory."""
     config_type: ClassVar[type[Configuration]]
-    """The configuration of such runs."""
+    """The type of the job's configuration."""
     state_name: ClassVar[str]
-    """The directory of what resuming needs."""
+    """Name of the subdirectory for checkpoints."""
     checkpoint_names: ClassVar[tuple[str, ...]]
-    """One of these files is in it once there is a checkpoint."""
+    """File names in this subdirectory. One of them exists as soon as there is a checkpoint."""
 
     def __init__(self, path: Path, storage: Storage | None = None) -> None:
         self.path = path
@@ -115,9 +115,9 @@ class RunDirectory:
         storage: Storage | None = None,
         more: Mapping[str, str] | None = None,
     ) -> Self:
-        """Makes a new run; `more` is remembered with the configuration.
+        """Creates the directory of a new run. `more` is stored next to the configuration.
 
-        Errors: `InvalidError` where `path` already is one, or has anything else in it.
+        Errors: `InvalidError` if `path` is a run already, or is not empty.
         """
         run = cls(path, storage)
         if run._config.exists():
@@ -125,7 +125,7 @@ class RunDirectory:
                 f"run `{path}` exists already\n"
                 f"hint: {run.next_step()}; or choose another `{cls.option}`"
             )
-        taken = next((one for one in _entries(path) if _has_content(one)), None)
+        taken = next((entry for entry in _entries(path) if _has_content(entry)), None)
         if taken is not None:
             raise InvalidError(
                 f"run `{path}`: `{taken.name}` is there already, expected an empty directory\n"
@@ -148,10 +148,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path, storage: Storage | None = None) -> Self:
-        """An existing run.
+        """Opens the directory of an existing run.
 
-        Errors: `NotFoundError` if there is none; `InvalidError` for a data set, or a run of
-        another command.
+        Errors: `NotFoundError` if `path` is not a run; `InvalidError` if it is a data set, or a run
+        of another command.
         """
         run = cls(path, storage)
         wanted = f"hint: give the directory that `outercore {cls.verb}` printed"
@@ -170,7 +170,7 @@ class RunDirectory:
         return run
 
     def next_step(self) -> str:
-        """The command for a run that is there already."""
+        """Hint for a run that exists already: the command that resumes it."""
         return f"`{self._resume}` resumes it"
 
     @property
@@ -179,12 +179,12 @@ class RunDirectory:
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
-        """The arrays and facts of a data set that a run with this configuration reads."""
+        """The identity of a data set for a run with this configuration."""
         raise NotImplementedError
 
     @property
     def state(self) -> Path:
-        """The directory of what resuming needs."""
+        """The directory of the checkpoints."""
         return self.path / self.state_name
 
     @property
@@ -194,17 +194,17 @@ class RunDirectory:
 
     @property
     def result(self) -> Path:
-        """A file that is there once the run has its result."""
+        """A file that exists as soon as the run has a result."""
         return self._record
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended. The end writes a damaged record again."""
+        """Whether the run has finished. With a damaged record it counts as unfinished."""
         return self.result.exists() and self.known_record().get("status") == "finished"
 
     @property
     def scalars(self) -> Path:
-        """Where TensorBoard finds the scalars."""
+        """The directory of the scalars for TensorBoard."""
         return self.path / "tensorboard"
 
     @property
@@ -213,7 +213,7 @@ class RunDirectory:
         return Path(self._described()["data_set"])
 
     def require_same(self, graph: Graph) -> None:
-        """Errors: `InvalidError` names an array that the run reads and that changed since."""
+        """Errors: `InvalidError` if the data set changed since the run began; it lists changes."""
         described, now = self._described(), self.identity_of(graph, self.config())
         if described["fingerprint"] == now.digest:
             return
@@ -228,10 +228,10 @@ class RunDirectory:
         return self.config_type.from_dict(self._described()["config"])
 
     def change(self, values: Mapping[str, Sequence[Any]], **progress: int) -> None:
-        """Gives the run's configuration other values from here on; all of them, or none.
+        """Changes the configuration of the run atomically, for the rest of the run.
 
-        `values` has those before and after by path, such as `{"optimiser.epochs": [4, 8]}`;
-        `progress` says when.
+        `values` maps a path to old and new value, such as `{"optimiser.epochs": [4, 8]}`.
+        `progress` is the progress of the run at the change.
         """
         described = self._described()
         for path, (_, after) in values.items():
@@ -242,20 +242,20 @@ class RunDirectory:
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """What `change` was called with, in order."""
+        """All changes by `change`, in order."""
         return list(self._described().get("changes", []))
 
     def code(self, name: str) -> tuple[str | None, str]:
-        """The place of the custom code `name`, `None` without any, and the digest of its text."""
+        """Place and digest of the custom code `name`. The place is `None` without custom code."""
         described = self._described()
         return described.get(name), described.get(f"{name}_digest", "")
 
     @contextlib.contextmanager
     def training(self, *, new: bool) -> Iterator[None]:
-        """Within the block the run is made or trained.
+        """Context in which the run is created or trained.
 
-        A new one that fails without a checkpoint is removed. The error of a full device says what
-        works once there is space.
+        If a new run fails before its first checkpoint, its directory is removed. The error for a
+        full device gets a hint how to continue.
         """
         try:
             yield
@@ -276,20 +276,21 @@ class RunDirectory:
             replace_file(self._storage, self._record, json_bytes(record))
 
     def record(self) -> dict[str, Any]:
-        """The record as it was last written.
+        """The record of the run.
 
-        Errors: `NotFoundError` before the first epoch has ended.
+        Errors: `NotFoundError` before the end of the first epoch; `CorruptError` for a damaged
+        record.
         """
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
         try:
-            found: dict[str, Any] = json.loads(self._record.read_bytes())
+            record: dict[str, Any] = json.loads(self._record.read_bytes())
         except ValueError as error:
             raise CorruptError(
                 f"run record `{self._record}`: expected JSON, found: {error}\n"
                 f"hint: `{self._resume}` writes it again"
             ) from None
-        return found
+        return record
 
     def known_record(self) -> dict[str, Any]:
         """The record; empty if it is missing or damaged."""
@@ -299,10 +300,10 @@ class RunDirectory:
             return {}
 
     def discard_if_unused(self) -> None:
-        """Removes what the run made since `create` where no checkpoint was ever taken.
+        """Removes the files of the run if it never took a checkpoint.
 
-        A run that failed at once can then be started again under the same name. Directories that
-        were there before stay with all that is in them.
+        Then a run that failed early can be started again in the same directory. Directories that
+        existed before `create`, and their contents, stay.
         """
         if self.begun:
             return
@@ -310,13 +311,13 @@ class RunDirectory:
             self._storage.remove_tree(directory)
         for file in (self._config, self._record):
             file.unlink(missing_ok=True)
-        # Other files in the directory are not ours.
+        # The directory stays if it has files of the user.
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
     @property
     def _directories(self) -> tuple[Path, ...]:
-        """Those that a run fills before its first checkpoint."""
+        """Directories with files of the run before its first checkpoint."""
         return (self.state, self.scalars)
 
     @property
@@ -342,11 +343,11 @@ class RunDirectory:
 
 
 def _entries(path: Path) -> list[Path]:
-    """Entries of a directory without leftovers of a crash at creation, and output of a process."""
+    """Entries of a directory, except leftovers of a crash in `create` and output of a process."""
     ours = (LOCK, temporary_path(path / "config.json").name, OUTPUT, ERRORS)
-    return [one for one in path.iterdir() if one.name not in ours] if path.is_dir() else []
+    return [entry for entry in path.iterdir() if entry.name not in ours] if path.is_dir() else []
 
 
 def _has_content(path: Path) -> bool:
-    """Whether something is lost when it is written over or emptied."""
+    """Whether `path` is a file or a directory with entries."""
     return any(path.iterdir()) if path.is_dir() else path.exists()

@@ -1,4 +1,4 @@
-"""Functions for every job: plan one, resume a run."""
+"""Functions for every job: plan a job, resume a run."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from outercore.data.graph import Source, root_of
 from outercore.errors import InvalidError, NotFoundError
 
 _JOBS = {"train": "outercore.training", "embed": "outercore.embedding"}
-"""The rooms of jobs. They are above this one, so they are imported at the first call."""
+"""Packages of the jobs. They import this package, so they are imported at the first call."""
 _ALGORITHMS = "outercore.analytics"
 
 
 def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
-    """Show how a job would use its memory, before it is done.
+    """Plan the memory of a job without running it.
 
     Args:
         job: `train`, `embed`, or the name of an algorithm such as `pagerank`.
-        data_set: its directory, or an opened graph.
+        data_set: the directory of the data set, or an open graph.
         options: options of the job, such as `memory="2GiB"`.
 
     Returns:
-        Bytes and rates by name, as `outercore plan JOB --json` prints them.
+        A dictionary of bytes and rates by name, as printed by `outercore plan JOB --json`.
 
     Raises:
-        BudgetError: the budget is too small; the message has the least that works.
-        InvalidError: no such job or option.
+        BudgetError: the budget is too small; the message has the smallest sufficient budget.
+        InvalidError: an unknown job or option.
     """
     if job in _JOBS:
         given = root_of(data_set) if job == "embed" else data_set
@@ -45,10 +45,10 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
 
 
 def resume(run: str | Path, **options: Any) -> Any:
-    """Continue a run from its last checkpoint, to the bits that it would have had uninterrupted.
+    """Continue a run from its last checkpoint. The result equals an uninterrupted run, bit by bit.
 
     Args:
-        run: run directory of `oc.train`, `oc.embed`, or of an algorithm.
+        run: the run directory of `oc.train`, `oc.embed`, or an algorithm.
         options: options of `resume` in `outercore.training`, `outercore.embedding` or
             `outercore.analytics`; for example `epochs=40` continues a finished embedding.
 
@@ -56,9 +56,9 @@ def resume(run: str | Path, **options: Any) -> Any:
         The result of the job: the run record of a training, an `EmbedResult`, a `Run`.
 
     Raises:
-        NotFoundError: no run there.
-        InvalidError: a data set; an array that the run reads has changed; an option that a run
-            keeps as it was.
+        NotFoundError: the directory is not a run.
+        InvalidError: the directory is a data set, an array that the run reads has changed, or an
+            option must not change.
     """
     if (job := made_by(Path(run))) is not None:
         return import_module(_JOBS.get(job, _ALGORITHMS)).resume(run, **options)

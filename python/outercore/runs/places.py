@@ -13,21 +13,21 @@ from outercore.errors import DeviceError, InvalidError
 from outercore.files.atomic import device_errors
 
 _TRIES = 100
-"""How often to make a file anew that others remove meanwhile."""
+"""Attempts to create a lock file that other processes remove in the meantime."""
 RUNS = Path("runs")
 """The parent of run directories without a chosen name."""
 OUTPUT, ERRORS = "output.txt", "errors.txt"
-"""In a run's directory what a process wrote that another one began."""
+"""Files in a run's directory with the output of a background process."""
 LOCK = ".run.lock"
-"""In a run's directory while a process works on it."""
+"""File in a run's directory while a process works on the run."""
 
 
 class Lock:
-    """A file that only this process holds, until `close` or the end of the process.
+    """A lock file. This process holds it until `close` or the end of the process.
 
-    Makes the file and the directory that it is in.
+    It creates the file and its directory.
 
-    Errors: `InvalidError` with the text `held` if another process holds it; `NoSpaceError`;
+    Errors: `InvalidError` with the message `held` if another process holds it; `NoSpaceError`;
     `DeviceError`.
     """
 
@@ -41,7 +41,7 @@ class Lock:
             except OSError as error:
                 missing = error
                 if isinstance(error, FileNotFoundError) and path.parent.parent.is_dir():
-                    # Its holder may have removed the directory just now.
+                    # Another process may have removed the directory with its lock: try again.
                     continue
                 break
             try:
@@ -53,30 +53,30 @@ class Lock:
                 raise DeviceError(f"lock `{path}`: {error.strerror}") from None
             if self._is_there():
                 return
-            # Its holder has removed the file since we opened it.
+            # Another process has removed the file since we opened it: try again.
             self._file.close()
             missing = FileNotFoundError(errno.ENOENT, "it is removed again and again", str(path))
         with device_errors(f"`{path}`"):
             raise missing
 
     def _is_there(self) -> bool:
-        """Whether the file still has its name, under which others look for it."""
+        """Whether the open file is still the file at its path."""
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
         except FileNotFoundError:
             return False
 
     def remove(self) -> None:
-        """Deletes the file and lets go of it."""
+        """Deletes the file and releases the lock."""
         if not self._file.closed and os.getpid() == self._owner:
             self._path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Lets go of it. A forked copy of this process, which never held it, only closes its file.
+        """Releases the lock. In a forked copy of this process, it only closes the file.
 
-        Unlocks first: where such a copy is still there, it has the file open too, and with it the
-        lock would stay.
+        It unlocks before it closes: a forked copy may have the file open, too, and closing alone
+        would then keep the lock.
         """
         if not self._file.closed and os.getpid() == self._owner:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -90,12 +90,17 @@ def only_one(
     what: str | None = None,
     hint: str = "wait, or choose another `--out`",
 ) -> Iterator[None]:
-    """Only this process holds `path` while the block runs; a killed process loses it.
+    """Context in which only this process writes to `path`. A killed process loses the lock.
 
-    Makes the parent directory, and while the block runs a file `.NAME.lock` in it.
-    `command` writes to it, `what` is how the user knows it, `hint` the next step.
+    It creates the parent directory, and for the time of the block a file `.NAME.lock` in it.
 
-    Errors: `InvalidError` where another process holds it; `DeviceError`.
+    Args:
+        path: the file or directory to lock.
+        command: the command that writes to it, for the message.
+        what: name of `path` in the message.
+        hint: next step in the message.
+
+    Errors: `InvalidError` if another process holds the lock; `DeviceError`.
     """
     held = f"{what or f'`{path}`'}: another `{command}` writes it\nhint: {hint}"
     lock = Lock(path.with_name(f".{path.name}.lock"), held)
@@ -106,7 +111,7 @@ def only_one(
 
 
 def hold(path: Path) -> Lock:
-    """Makes the file `path`, which only this process holds until it is closed.
+    """Creates the lock file `path`. This process holds it until the lock is closed.
 
     Errors: `InvalidError` if another process holds it; `DeviceError`.
     """
@@ -115,12 +120,12 @@ def hold(path: Path) -> Lock:
 
 @contextmanager
 def new_run(chosen: Path | None, stem: str, command: str) -> Iterator[Path]:
-    """The directory of a new run, which only this process holds while the block runs.
+    """Context with the directory of a new run, locked for this process.
 
-    It is `chosen`, or `runs/STEM-N` with the first number that no other process has taken. A
-    directory that was made here and is still empty at the end is removed.
+    The directory is `chosen`, or `runs/STEM-N` with the first free number. At the end of the block,
+    directories that were created here are removed if they are empty.
 
-    Errors: `InvalidError` where another process has `chosen`; `DeviceError`, `NoSpaceError`.
+    Errors: `InvalidError` if another process has locked `chosen`; `DeviceError`, `NoSpaceError`.
     """
     if chosen is not None:
         with only_run(chosen, command, "wait, or choose another directory"):
@@ -138,11 +143,11 @@ def new_run(chosen: Path | None, stem: str, command: str) -> Iterator[Path]:
 
 @contextmanager
 def only_run(path: Path, command: str, hint: str = "wait until it has ended") -> Iterator[None]:
-    """Only this process holds the run in `path` while the block runs.
+    """Context in which only this process works on the run in `path`.
 
-    Removes a directory that it made, unless the block put files into it.
+    If the directory did not exist before and is empty at the end, it is removed.
 
-    Errors: `InvalidError` where another process holds it; `DeviceError`.
+    Errors: `InvalidError` if another process works on the run; `DeviceError`.
     """
     was_there = path.exists()
     try:
@@ -154,7 +159,7 @@ def only_run(path: Path, command: str, hint: str = "wait until it has ended") ->
 
 
 def _numbered(parent: Path, stem: str) -> Path:
-    """Makes `parent/stem-1`, or the first number that is free, which no other process then gets."""
+    """Creates `parent/stem-N` with the first free number. No other process gets the same one."""
     number = 1
     with device_errors(f"run `{parent / stem}-{number}`"):
         parent.mkdir(parents=True, exist_ok=True)

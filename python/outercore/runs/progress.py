@@ -1,4 +1,4 @@
-"""Events of a run, apart from how they are shown."""
+"""Events of a run, independent of their display."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ _Chunk = TypeVar("_Chunk", bound=Sized)
 
 
 class Observer:
-    """Receives a run's events; every method does nothing unless overridden.
+    """Receives the events of a run. By default every method does nothing.
 
-    A training counts its epochs in batches and its batches in seeds, an embedding both in triples.
+    A training counts epochs in batches, and batches in seeds. An embedding counts both in triples.
     """
 
     def started(self, description: dict[str, Any]) -> None:
-        """The run's name, model, sizes and how it will validate; once, before the first batch."""
+        """Called once before the first batch: name, model, sizes and validation of the run."""
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
-        """Of the work `what`, which comes before the first batch, so much is done."""
+        """Progress of the preparation step `what`, before the first batch."""
 
     def resumed(self, epoch: int, done: int) -> None:
-        """Training resumes from the checkpoint after `done` batches or triples of this epoch."""
+        """Training resumes from a checkpoint, after `done` batches or triples of this epoch."""
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
-        """An epoch begins, or resumes after `done` of its `total`."""
+        """An epoch begins, or resumes after `done` of `total`."""
 
     def batch_done(self, loss: float, count: int, counters: dict[str, Any]) -> None:
-        """A batch of so many seeds or triples was trained, with this mean loss.
+        """A batch of `count` seeds or triples was trained, with mean loss `loss`.
 
-        `counters` of this epoch are at most half a second old.
+        `counters` are the counters of this epoch, at most half a second old.
         """
 
     def evaluation_started(self, what: str, total: int, done: int) -> None:
         """An evaluation (`validation`, `layer 1 of 2`) begins, or resumes after `done`."""
 
     def evaluation_advanced(self, count: int) -> None:
-        """So much more of the evaluation is done."""
+        """The evaluation has advanced by `count`."""
 
     def epoch_done(self, report: Any) -> None:
-        """An epoch was trained, and validated where it was due: an `EpochReport` of the job."""
+        """An epoch was trained, and validated if due. `report`: the `EpochReport` of the job."""
 
     def checkpointed(self) -> None:
         """A checkpoint is on disk."""
 
     def stopping(self, share: float) -> None:
-        """Somebody asked to stop, which waits until the state of the partitions in memory ends.
+        """A stop was requested. The run stops at the end of the current buffer state.
 
-        `share` of its triples is done.
+        `share` of the triples of this state is done.
         """
 
     def note(self, message: str) -> None:
@@ -62,19 +62,19 @@ class Observer:
 
 
 def until_stopped(observer: Observer, stop: StopRequest) -> Progress:
-    """Tells the observer what is prepared; raises `InterruptError` once a stop is requested."""
+    """A callback that reports to the observer and raises `InterruptError` after a stop request."""
 
-    def told(what: str, done: int, total: int, unit: str) -> None:
+    def report(what: str, done: int, total: int, unit: str) -> None:
         stop.check()
         observer.preparing(what, done, total, unit)
 
-    return told
+    return report
 
 
 def watched(
     chunks: Iterable[_Chunk], what: str, total: int, progress: Progress | None
 ) -> Iterator[_Chunk]:
-    """The same chunks of triples; `progress` gets the number of triples so far."""
+    """Yields the chunks unchanged and reports the number of triples so far to `progress`."""
     done = 0
     for chunk in chunks:
         if progress is not None:

@@ -19,15 +19,15 @@ def metrics_of_ranks(
     """Mean reciprocal rank, mean rank, Hits@k and the adjusted mean rank with its index.
 
     Shapes: `ranks` [questions], from 1; `others` [questions], the candidates without the true one.
-    The adjusted ones are `None` where nothing has another candidate.
+    The adjusted metrics are `None` if no question has another candidate.
 
     Example:
-        >>> found = metrics_of_ranks(np.array([1.0, 3.0]), np.array([4, 4]), hits=[1])
-        >>> found["mean_rank"], found["hits_at_1"], found["adjusted_mean_rank_index"]
+        >>> metrics = metrics_of_ranks(np.array([1.0, 3.0]), np.array([4, 4]), hits=[1])
+        >>> metrics["mean_rank"], metrics["hits_at_1"], metrics["adjusted_mean_rank_index"]
         (2.0, 0.5, 0.5)
     """
     count, above = len(ranks), float((ranks - 1.0).sum())
-    # In a random order half of the others are above the true one, on average.
+    # In a random order, on average half of the other candidates rank above the true one.
     expected = float(others.sum(dtype=np.float64)) / 2.0
     return {
         "mrr": float((1.0 / ranks).mean()),

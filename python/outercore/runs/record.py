@@ -1,4 +1,4 @@
-"""Run records: what ran where, what it cost and when, as plain JSON."""
+"""Run records in plain JSON: job, machine, costs and times."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def opening(
     data_set: Mapping[str, Any],
     device: str = "",
 ) -> dict[str, Any]:
-    """The part of a record that is known before the work: what runs, on what data, where.
+    """The first part of a record, known before the work: job, data set and machine.
 
-    `root` is the data set, `device` the device of PyTorch if it computes.
+    `root` is the directory of the data set. `device` is the PyTorch device, if PyTorch computes.
     """
     where = machine()
     if device:
@@ -61,8 +61,8 @@ def opening(
 
 
 def peak_memory() -> int:
-    """The most bytes this process ever had resident."""
-    # Not from `getrusage` where it can be helped: a child inherits what its parent had.
+    """Peak resident memory of this process, in bytes."""
+    # `getrusage` is only the fallback: a child process inherits the peak of its parent.
     with contextlib.suppress(OSError, ValueError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
@@ -70,7 +70,7 @@ def peak_memory() -> int:
 
 
 def device_profile(root: Path) -> dict[str, Any] | None:
-    """What `outercore probe` measured for the device under `root`, `None` where it did not."""
+    """Device profile by `outercore probe` for the device of `root`; `None` before a probe."""
     path = Path(root) / "device.json"
     if not path.exists():
         return None
@@ -78,11 +78,11 @@ def device_profile(root: Path) -> dict[str, Any] | None:
 
 
 _HIGHEST = ("queue_bytes",)
-"""Counters that are the most of something at once, and no sum."""
+"""Counters that are maxima, not sums."""
 
 
 def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested counters, summed; other values are taken from `more`.
+    """Sum of nested counters. Values that are not numbers come from `more`.
 
     Example:
         >>> add({"reads": {"bytes": 4}}, {"reads": {"bytes": 3}, "name": "uring"})
@@ -102,14 +102,14 @@ def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hit_ratio(counters: Mapping[str, Any]) -> float | None:
-    """Share of row accesses that needed no read; `None` where nothing was counted."""
+    """Share of row accesses without a read; `None` without row accesses."""
     cache = counters.get("cache") or {}
     accesses = cache.get("accesses", 0)
     return 1 - cache.get("misses", 0) / accesses if accesses else None
 
 
 def bytes_read(counters: Mapping[str, Any]) -> int:
-    """Bytes read from the device, gaps and alignment included."""
+    """Bytes read from the device, including gaps and alignment."""
     parts = ("feature_reads", "topology_reads")
     return sum(int((counters.get(part) or {}).get("bytes", 0)) for part in parts)
 
@@ -148,7 +148,7 @@ def stages(counters: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
 
 
 class Timeline:
-    """Spans of a run, in seconds since it began; continues the clock of an interrupted run."""
+    """Spans of a run, in seconds since its start. An interrupted run continues its clock."""
 
     def __init__(self, spans: list[dict[str, Any]]) -> None:
         self.spans = spans
@@ -156,12 +156,12 @@ class Timeline:
         self._zero = time.monotonic() - elapsed
 
     def now(self) -> float:
-        """Seconds since the run began, without the time it lay interrupted."""
+        """Seconds since the start of the run, without interruptions."""
         return time.monotonic() - self._zero
 
     @contextmanager
     def span(self, name: str, **details: Any) -> Iterator[None]:
-        """Records the block as a span, also when it ends in an error."""
+        """Records the block as a span, even if it ends with an error."""
         start = self.now()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Resuming a run: which options may change, and whether anything is left to train."""
+"""Resuming a run: options that may change, and checks for a finished run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def require_changeable(
     own: Iterable[str] = (),
     instead: str = "start another run",
 ) -> None:
-    """Refuses options, by short names, that a resumed run may not change.
+    """Checks that a resumed run may change these options, given by short names.
 
-    `kind` is the configuration of the run, `own` are its options that are not fields of `kind`.
+    `kind` is the type of the run's configuration. `own` are options that are not fields of `kind`.
 
-    Errors: `InvalidError` names the first one, and those that may change.
+    Errors: `InvalidError` names the first option that may not change, and all that may.
     """
     known = {field.name: field.path for field in fields(kind)} | {name: name for name in own}
     for name in options:
@@ -51,26 +51,27 @@ class Change(Generic[_Config]):
     def of(
         cls, config: _Config, options: Mapping[str, Any], changeable: Sequence[str]
     ) -> Change[_Config]:
-        """`config` with options by short names; `None` changes nothing.
+        """The change of `config` by options with short names. Values of `None` are ignored.
 
         Errors: `InvalidError` for an option that may not change, or a wrong value.
         """
-        given = {name: value for name, value in options.items() if value is not None}
-        require_changeable(type(config), given, changeable)
-        return cls(config, configuration(type(config), config, given))
+        changed = {name: value for name, value in options.items() if value is not None}
+        require_changeable(type(config), changed, changeable)
+        return cls(config, configuration(type(config), config, changed))
 
     @property
     def values(self) -> dict[str, list[Any]]:
-        """The values that differ, before and after: `{"optimiser.epochs": [4, 8]}`."""
+        """The changed values by path, old and new: `{"optimiser.epochs": [4, 8]}`."""
         before, after = flat(self.before.to_dict()), flat(self.after.to_dict())
         paths = dict.fromkeys([*before, *after])
         pairs = {path: [before.get(path), after.get(path)] for path in paths}
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def require_more(self, done: int, stale: int) -> None:
-        """Refuses fewer epochs than are `done`, and a finished run that stays finished.
+        """Checks that there is something left to train.
 
-        Errors: `InvalidError`.
+        Errors: `InvalidError` if the new number of epochs is not above `done`, or if a finished run
+        would stay finished.
         """
         before, after = self.before.optimiser, self.after.optimiser  # type: ignore[attr-defined]
         fewer = after.epochs <= done and after.epochs != before.epochs
@@ -88,6 +89,6 @@ class Change(Generic[_Config]):
         )
 
     def _setting(self, path: str, value: int) -> str:
-        """The option of the command line with this value."""
+        """The command-line option that sets this value."""
         field = next(field for field in fields(type(self.after)) if field.path == path)
         return f"{field.flag}{' ' if field.option.common else '='}{value}"

@@ -16,14 +16,14 @@ from outercore.files.atomic import device_errors
 class Scalars:
     """Scalars by name and epoch, in a new file of a directory.
 
-    The thread that adds them writes them. The writer of `tensorboardX` has a thread and a handler
-    at the process's end instead, and on a full device all three fail, each with a traceback.
+    The thread that adds a scalar also writes it. The writer of `tensorboardX` has its own thread
+    and an exit handler. On a full device all three would fail, each with a traceback.
     """
 
     def __init__(self, directory: Path, first_epoch: int, resume: str) -> None:
-        """Points of `first_epoch` and later ones in other files are superseded.
+        """Opens a new file. It replaces points of `first_epoch` and later epochs in other files.
 
-        `resume` is what to do after space was freed.
+        `resume`: hint for the error of a full device.
 
         Errors: `NoSpaceError`, `DeviceError`.
         """
@@ -40,7 +40,7 @@ class Scalars:
                 self._write(step=first_epoch, session_log=SessionLog(status=SessionLog.START))
 
     def add(self, points: Mapping[str, float | None], epoch: int) -> None:
-        """Writes the points of an epoch; one without a value is left out.
+        """Writes the points of an epoch. Scalars without a value are left out.
 
         Errors: `NoSpaceError`, `DeviceError`.
         """
@@ -53,8 +53,8 @@ class Scalars:
             self._file.flush()
 
     def close(self) -> None:
-        """Closes the file, whose points are written already: it raises nothing."""
-        # After a failed write the buffer is still full, and closing would fail as that has.
+        """Closes the file. It does not raise errors, because all points are written already."""
+        # After a failed write the buffer is still full, and closing would fail again.
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request to stop.
+"""Stop requests by Ctrl-C, SIGTERM and SIGHUP.
 
-Training answers it between two batches, a server at once.
+Training stops between two batches, a server immediately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from outercore.errors import InterruptError
 Handler = Callable[[int, FrameType | None], None]
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""What else than Ctrl-C asks a process to end: `kill`, and a terminal that is closed."""
+"""Further signals that end a process: from `kill`, and from a closed terminal."""
 _OUTPUTS = (1, 2)
 
 
@@ -33,11 +33,11 @@ class StopRequest:
         return self._event.is_set()
 
     def request(self) -> None:
-        """Asks to stop."""
+        """Requests a stop."""
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long for a request; whether there is one."""
+        """Waits for a request, at most `seconds`. Returns whether a stop was requested."""
         return self._event.wait(seconds)
 
     def check(self) -> None:
@@ -48,10 +48,11 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(stop: StopRequest) -> Iterator[None]:
-    """Within the block the first SIGINT, SIGTERM or SIGHUP is a request, a second one ends at once.
+    """Context in which the first SIGINT, SIGTERM or SIGHUP requests a stop.
 
-    A signal that the process was started to ignore stays ignored, as a shell expects of commands in
-    the background. Does nothing outside the main thread, where Python delivers no signals.
+    A second signal raises `KeyboardInterrupt`. Signals that the process ignores from its start stay
+    ignored, as shells expect of background commands. Does nothing outside the main thread, because
+    Python delivers signals only there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -68,10 +69,10 @@ def stop_on_signals(stop: StopRequest) -> Iterator[None]:
 
 @contextmanager
 def terminate_like_interrupt() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does.
+    """Context in which SIGTERM and SIGHUP raise `KeyboardInterrupt`, like Ctrl-C.
 
-    So a stopped command removes its temporary files. Does nothing outside the main
-    thread, where Python delivers no signals.
+    So a stopped command removes its temporary files. Does nothing outside the main thread, because
+    Python delivers signals only there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,9 +85,9 @@ def terminate_like_interrupt() -> Iterator[None]:
 def handled(
     handler: Handler, numbers: tuple[signal.Signals, ...] = (signal.SIGINT, *_ENDING)
 ) -> Iterator[None]:
-    """Within the block `handler` gets these signals, but not one that was ignored before.
+    """Context in which `handler` receives these signals.
 
-    `nohup` ignores SIGHUP.
+    Signals that were ignored before stay ignored: `nohup` ignores SIGHUP.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -104,9 +105,9 @@ def handled(
 
 
 def _leave_terminal() -> None:
-    """Lets outputs to a closed terminal go nowhere.
+    """Redirects output to a closed terminal to nowhere.
 
-    A line that cannot be written would end the command before its state is saved.
+    A failed write would end the command before it has saved its state.
     """
     for descriptor in _OUTPUTS:
         try:

@@ -1,6 +1,6 @@
 """The triples of a knowledge graph, or the links of a plain graph.
 
-Needs no PyTorch.
+Does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EmbedData:
-    """The triples of a run by part, of a knowledge graph or of a plain graph's links."""
+    """The triples of a run by part. Links of a plain graph are triples, too."""
 
     entities: int
     relations: int
     parts: Mapping[Part, Triples]
-    """Those that are not empty."""
+    """All parts that are not empty."""
     undirected: bool = False
-    """Whether a triple means its reverse, too."""
+    """Whether each triple also stands for its reverse."""
 
     @property
     def train(self) -> Triples:
@@ -52,23 +52,23 @@ class EmbedData:
 
     @property
     def loops(self) -> bool:
-        """Whether an entity can be its own neighbour; a plain graph's links join two nodes."""
+        """Whether an entity can be its own neighbour; not by links of a plain graph."""
         return self.train.loops
 
     def ranked(self, config: EvaluationConfig) -> int:
-        """How many triples of all held-out parts are ranked."""
+        """Number of ranked triples of all held-out parts."""
         return sum(self.ranked_by_part(config).values())
 
     def ranked_by_part(self, config: EvaluationConfig) -> dict[Part, int]:
-        """How many triples of each held-out part are ranked, of those that have some."""
+        """Number of ranked triples of each held-out part that is not empty."""
         most = {"valid": config.valid_triples, "test": config.test_triples}
         counts = {part: some.count for part, some in self.parts.items() if part != "train"}
         return {part: min(count, most[part] or count) for part, count in counts.items() if count}
 
     def answers(self, what: str, told: Progress | None = None) -> Iterator[NDArray[np.int64]]:
-        """The triples of all parts, int64 [some, 3] at a time, in both directions if they are.
+        """The triples of all parts in chunks, int64 [n, 3]; undirected ones in both directions.
 
-        `told` gets the number of triples so far, with `what` as the reason.
+        `told` receives the number of triples so far. `what` names the purpose of the pass.
         """
         total = sum(triples.count for triples in self.parts.values())
         stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
@@ -79,7 +79,9 @@ class EmbedData:
                 yield np.ascontiguousarray(chunk[:, ::-1])
 
     def degrees(self, told: Progress | None = None) -> NDArray[np.int64]:
-        """How many training triples each entity is in, int64 [entities].
+        """Number of training triples of each entity.
+
+        Shapes: int64 [entities].
 
         Cost: one read of the triples; the memory of the result.
         """
@@ -91,11 +93,12 @@ class EmbedData:
 
 
 def data_of(graph: Graph, config: EmbedConfig, told: Progress | None = None) -> EmbedData:
-    """The triples of a data set, or without triples the links of its topology.
+    """The triples of a data set, or the links of its topology if it lacks triples.
 
-    `told` gets the progress of a pass over them, if one is needed.
+    `told` receives the progress of a pass over them, if one is needed.
 
-    Errors: `NotFoundError` where there is neither; `InvalidError` for an array of another shape.
+    Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
+    shape.
     """
     if has_triples(graph):
         return knowledge_graph(graph, config.data, config.run.seed, told)
@@ -108,18 +111,18 @@ def has_triples(graph: Graph) -> bool:
 
 
 def is_plain(graph: Graph) -> bool:
-    """Whether all links are of one kind: neither triples nor edges of several types."""
+    """Whether the data set is a plain graph: without triples, and with one edge type."""
     return not (has_triples(graph) or graph.is_typed)
 
 
 def knowledge_graph(
     graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
 ) -> EmbedData:
-    """The triples of a data set. With training triples only, some may be held out.
+    """The triples of a knowledge graph. If it has only training triples, some may be held out.
 
-    Cost: reads the training triples once if relations have no names, and once if some are held out.
-    Errors: `NotFoundError` without training triples; `InvalidError` for an array of another shape,
-    and if triples are to be held out although the data set has held-out triples.
+    Cost: reads the training triples once if relations lack names, and once to hold out some.
+    Errors: `NotFoundError` without training triples; `InvalidError` for an array of a wrong shape,
+    and if the option holds out triples although the data set has held-out triples.
     """
     parts: dict[Part, Triples] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
@@ -143,12 +146,12 @@ def link_graph(
 ) -> EmbedData:
     """The links of a graph as triples of one relation, some of them held out.
 
-    Which ones is a function of their nodes and the seed. The edge array `weight` gives them
-    weights. In a graph with several types each edge type is a relation, entities are nodes type
-    after type, and no link has a weight.
+    The choice depends only on the nodes of a link and the seed. Weights are from the edge array
+    `weight`. In a graph with several types, each edge type is a relation, entities are the nodes
+    type after type, and links do not have weights.
 
     Cost: at most one pass over the topology, to count the links of each part.
-    Errors: `NotFoundError` without a topology; `InvalidError` for weights of another shape.
+    Errors: `NotFoundError` without a topology; `InvalidError` for weights of a wrong shape.
     """
     share = config.held_out / 2
     links = Triples(Path(graph.root), generation=graph.generation)
@@ -187,7 +190,7 @@ def _divided(
     seed: int,
     told: Progress | None,
 ) -> dict[Part, Triples]:
-    """The training triples in the parts that a draw gives them."""
+    """The training triples, randomly divided into parts."""
     own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
     if own:
         raise InvalidError(

@@ -1,7 +1,8 @@
-"""Starting from another run's tables: with new triples, new entities, or new relations.
+"""Warm start from the tables of another run: with new triples, new entities, or new relations.
 
-What both data sets have, found by name or id, begins with its old row; the rest begins as in any
-run. The optimiser begins afresh, which shakes the old rows for an epoch or two.
+Entities and relations of both data sets, matched by name or id, start with their old rows. All
+others start as in any run. The optimiser state is new, which disturbs the old rows for one or two
+epochs.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ _BLOCK = 1 << 16
 
 
 def match_names(old: Names, new: Names) -> NDArray[np.int64]:
-    """The old id of each new one, -1 for names that were not there; int64 [new ids].
+    """The old id of each new id; -1 for new names.
 
-    Cost: reads both dictionaries once in the order of names, in which imports number them; a block
-    of each in memory.
+    Shapes: int64 [new ids].
+
+    Cost: reads both dictionaries once in the order of names, with a block of each in memory.
     """
     found = np.full(len(new), -1, np.int64)
     for start in range(0, len(new), _BLOCK):
         ids, names = _ranked(new, start, min(start + _BLOCK, len(new)))
-        # Both are sorted: old names that can be equal to one of these form a range.
+        # Both dictionaries are sorted, so candidates among the old names form a range.
         first = old.place(names[0].as_py().encode())
         last = min(old.place(names[-1].as_py().encode()) + 1, len(old))
         for begin in range(first, last, _BLOCK):
@@ -49,16 +51,16 @@ def match_names(old: Names, new: Names) -> NDArray[np.int64]:
 
 
 def match_ids(old: int, new: int) -> NDArray[np.int64]:
-    """As `match_names`, where ids stand for themselves and new ones follow the old ones."""
+    """As `match_names`, without names: old ids stay, and new ids follow them."""
     found = np.arange(new)
     found[old:] = -1
     return found
 
 
 def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:
-    """The old id of each new one, -1 for new ones.
+    """The old id of each new id, by name or by id; -1 for new ones.
 
-    Errors: `InvalidError` where only one side has names.
+    Errors: `InvalidError` if only one data set has names.
     """
     if isinstance(old, int) and isinstance(new, int):
         return match_ids(old, new)
@@ -80,22 +82,24 @@ def _ranked(names: Names, start: int, stop: int) -> tuple[NDArray[np.int64], pa.
 
 
 class WarmStart:
-    """First rows of a run from the tables of another one.
+    """Initial rows of a run from the tables of another run.
 
-    Calling it with entities (ids of the new data set, int64 [n]) gives their first rows, float32
-    [n, width]; a row that is not a number is one without an old row.
+    A call with entities of the new data set returns their initial rows. A row of NaN means that the
+    entity does not have an old row.
 
-    Cost: a pass over the old rows; 8 bytes an entity in memory. A call reads the old rows that it
-    gives.
+    Shapes: entities int64 [n]; rows float32 [n, width].
+
+    Cost: a pass over the old rows; 8 bytes of memory per entity. A call reads the old rows of its
+    entities.
     """
 
     def __init__(self, embedding: Embedding, graph: Graph, model: ModelConfig) -> None:
-        """Goes on from `embedding` with the data set `graph`.
+        """Prepares a start from `embedding` with the data set `graph`.
 
         Raises:
-            InvalidError: another model or dimension than `model`; only one data set has names;
-                they have nothing in common.
-            NotFoundError: the old data set is gone, and with it its names.
+            InvalidError: the model or its dimension differs, only one data set has names, or the
+                data sets share neither entities nor relations.
+            NotFoundError: the old data set with its names is missing.
             CorruptError: the old rows are damaged.
         """
         _require_same_model(embedding, model)
@@ -118,17 +122,17 @@ class WarmStart:
             graph.relations if has_names(graph, "relation") else embedding.num_relations,
         )
         self.relations = _relation_rows(embedding, relations, reciprocal=model.reciprocal)
-        """float32 [relation rows, relation width]; NaN for rows without an old one."""
+        """float32 [relation rows, relation width]; NaN for relations without an old row."""
 
     @property
     def memory(self) -> int:
-        """Bytes that it holds."""
+        """Bytes of memory of this object."""
         return self._entities.nbytes + self.relations.nbytes
 
     def __call__(self, entities: ArrayLike) -> NDArray[np.float32]:
         """The first rows of these entities; see the class."""
         places = self._entities[np.asarray(entities, np.int64)]
-        # Entities without an old row take any, which saves a second copy.
+        # Entities without an old row read any row first: this saves a second copy.
         rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
         rows[places < 0] = np.nan
         return rows
@@ -137,7 +141,7 @@ class WarmStart:
 def require_its_run(
     run: str | os.PathLike[str] | None, data_set: str | os.PathLike[str] | None
 ) -> None:
-    """Raises `InvalidError` where only the data set of another run is given."""
+    """Errors: `InvalidError` if the caller names the data set of another run, but not the run."""
     if data_set is not None and run is None:
         raise InvalidError(
             "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
@@ -151,9 +155,9 @@ def warm_start(
     *,
     data_set: str | os.PathLike[str] | None = None,
 ) -> WarmStart:
-    """The first rows of a run on `graph` from the rows of `run`; see `WarmStart`.
+    """The initial rows of a run on `graph` from the rows of `run`; see `WarmStart`.
 
-    `data_set` is where the old data set is now, if it was moved.
+    `data_set` is the new directory of the old data set, if it was moved.
     """
     return WarmStart(Embedding.open(Path(run), data_set=data_set), graph, model)
 

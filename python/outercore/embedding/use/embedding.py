@@ -1,7 +1,7 @@
-"""A finished embedding: its tables, opened for reading, and what their rows stand for.
+"""A finished embedding: its tables and the names of their rows, opened for reading.
 
-Nothing here needs PyTorch. What is done with the tables are functions of `outercore.embedding`:
-`neighbours`, `predict`, `export` and others take an `Embedding`.
+This module does not need PyTorch. `neighbours`, `predict`, `export` and other functions of
+`outercore.embedding` take an `Embedding`.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
 DESCRIPTION = "embedding.json"
 DESCRIPTION_VERSION = 2
-"""The first one had no checksums."""
+"""Version 1 lacks checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
 """Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
 
 
 class Embedding:
-    """The tables of a run of `outercore embed`. Opening it reads only the description.
+    """The tables of a finished run of `outercore embed`. Opening reads only the description.
 
-    Rows are in the order of ids: entity `i` is row `i`. With reciprocal relations the table of
-    relations has a second half, for questions about heads. Rows of `complex` and `rotate` hold
-    all real parts, then all imaginary parts.
+    Rows are in the order of ids: entity `i` has row `i`. With reciprocal relations, the table of
+    relations has a second half for questions about heads. Rows of `complex` and `rotate` hold all
+    real parts, then all imaginary parts.
 
     Example:
         >>> import outercore as oc
@@ -70,14 +70,14 @@ class Embedding:
     ) -> None:
         self.root = root
         self.description = description
-        """All that `embedding.json` says."""
+        """The content of `embedding.json`."""
         try:
             self.model = build(ModelConfig, description["model"], "model")
         except InvalidError as error:
             raise CorruptError(f"embedding `{root}`: {error}\nhint: {_again(root)}") from None
         self.num_entities = int(description["entities"])
         self.num_relations = int(description["relations"])
-        """Without the rows that reciprocal relations add."""
+        """Number of relations, without the additional rows of reciprocal relations."""
         self.width = int(description["width"])
         self.metrics: list[dict[str, Any]] = description.get("metrics", [])
         """The metrics of the run, each with its protocol."""
@@ -85,7 +85,7 @@ class Embedding:
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
         self.score: ScoreFunction | str | None = None
-        """The custom score function of the run, or its place. Scores need it."""
+        """The custom score function of the run, or its place. Needed for scores."""
 
     @classmethod
     def open(
@@ -98,14 +98,14 @@ class Embedding:
         """Opens the embedding in the run directory `run`.
 
         Args:
-            run: what `outercore embed` printed as its run.
-            data_set: where the run's data set is now, if it was moved.
-            score: the run's custom score function, if any, for predictions and metrics.
+            run: the run directory; `outercore embed` prints it.
+            data_set: the new directory of the run's data set, if it was moved.
+            score: the custom score function of the run, if any. Needed for predictions and metrics.
 
         Raises:
-            NotFoundError: the run has no embedding (yet).
-            VersionError: another version of Outercore wrote it.
-            CorruptError: the description is incomplete, or a table is not what it says.
+            NotFoundError: the run lacks an embedding, for example because it has not finished.
+            VersionError: another version of Outercore wrote the embedding.
+            CorruptError: the description is incomplete, or a table contradicts it.
         """
         root = Path(run)
         path = root / DESCRIPTION
@@ -132,46 +132,56 @@ class Embedding:
 
     @cached_property
     def entities(self) -> NDArray[np.float32]:
-        """float32 [entities, width], mapped: reading a row reads its pages from the disk."""
+        """The table of entities, mapped: accessing a row reads its pages from the disk.
+
+        Shapes: float32 [entities, width].
+        """
         return self._mapped(self.root / "entities.npy")
 
     @cached_property
     def relations(self) -> NDArray[np.float32]:
-        """float32 [relation rows, relation width], in memory.
+        """The table of relations, in memory.
+
+        Shapes: float32 [relation rows, relation width].
 
         Raises:
             CorruptError: the file is damaged.
         """
         path = self.root / "relations.npy"
         rows = self.num_relations * (2 if self.reciprocal else 1)
-        # A model without relations has rows of no numbers, which cannot be mapped.
+        # A model without relations has empty rows, which cannot be mapped.
         table = np.array(self._require_table(path, rows, None))
         self._require_checksum(path, zlib.crc32(table.reshape(-1).view(np.uint8).data))
         return table
 
     def rows(self, entities: ArrayLike) -> NDArray[np.float32]:
-        """The rows of `entities` (ids), a copy, in their order.
+        """A copy of the rows of `entities`, in the order of these ids.
+
+        Shapes: `entities` integers [n]; result float32 [n, width].
 
         Raises:
-            InvalidError: an id that is none.
+            InvalidError: an id is out of range.
         """
         return np.array(self.entities[self._checked(entities, "entity")])
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The table of entities once, in pieces: (first entity, float32 [n, width]).
+        """Iterates over the table of entities in pieces: (first entity, rows).
 
-        The first pass compares its checksum at the end.
+        The first complete pass verifies the checksum at its end. A piece is valid until the next
+        piece is requested. `rows`: rows per piece.
 
-        Cost: one sequential read of the table. A piece is valid until the next one is requested.
+        Shapes: rows float32 [n, width].
+
+        Cost: one sequential read of the table.
 
         Raises:
-            CorruptError: the file is damaged, or became shorter.
+            CorruptError: the file is damaged or too short.
         """
         step = rows or max(1, BLOCK_BYTES // (4 * max(self.width, 1)))
         buffer = np.empty((min(step, self.num_entities), self.width), np.float32)
         path = self.root / "entities.npy"
         with path.open("rb") as file:
-            # An array without bytes is not mapped.
+            # An empty array is not mapped, so it lacks an offset.
             file.seek(getattr(self.entities, "offset", 0))
             total = 0
             for first in range(0, self.num_entities, step):
@@ -186,9 +196,9 @@ class Embedding:
             self._verified = True
 
     def verify(self) -> None:
-        """Compares the table of entities with its checksum, once.
+        """Verifies the checksum of the table of entities, once.
 
-        Reads of single rows (`rows`, `entities`) ignore the checksum.
+        Reads of single rows (`rows`, `entities`) do not verify it.
 
         Cost: one sequential read of the table.
 
@@ -201,7 +211,7 @@ class Embedding:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this table from another one: a digest of about a thousand of its rows."""
+        """A digest of about a thousand rows, to distinguish this table from others."""
         every = max(1, self.num_entities // 1024)
         rows = np.ascontiguousarray(self.entities[::every])
         return hashlib.sha256(rows.tobytes() + str(self.num_entities).encode()).hexdigest()
@@ -211,8 +221,8 @@ class Embedding:
         """The data set that was embedded.
 
         Raises:
-            NotFoundError: it is missing.
-            InvalidError: it changed since it was embedded.
+            NotFoundError: the data set is missing.
+            InvalidError: the data set changed after the embedding was trained.
         """
         try:
             graph = Graph(self.data_set)
@@ -242,7 +252,7 @@ class Embedding:
 
     @cached_property
     def config(self) -> EmbedConfig | None:
-        """The run's configuration; `None` for tables that were copied without their run."""
+        """The configuration of the run; `None` for tables that were copied without their run."""
         try:
             return EmbedDirectory.open(self.root).config()
         except NotFoundError:
@@ -250,10 +260,13 @@ class Embedding:
 
     @cached_property
     def seen(self) -> NDArray[np.bool_] | None:
-        """Which entities training has seen, bool [entities]: the rows of other entities have their
-        initial values. `None` where the data set is gone.
+        """Which entities occur in training triples; other rows still have their initial values.
 
-        Cost: a pass over the triples or links, and one over those that were trained on.
+        It is `None` if the data set is missing.
+
+        Shapes: bool [entities].
+
+        Cost: a pass over all triples or links, and one over the training triples.
         """
         config = self.config or EmbedConfig(data=DataConfig(held_out=0.0))
         try:
@@ -263,53 +276,58 @@ class Embedding:
 
     @property
     def named(self) -> bool:
-        """Whether entities have names; ids stand for themselves otherwise."""
+        """Whether entities have names. Entities without names are identified by ids."""
         return has_names(self.graph)
 
     @cached_property
     def first_id(self) -> int:
-        """The id of entity 0 in the files of the data set; 0 for named entities."""
+        """The id of entity 0 in the imported files; 0 for entities with names."""
         return 0 if self.named or self.typed else first_id_of(self.graph)
 
     @property
     def typed(self) -> bool:
-        """Whether it is of a graph with several types, whose entities are called `author:17`."""
+        """Whether the graph has several node types. Names of entities are then like `author:17`."""
         return self._types is not None
 
     def entity_ids(
         self, entities: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
-        """Ids of entities by name; by id with `by_id`, or if entities have ids only.
+        """Row numbers of entities by name, or by id.
 
-        Without names a text is the id that the imported files have, and a number the row.
+        With `by_id`, `entities` are row numbers. Without names, a string is an id of the imported
+        files, and an integer is a row number. In a graph with several types, names are like
+        `author:17` for entities and `author,writes,paper` for relations.
 
-        In a graph with several types a name is `author:17`, of a relation `author,writes,paper`.
+        Shapes: int64 [n].
 
         Raises:
-            NotFoundError: no such name.
-            InvalidError: an id that is none.
+            NotFoundError: an unknown name.
+            InvalidError: an id is not a number, or out of range.
         """
         return self._ids(entities, "entity", by_id=by_id)
 
     def relation_ids(
         self, relations: str | int | Iterable[str | int], *, by_id: bool = False
     ) -> NDArray[np.int64]:
-        """As `entity_ids`, for relations."""
+        """Row numbers of relations; see `entity_ids`."""
         return self._ids(relations, "relation", by_id=by_id)
 
     def entity_names(self, ids: ArrayLike) -> list[str]:
-        """Names of entities, in a typed graph like `author:17`; else their ids in files as text."""
+        """Names of entities, or their ids in the imported files as strings.
+
+        In a graph with several types, names are like `author:17`.
+        """
         return self._names(ids, "entity")
 
     def relation_names(self, ids: ArrayLike) -> list[str]:
-        """As `entity_names`, for relations."""
+        """Names of relations; see `entity_names`."""
         return self._names(ids, "relation")
 
     def build_model(self) -> Model:
-        """The score function; needs PyTorch.
+        """The score function. Needs PyTorch.
 
         Raises:
-            InvalidError: the score function is one's own and was not given, or is another one.
+            InvalidError: the custom score function of the run is missing, or is another one.
         """
         from outercore.embedding.gradients.models import build_model
 
@@ -354,7 +372,7 @@ class Embedding:
         return NodeNumbers.of_graph(self.graph, None)
 
     def _typed_id(self, item: str | int, kind: Named) -> int | None:
-        """The id of `author:17` or `author,writes,paper`; `None` for anything else.
+        """The row number of `author:17` or `author,writes,paper`; `None` for another form.
 
         Errors: `NotFoundError`, `InvalidError` for an unknown type or id.
         """
@@ -372,7 +390,7 @@ class Embedding:
         return self.graph.entities if kind == "entity" else self.graph.relations
 
     def _checked(self, ids: ArrayLike, kind: Named, first: int = 0) -> NDArray[np.int64]:
-        """The ids as integers; in messages they start at `first`, as those that were given."""
+        """The ids as integers, checked. Messages count them from `first`, like the caller."""
         wanted = np.asarray(ids)
         if wanted.size and wanted.dtype.kind not in "iu":
             raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
@@ -421,7 +439,7 @@ class Embedding:
 
 
 def has_names(graph: Graph, kind: Named = "entity") -> bool:
-    """Whether a data set has names; only knowledge graphs have names of relations."""
+    """Whether a data set has names. Only knowledge graphs have names of relations."""
     return f"names/{kind}.offsets" in graph.arrays
 
 

@@ -1,4 +1,4 @@
-"""Tables for other programs: `.npy`, Parquet or text, with names, block by block. No PyTorch."""
+"""Exports tables with names as `.npy`, Parquet or text, block by block. Does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".npy", ".parquet", ".csv", ".tsv")
 _TEXT_NUMBERS = 1 << 18
-"""Numbers that are text at once: some 50 bytes each, in all the forms that they go through."""
+"""Values that are converted to text together; each takes about 50 bytes during the conversion."""
 
 
 def export(
@@ -43,30 +43,32 @@ def export(
     overwrite: bool = False,
     progress: Progress = lambda *_: None,
 ) -> int:
-    """Writes a table to `path` and returns its number of rows, which are in the order of ids.
+    """Writes a table to a file and returns its number of rows. Rows are in the order of ids.
 
-    - `npy`: float32 [rows, width]; names in a second file `STEM.names.txt`, one a line.
+    - `npy`: float32 [rows, width]. Names are in a second file `STEM.names.txt`, one per line.
     - `parquet`: columns `id` (int64), `name` (string) and `embedding` (a list of float32).
-    - `csv`: columns `id`, the name where there is one, and `embedding_0`, `embedding_1`, ...
-    - `tsv`: a line a row: name, then the numbers, in as many digits as bring them back exactly.
+    - `csv`: columns `id`, the name if rows have names, and `embedding_0`, `embedding_1`, ...
+    - `tsv`: one line per row: the name, then the values with enough digits to restore them.
 
-    Nodes without names have the ids of the imported files.
-    Nodes of several types have names like `author:17`, relations like `author,writes,paper`.
+    Nodes without names have the ids of the imported files. In a graph with several types, nodes
+    have names like `author:17`, and relations like `author,writes,paper`.
 
     Args:
-        embedding: what to write.
-        path: where; its ending is the format. It appears once it is complete.
-        what: `entities` or `relations`; of reciprocal relations the reverse ones follow the
-            others, and their names end in ` (reverse)`.
-        by_id: ids from 0, which are the rows, instead of names or the ids of files.
-        overwrite: replace a file that is there.
-        progress: told what is done.
+        embedding: the embedding.
+        path: the file. Its ending is the format. It appears under this name when it is complete.
+        what: `entities` or `relations`. Rows of reciprocal relations follow at the end; their names
+            end with ` (reverse)`.
+        by_id: write row numbers from 0 instead of names or ids of the imported files.
+        overwrite: replace an existing file.
+        progress: called with the progress.
 
-    Cost: one sequential read of the table and one write; some tens of MiB of memory.
+    Cost: one sequential read of the table and one write; a few tens of MiB of memory.
 
     Raises:
-        InvalidError: the file exists, an unknown suffix, a name that a text cannot hold.
-        NoSpaceError, DeviceError.
+        InvalidError: an existing file, an unknown ending, or a name that the text format cannot
+            represent.
+        NoSpaceError: the device is full.
+        DeviceError: the device reports another error.
 
     Example:
         >>> import outercore as oc
@@ -82,7 +84,7 @@ def export(
     if path.suffix.lower() == ".npy" and table.named:
         written.append(path.with_suffix(".names.txt"))
         check_place(written[1], overwrite=overwrite)
-    # The names first: a reader that sees the table finds its names.
+    # Write names before the table, so that a reader of the table finds its names.
     for one in reversed(written):
         with whole_file(one) as file:
             match one.suffix.lower():
@@ -100,7 +102,7 @@ def export(
 
 
 class _Table:
-    """Rows of one of the tables with their names, in pieces."""
+    """One of the tables, with the names of its rows."""
 
     def __init__(self, embedding: Embedding, what: Kind, *, by_id: bool) -> None:
         if what not in ("entities", "relations"):
@@ -114,18 +116,18 @@ class _Table:
         self.rows, self.width = int(shape[0]), int(shape[1])
 
     def pieces(self, rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """(First row, rows), in order; so many at a time, if the table is large."""
+        """Pieces (first row, rows) in order. `rows`: rows per piece of a large table."""
         if self._relations:
             yield 0, self._embedding.relations
         else:
             yield from self._embedding.blocks(rows)
 
     def ids(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Ids of these rows, from the first id of the files on."""
+        """Ids of these rows, as in the imported files."""
         return np.arange(start, stop) + self._first_id
 
     def names(self, start: int, stop: int) -> pa.Array:
-        """Names of these rows; ids as text for rows without names."""
+        """Names of these rows; for rows without names, ids as strings."""
         if not self.named:
             return pa.array(self.ids(start, stop)).cast(pa.large_string())
         if not self._relations and self._embedding.named:
@@ -148,13 +150,13 @@ def _write_npy(file: BinaryIO, table: _Table, progress: Progress) -> None:
 
 
 def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
-    # Arrow has no lists of the fixed size 0, which are the rows of relations of `dot`.
+    # Arrow lacks lists of the fixed size 0, which relations of `dot` would need.
     vectors = pa.list_(pa.float32(), table.width or -1)
     columns: list[tuple[str, Any]] = [("id", pa.int64()), ("embedding", vectors)]
     if table.named:
         columns.insert(1, ("name", pa.large_string()))
     schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
-    # Numbers of a table look random: packing them takes time and gives nothing.
+    # The values of a table look random: compression takes time and does not save space.
     packing = {name: "zstd" if name == "name" else "none" for name, _ in columns}
     packing["embedding.list.element"] = packing.pop("embedding")
     with pq.ParquetWriter(file, schema, compression=packing, use_dictionary=False) as writer:
@@ -168,7 +170,7 @@ def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
 
 
 def _lists(rows: NDArray[np.float32]) -> pa.Array:
-    """Rows as lists, of a fixed size where that is not 0."""
+    """Rows as Arrow lists: of a fixed size, unless the size is 0."""
     flat = pa.array(rows.reshape(-1))
     if rows.shape[1]:
         return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
@@ -205,5 +207,5 @@ def _write_names(file: BinaryIO, table: _Table) -> None:
 
 
 def _text(value: str) -> pa.Scalar:
-    # Made where it is used: Arrow imports pandas for it, which takes longer than the command line.
+    # Created on use: Arrow imports pandas for it, which takes longer than the rest of the command.
     return pa.scalar(value, pa.large_string())

@@ -1,4 +1,7 @@
-"""Embeddings as a node array of a data set, for `outercore train --features`. No PyTorch."""
+"""Embeddings as a node array of a data set, for `outercore train --features`.
+
+Does not need PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Features:
     nodes: int
     width: int
     missing: int
-    """Nodes without an embedding, whose rows are zero."""
+    """Number of nodes without an embedding; their rows are zero."""
 
 
 def add_features(
@@ -47,27 +50,28 @@ def add_features(
     overwrite: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Features:
-    """Writes the rows of entities into the data set as the node array `name`, float32.
+    """Writes the rows of entities to a data set, as the float32 node array `name`.
 
-    Nodes are entities of the same name, or where neither has names, of the same id. In a graph with
-    several types each node type gets an array.
+    A node gets the row of the entity with the same name; without names on both sides, the row of
+    the entity with the same id. In a graph with several types each node type gets an array.
 
     Args:
-        embedding: whose rows.
-        graph: the data set to write to; usually the one that was embedded.
-        name: what `train --features` shall find it by.
-        beside: a node array of numbers whose columns come first.
-        entities: int64 [nodes], the entity of each node or -1, where names do not say.
-        missing: what becomes of nodes without an embedding: `error` or `zeros`.
+        embedding: the embedding.
+        graph: the data set to write to, usually the data set that was embedded.
+        name: the name of the new array, for `train --features`.
+        beside: a node array of numbers whose columns precede the embedding.
+        entities: int64 [nodes]: the entity of each node, or -1. Needed if names do not match nodes
+            to entities.
+        missing: `error` refuses nodes without an embedding, `zeros` gives them rows of zeros.
         overwrite: replace an array of this name.
-        progress: told what is done.
+        progress: called with the progress.
 
-    Cost: two passes over both arrays and one write; one more where they are not copied as they
-    are. Not more than some tens of MiB in memory, and 8 bytes a node.
+    Cost: two passes over both arrays and one write. If rows are combined or
+    reordered, one more pass and write. Memory: at most a few tens of MiB, and 8 bytes per node.
 
     Raises:
-        InvalidError: the name is taken; nodes without an embedding; another number of nodes.
-        CorruptError: the embedding or the array beside is damaged.
+        InvalidError: the name is taken, nodes lack an embedding, or the number of nodes differs.
+        CorruptError: the embedding or the array `beside` is damaged.
 
     Example:
         >>> import outercore as oc
@@ -93,12 +97,12 @@ def add_features(
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
     origin = f"embedding {embedding.root}"
-    # The array gets a new checksum, so damage must be found here.
+    # The new array gets a new checksum, so damage must be detected here.
     embedding.verify()
     if beside is not None:
         verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
-        # As it is on disk.
+        # The table is copied without a change.
         graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)
         return Features(name, graph.num_nodes, embedding.width, 0)
     if places is None:
@@ -126,9 +130,10 @@ def _by_type(
     *,
     overwrite: bool,
 ) -> Features:
-    """Adds the rows of each node type, which lie type after type.
+    """Adds the rows of each node type; the table has them type after type.
 
-    Errors: `InvalidError` for an embedding of another graph, and for columns or a map besides.
+    Errors: `InvalidError` for an embedding of another graph, and for the options `beside` and
+    `entities`.
     """
     if beside is not None or entities is not None:
         raise InvalidError(
@@ -151,7 +156,7 @@ def _by_type(
 def _places(
     embedding: Embedding, graph: Graph, entities: NDArray[np.integer] | None
 ) -> NDArray[np.int64] | None:
-    """The entity of each node or -1; `None` where every node is its own."""
+    """The entity of each node, or -1; `None` if node ids equal entity ids."""
     if entities is not None:
         given = np.asarray(entities)
         if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
@@ -167,7 +172,7 @@ def _places(
             )
         return given.astype(np.int64)
     if embedding.data_set.exists() and graph.root.resolve() == embedding.data_set.resolve():
-        # Its own data set; whether it changed is looked at here.
+        # The embedded data set. `graph` raises an error if it changed.
         assert embedding.graph is not None
         return None
     if has_names(graph) and embedding.named:

@@ -1,14 +1,14 @@
-"""Entities whose rows are near to others', by the model's own measure.
+"""Nearest neighbours of entities, by the metric of the model.
 
-Exact by default: one pass over the table answers a group of questions of any size. With an
-`Index` the search reads a few lists of it instead, and scores their entities exactly.
+The search is exact by default: one pass over the table answers a group of questions of any size.
+With an `Index`, it reads only a few lists and scores their entities exactly.
 
-The index is FAISS's: entities in lists by the nearest of many centres, a byte for each number. A
-question looks at the lists whose centres are nearest to it. Lists are mapped, so an index need not
-fit in memory. It is built in pieces, one file each, of which only one is in memory.
+The index is an inverted file of FAISS: each entity is in the list of its nearest centre, with one
+byte per dimension. A question searches the lists with the nearest centres. Lists are mapped, so the
+index may exceed memory. It is built in pieces, one file each; only one piece is in memory.
 
-FAISS knows inner products and Euclidean distances. For the sums of absolute values of `transe` and
-`rotate` it proposes by Euclidean distance, and more of them.
+FAISS supports inner products and Euclidean distances. For the sums of absolute values of `transe`
+and `rotate`, the index proposes candidates by Euclidean distance, and more of them.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
 
 _COLUMNS = 64
-"""Columns in a group of which first only the highest score is looked at."""
+"""Columns per group: the search first compares only the maximum of each group."""
 GROUP = 1024
-"""Questions that share a pass over the table."""
+"""Number of questions that share a pass over the table."""
 LARGEST = 1 << 22
-"""Scores that are in memory at once."""
+"""Number of scores in memory at the same time."""
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids and scores [questions, k], best first."""
 Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
@@ -68,13 +68,13 @@ _SIMILARITIES: dict[str, Similarity] = {
     "modulus": Modulus(),
 }
 _VERSION = 2
-"""The first one had no checksum."""
+"""Version 1 lacks a checksum."""
 _NEEDED = ("metric", "lists", "pieces", "table", "recalls")
 _DESCRIPTION = "index.json"
 _TRAINING_ROWS = 64
-"""Rows a list from which centres are found, if memory permits."""
+"""Rows per list for training the centres, if memory permits."""
 _QUESTIONS = 200
-"""Entities whose neighbours are looked up to find out what the index is worth."""
+"""Number of entities whose neighbours are searched to measure the recall of the index."""
 _CHECKED_K = 10
 _LEAST_CANDIDATES = 64
 _OVER_SAMPLED = {"inner": 4, "cosine": 4, "euclidean": 4, "manhattan": 16, "modulus": 16}
@@ -84,10 +84,10 @@ _SEED = 0
 
 
 class TopK:
-    """The `k` highest scores of each question so far, and whose they are.
+    """The `k` highest scores of each question so far, and their ids.
 
-    Equal scores are in the order of ids, so that the result does not depend on the blocks.
-    Scores of minus infinity do not count.
+    Equal scores are in the order of ids, so the result does not depend on the blocks. Scores of
+    minus infinity are ignored.
     """
 
     def __init__(self, questions: int, k: int) -> None:
@@ -98,12 +98,13 @@ class TopK:
         self._ids = torch.full((questions, k), -1, dtype=torch.int64)
 
     def offer(self, first: int, scores: Tensor, some: slice = slice(None)) -> None:
-        """Takes the candidates `first`, `first` + 1, ... for the questions `some`.
+        """Adds scores of the candidates `first`, `first` + 1, ... for the questions `some`.
 
-        Blocks come in the order of ids. Shapes: `scores` [questions, candidates], not kept.
+        Call it in the order of ids. Shapes: `scores` [questions, candidates]; the array is not
+        stored.
         """
         best, ids = _best(scores, min(self._k, scores.size(1)))
-        # Earlier candidates come first, have lower ids, and so win ties.
+        # Earlier candidates have lower ids. They are first in the array and win ties.
         best = torch.cat([self._scores[some], best], dim=1)
         ids = torch.cat([self._ids[some], ids + first], dim=1)
         best, order = best.sort(dim=1, descending=True, stable=True)
@@ -112,15 +113,15 @@ class TopK:
         self._ids[some] = torch.where(best == -torch.inf, -1, ids)
 
     def best(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Ids and scores [questions, k], best first; -1 and minus infinity where none is left."""
+        """Ids and scores [questions, k], best first; -1 and minus infinity for missing ones."""
         return self._ids.numpy(), self._scores.numpy()
 
 
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best of each row and their places; equal scores by place, the first ones.
+    """The `count` best scores of each row and their places. Of equal scores, the first places win.
 
-    Only the groups of columns with the highest maxima can hold them, which is found ten times as
-    fast as by looking at every column.
+    Only the groups of columns with the highest maxima can hold them. This is ten times as fast as a
+    comparison of every column.
     """
     rows, columns = scores.shape
     grouped = columns // _COLUMNS * _COLUMNS
@@ -136,10 +137,10 @@ def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """As `_best`, by looking at every column."""
+    """As `_best`, by a comparison of every column."""
     best, places = scores.topk(count, dim=1)
     least = best[:, -1:]
-    # Where more have the last score than there is room for, `topk` takes any of them.
+    # If several columns tie for the last place, `topk` returns any of them.
     crowded = (((scores >= least).sum(dim=1) > count) & (least[:, 0] > -torch.inf)).nonzero()[:, 0]
     for row in crowded.tolist():
         above = (scores[row] > least[row]).nonzero()[:, 0]
@@ -151,7 +152,7 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Hidden:
-    """Pairs of a question and an id that may not answer it.
+    """Pairs of a question and an id that must not be its answer.
 
     Shapes: `questions` and `ids` int64 [pairs].
     """
@@ -163,11 +164,11 @@ class Hidden:
 
     @property
     def most(self) -> int:
-        """How many the question with the most has."""
+        """The largest number of hidden ids of a question."""
         return int(torch.bincount(self._questions, minlength=1).max())
 
     def hide(self, scores: Tensor, start: int, first: int) -> None:
-        """Takes the pairs out of scores [questions from `start` on, ids from `first` on]."""
+        """Hides the pairs in scores [questions from `start`, ids from `first`]."""
         bounds = torch.tensor([first, first + scores.size(1)])
         begin, end = torch.searchsorted(self._ids, bounds).tolist()
         rows, ids = self._questions[begin:end] - start, self._ids[begin:end] - first
@@ -175,20 +176,20 @@ class Hidden:
         scores[rows[here], ids[here]] = -torch.inf
 
     def remove(self, ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """Ids [questions, some], below `count`, with -1 in the place of the pairs."""
+        """Replaces hidden ids by -1 in `ids` [questions, some]; all ids are below `count`."""
         found = np.arange(len(ids))[:, None] * count + ids
         return np.where(np.isin(found, (self._questions * count + self._ids).numpy()), -1, ids)
 
 
 class Search:
-    """Where answers are looked for: all entities, some of them, or what an index proposes."""
+    """The candidates of a search: all entities, a subset, or candidates from an index."""
 
     def __init__(
         self, embedding: Embedding, candidates: ArrayLike | None, index: Index | None
     ) -> None:
-        """`candidates` are the ids to look among, all without.
+        """Binds the candidates. `candidates`: ids of a subset; `None` for all entities.
 
-        Errors: `InvalidError` for an unknown id, for an empty list, and for candidates with an
+        Errors: `InvalidError` for an unknown id, an empty list, or candidates together with an
         index.
         """
         self.embedding, self.index = embedding, index
@@ -209,9 +210,9 @@ class Search:
     def table(
         self, questions: int, k: int, score: Callable[[slice, Tensor], Tensor], hidden: Hidden
     ) -> Found:
-        """The best of all candidates for so many questions, in one pass over the table.
+        """The best candidates for some questions, in one pass over the table.
 
-        `score` gives the scores [questions, entities] of some questions and a block of rows.
+        `score` computes the scores [questions, entities] of some questions and a block of rows.
         """
         best = TopK(questions, k)
         for first, block in self.embedding.blocks():
@@ -230,16 +231,16 @@ class Search:
     def proposed(
         self, index: Index, metric: str, queries: Tensor, k: int, hidden: Hidden
     ) -> NDArray[np.int64]:
-        """More than `k` entities for each query that may be its best; -1 is none."""
+        """Candidates from the index: more than `k` entities per query; -1 for a gap."""
         index.require(self.embedding, metric)
         ids = index.candidates(queries, k + hidden.most)
         return hidden.remove(ids, self.embedding.num_entities)
 
 
 def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
-    """Answers to all questions, a group of them at a time.
+    """Answers all questions, group by group.
 
-    Columns in which no question has an answer are left out.
+    Columns without an answer to any question are left out.
     """
     groups = [slice(start, start + GROUP) for start in range(0, max(questions, 1), GROUP)]
     found = [answer(group) for group in groups]
@@ -249,9 +250,9 @@ def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
 
 
 def metric_of(model: ModelConfig, metric: str) -> str:
-    """The name of the measure that `metric` means for this model.
+    """The metric that the option `metric` means for this model.
 
-    Errors: `InvalidError` for an unknown name, and for a model without a measure.
+    Errors: `InvalidError` for an unknown name, and for a model without a metric.
     """
     if metric in _SIMILARITIES:
         if metric == "modulus" and model.dim % 2:
@@ -272,21 +273,22 @@ def metric_of(model: ModelConfig, metric: str) -> str:
 
 
 def measured(metric: str, rows: Tensor) -> Tensor:
-    """Rows as they are compared: for `cosine` at length 1, but a row of zeros stays one."""
+    """Rows in the form for comparisons: for `cosine` with length 1; rows of zeros do not change."""
     return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
 
 
 def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
-    """Each query with each row, [queries, rows]; queries are `measured` already."""
+    """Scores of all pairs, [queries, rows]. The queries are from `measured`."""
     return pair_scores(_SIMILARITIES[metric], queries, measured(metric, rows))
 
 
 def rescored(
     embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
 ) -> Found:
-    """The best `k` of candidates [questions, some], each scored separately; -1 is a gap.
+    """The best `k` of `candidates` [questions, some], each scored separately; -1 is a gap.
 
-    A score does not depend on how many there were: a matrix product rounds another way.
+    Scores must not depend on the number of candidates, so this does not use a matrix product, whose
+    rounding would.
     """
     questions, count = ids.shape
     scores = torch.full((questions, count), -torch.inf)
@@ -299,7 +301,7 @@ def rescored(
         again = queries[start : start + step].repeat_interleave(count, dim=0)
         found = _SIMILARITIES[metric].paired(again, measured(metric, rows))
         scores[start : start + step] = torch.where(real, found, -torch.inf).view(-1, count)
-    # By id first: equal scores are in the order of ids.
+    # Sort by id first, so that equal scores are in the order of ids.
     by_id = torch.from_numpy(ids).argsort(dim=1, stable=True)
     scores = scores.gather(1, by_id)
     scores, order = scores.sort(dim=1, descending=True, stable=True)
@@ -311,15 +313,15 @@ def rescored(
 class Nearest(ShortRepr):
     """The nearest entities, best first.
 
-    Shapes: [questions, k], or as many as the question with the most has. Where another has fewer,
-    its last ids are -1.
+    Shapes: [questions, m]. m is `k`, or less if all questions have fewer neighbours. The last ids
+    of a question with fewer neighbours are -1.
     """
 
     metric: str
     """`inner`, `cosine`, or the distance."""
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
-    """Larger is nearer: a distance is negative."""
+    """Larger is nearer; distances are negative."""
 
 
 def neighbours(
@@ -333,26 +335,27 @@ def neighbours(
     index: Index | None = None,
     candidates: ArrayLike | None = None,
 ) -> Nearest:
-    """The `k` entities nearest to each of `of`.
+    """Finds the `k` nearest entities of each question.
 
     Args:
-        embedding: where to look.
-        of: names of entities (ids, where they have no names), or rows float32 [questions, width].
-        k: how many.
-        metric: `model` takes the measure of the score function: the inner product for `dot`,
+        embedding: the embedding to search.
+        of: the questions: names of entities, ids of entities without names, or rows float32
+            [questions, width].
+        k: number of neighbours per question.
+        metric: `model` uses the metric of the score function: the inner product for `dot`,
             `distmult`, `complex` and `simple`, the distance for `transe` and `rotate`.
-        by_id: `of` are ids, though there are names.
+        by_id: `of` are ids, even if entities have names.
         itself: whether an entity may be its own neighbour.
-        index: proposes candidates, instead of a pass over the whole table.
-        candidates: ids of entities to look among; all by default.
+        index: proposes candidates and so avoids a pass over the whole table.
+        candidates: ids of the entities to search. Default: all.
 
-    Cost: a pass over the table for each 1,024 questions, and questions x entities scores; with an
-    index, the lists that it looks at and a few rows a question.
+    Cost: a pass over the table for each 1,024 questions, and questions x entities scores. With an
+    index: the searched lists, and a few rows per question.
 
     Raises:
-        NotFoundError: no such name.
-        InvalidError: an unknown id, a row of another width, an index of another metric, a
-            row that is not finite.
+        NotFoundError: an unknown name.
+        InvalidError: an unknown id, a row of a wrong width, a row that is not finite, or an index
+            of another metric.
 
     Example:
         >>> import outercore as oc
@@ -401,9 +404,9 @@ def neighbours_of_all(
     index: Index | None = None,
     candidates: ArrayLike | None = None,
 ) -> Iterator[tuple[int, Nearest]]:
-    """The neighbours of every entity, 1,024 at a time: (first entity, what was found).
+    """Finds the neighbours of every entity, 1,024 at a time: (first entity, neighbours).
 
-    Cost: as `neighbours`, for all: the square of the number of entities without an index.
+    Cost: as for `neighbours` with all entities. Without an index it is quadratic in their number.
     """
     for start in range(0, embedding.num_entities, GROUP):
         ids = np.arange(start, min(start + GROUP, embedding.num_entities))
@@ -413,26 +416,26 @@ def neighbours_of_all(
 
 @dataclass(frozen=True)
 class Recall:
-    """How many of the true nearest neighbours are found, by lists looked at."""
+    """Share of the true nearest neighbours that a search finds, by number of searched lists."""
 
     probes: int
     recall: float
 
 
 class Index:
-    """Lists of entities on disk, for one metric of one embedding."""
+    """An index on disk: lists of entities, for one metric of one embedding."""
 
     def __init__(self, root: Path, described: dict[str, Any]) -> None:
         self.root = root
         self.metric: str = described["metric"]
         self.lists: int = described["lists"]
         self.table: str = described["table"]
-        """Digest of the table that is indexed."""
+        """Digest of the indexed table."""
         self.recalls = [Recall(**found) for found in described["recalls"]]
-        """Recall of the 10 nearest, measured against exact search when the index was built."""
+        """Recall of the 10 nearest neighbours against exact search, measured by `build`."""
         self._pieces = _mapped(root, described["pieces"])
         self.probes = self.probes_for(0.95)
-        """Lists that a question looks at."""
+        """Number of lists that a question searches."""
 
     @classmethod
     def build(
@@ -444,31 +447,32 @@ class Index:
         lists: int = 0,
         progress: Progress = lambda *_: None,
     ) -> Index:
-        """Builds the index in the run's directory; one that is there for the metric is replaced.
+        """Builds the index in the run's directory. An existing index for the metric is replaced.
 
         Args:
-            embedding: what to index.
-            metric: as in `neighbours`.
-            memory: for the rows in work; FAISS and the centres come in addition. If 64 rows a
-                list and a copy of them take more, centres are found from fewer.
-            lists: how many; 0 takes twice the root of the number of entities.
-            progress: told what is done.
+            embedding: the embedding to index.
+            metric: as for `neighbours`.
+            memory: memory for rows; FAISS and the centres need memory in addition. If 64 rows per
+                list and a copy of them exceed it, centres are trained on fewer rows.
+            lists: number of lists. 0: twice the square root of the number of entities.
+            progress: called with the progress.
 
-        Cost: two passes over the table, and a third to measure recall; on disk, about
-        `width + 8` bytes an entity.
+        Cost: two passes over the table, and a third pass to measure recall. On disk, about
+        `width + 8` bytes per entity.
 
         Raises:
             UnsupportedError: FAISS is not installed.
-            InvalidError: a row that is not finite.
-            NoSpaceError, DeviceError.
+            InvalidError: a row is not finite.
+            NoSpaceError: the device is full.
+            DeviceError: the device reports another error.
         """
-        # Asked for before anything is written.
+        # Check this before anything is written.
         _faiss()
         chosen = metric_of(embedding.model, metric)
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
         count = min(count, embedding.num_entities)
         root = _directory(embedding, chosen)
-        # An index that is there stays until there is another.
+        # An existing index stays until the new one is complete.
         new = root.with_name(f"{root.name}.new")
         storage = Storage()
         with device_errors(f"index `{root}`"):
@@ -490,9 +494,9 @@ class Index:
             for number in range(pieces):
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
-            # Last: only this file makes the directory an index.
+            # Written last, because this file makes the directory an index.
             replace_file(storage, new / _DESCRIPTION, seal(described))
-            # A crash between the two leaves none, and nothing that is taken for one.
+            # After a crash between the two steps, there is no index, and nothing looks like one.
             storage.remove_tree(root)
             storage.rename(new, root)
             storage.sync_directory(root.parent)
@@ -500,14 +504,14 @@ class Index:
 
     @classmethod
     def open(cls, embedding: Embedding, *, metric: str = "model", recall: float = 0.95) -> Index:
-        """The index that `build` made for this metric.
+        """Opens the index that `build` made for this metric.
 
-        It looks at as many lists as had at least `recall` when it was built, at all lists where
-        none had.
+        A question searches the smallest number of lists with at least this `recall` in the
+        measurement of `build`; all lists if none reached it.
 
         Raises:
-            NotFoundError: it is missing.
-            InvalidError: it is of an older table, because the run was resumed.
+            NotFoundError: the index is missing.
+            InvalidError: the index belongs to an older table, because the run was resumed.
             UnsupportedError: FAISS is not installed.
         """
         chosen = metric_of(embedding.model, metric)
@@ -526,7 +530,7 @@ class Index:
         return index
 
     def require(self, embedding: Embedding, metric: str) -> None:
-        """Raises `InvalidError` unless this is the index of that table and metric."""
+        """Errors: `InvalidError` if the index belongs to another table or metric."""
         if metric != self.metric:
             raise InvalidError(
                 f"index `{self.root}`: it is for `{self.metric}`, not for `{metric}`"
@@ -539,12 +543,12 @@ class Index:
             )
 
     def probes_for(self, recall: float) -> int:
-        """Lists to look at for this recall."""
+        """Number of lists to search for this recall."""
         enough = [found.probes for found in self.recalls if found.recall >= recall]
         return min(enough, default=self.lists)
 
     def candidates(self, queries: Tensor, k: int) -> NDArray[np.int64]:
-        """Entities [questions, more than `k`] that may be among the `k` nearest; -1 is none."""
+        """Candidates for the `k` nearest entities, [questions, more than `k`]; -1 for a gap."""
         count = max(_OVER_SAMPLED[self.metric] * k, _LEAST_CANDIDATES)
         rows = measured(self.metric, queries).contiguous().numpy()
         found = []
@@ -555,13 +559,13 @@ class Index:
             return np.asarray(found[0][1], np.int64)
         scores = np.concatenate([scores for scores, _ in found], axis=1)
         ids = np.concatenate([ids for _, ids in found], axis=1)
-        # Of Euclidean distances the least are the best; a place without an entity is the worst.
+        # The smallest Euclidean distances are the best; a place without an entity is the worst.
         scores = scores if self.metric in _BY_PRODUCT else -scores
         order = np.argsort(np.where(ids < 0, np.inf, -scores), axis=1, kind="stable")
         return np.take_along_axis(ids, order[:, :count], 1).astype(np.int64)
 
     def _measure(self, embedding: Embedding, progress: Progress) -> list[Recall]:
-        """Recall over some entities, by lists looked at, until all are found."""
+        """Recall for a sample of entities by number of searched lists, until it reaches 1."""
         count = min(_QUESTIONS, embedding.num_entities)
         random = np.random.default_rng(_SEED)
         ids = np.sort(random.choice(embedding.num_entities, count, replace=False))
@@ -580,7 +584,7 @@ class Index:
 
 
 def recall_of(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
-    """The share of `truth` [questions, k] that is in `found`; -1 does not count."""
+    """The share of `truth` [questions, k] that is in `found`; -1 is ignored."""
     real = truth >= 0
     if not real.any():
         return 1.0
@@ -604,12 +608,12 @@ def _directory(embedding: Embedding, metric: str) -> Path:
 
 
 def _trained(embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress) -> Any:
-    """An empty index whose centres are found from a sample of the rows."""
+    """An empty index with centres that are trained on a sample of the rows."""
     faiss = _faiss()
     progress("finding centres", 0, lists, "lists")
     measure = faiss.METRIC_INNER_PRODUCT if metric in _BY_PRODUCT else faiss.METRIC_L2
     index = faiss.index_factory(embedding.width, f"IVF{lists},SQ8", measure)
-    # The rows and a copy of them; as many as there are centres, which take as much, in any case.
+    # Memory for the rows and a copy, but at least as many rows as centres.
     room = max(lists, memory // (2 * 4 * max(embedding.width, 1)))
     count = min(embedding.num_entities, _TRAINING_ROWS * lists, room)
     random = np.random.default_rng(_SEED)
@@ -630,9 +634,9 @@ def _fill(
     memory: int,
     progress: Progress,
 ) -> int:
-    """Writes every entity to a piece, as many to each as fit in memory; returns how many pieces."""
+    """Writes all entities to pieces that fit in memory. Returns the number of pieces."""
     faiss = _faiss()
-    # Lists grow by doubling, so twice the codes; each with an id of 8 bytes.
+    # Lists grow by doubling, so count the codes twice; each has an id of 8 bytes.
     room = max(1, memory // (2 * (embedding.width + 8)))
     pieces, piece = 0, None
     step = min(room, max(1, _BLOCK_BYTES // (4 * max(embedding.width, 1))))
@@ -651,7 +655,7 @@ def _fill(
 
 
 def _mapped(root: Path, pieces: int) -> list[Any]:
-    """The pieces of an index, whose lists are mapped and not read."""
+    """The pieces of an index, with mapped lists."""
     faiss = _faiss()
     try:
         paths = [str(_piece(root, number)) for number in range(pieces)]

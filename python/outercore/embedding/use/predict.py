@@ -1,7 +1,7 @@
-"""Link prediction: the best completions of triples with one part left open.
+"""Link prediction: the best completions of triples with one open part.
 
-An open head or tail is looked for among all entities in passes over the table, or with an `Index`
-among the candidates that it proposes. An open relation is looked for among all relations.
+For an open head or tail, all entities are scored in passes over the table, or only the candidates
+of an `Index`. For an open relation, all relations are scored.
 """
 
 from __future__ import annotations
@@ -43,11 +43,14 @@ Some = str | int | Iterable[str | int] | NDArray[np.integer]
 
 
 class Answers:
-    """What completes each question to a triple of the data set, of any part that the run knows.
+    """Known answers: entities or relations that complete a question to a triple of the data set.
 
-    Shapes: `questions` int64 [n, 3], with -1 for the open part. If all relations are -1, too, a
-    triple of any relation counts. Cost: two passes over the triples, or over the links of a plain
-    graph; 8 bytes an answer.
+    Triples of all parts of the run count. If the relations of all questions are -1, triples of any
+    relation count.
+
+    Shapes: `questions` int64 [n, 3], with -1 for the open part.
+
+    Cost: two passes over the triples, or over the links of a plain graph; 8 bytes per answer.
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
@@ -67,7 +70,7 @@ class Answers:
         self._known.finish()
 
     def of(self, some: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs (question counted from the first of these, answer)."""
+        """Pairs of a question, counted from the first of `some`, and its answer."""
         return self._known.of(self._questions[some])
 
 
@@ -75,18 +78,18 @@ class Answers:
 class Predictions(ShortRepr):
     """The best completions, best first.
 
-    Shapes: `ids` int64 and `scores` float32 [questions, k], or as many as the question with the
-    most answers has. Where another has fewer, its last ids are -1.
+    Shapes: `ids` int64 and `scores` float32 [questions, m]. m is `k`, or less if all questions have
+    fewer answers. The last ids of a question with fewer answers are -1.
     """
 
     part: Open
-    """What was asked for."""
+    """The open part."""
     questions: NDArray[np.int64]
-    """int64 [questions, 3], the open part -1, and a relation that `dot` was asked without."""
+    """int64 [questions, 3]: -1 for the open part, and for a missing relation."""
     ids: NDArray[np.int64]
-    """Entities, or relations where they were asked for."""
+    """Ids of entities, or of relations if the relation is open."""
     scores: NDArray[np.float32]
-    """By the model; larger is better, and only comparable within a question."""
+    """Scores of the model. Larger is better. They are comparable only within a question."""
 
 
 def predict(
@@ -101,31 +104,32 @@ def predict(
     index: Index | None = None,
     candidates: ArrayLike | None = None,
 ) -> Predictions:
-    """The `k` best completions of each question.
+    """Predicts the `k` best completions of each question.
 
-    A question is two of head, relation and tail, by name (by id, where there are no names); of a
-    plain graph, which has no relations, or of `dot`, which knows none, one of head and tail is
-    enough. Several values make several questions; a single one goes with all of them.
+    A question has two of head, relation and tail, as names or as ids of entities without names. In
+    a plain graph, or with the model `dot`, one of head and tail is enough, because relations do not
+    matter. Lists of values make several questions; a single value applies to all of them.
 
     Args:
-        embedding: what to ask.
+        embedding: the embedding to search.
         head: known heads.
         relation: known relations.
         tail: known tails.
-        k: how many answers.
-        by_id: questions are ids, though there are names.
-        leave_out_known: leave out answers that make a triple of any part of the data set; without
-            a relation, a triple of any relation. In a plain graph a node is never an answer for
-            itself.
-        index: of the model's own metric, to ask it for candidates; only for heads and tails.
-        candidates: ids of entities to look among; all by default.
+        k: number of answers per question.
+        by_id: questions are ids, even if entities have names.
+        leave_out_known: leave out answers that complete a triple of any part of the data set;
+            without a relation, a triple of any relation. In a plain graph a node is never its own
+            answer.
+        index: an index for the metric of the model, which proposes candidates. Only for heads and
+            tails.
+        candidates: ids of the entities to search. Default: all.
 
-    Cost: a pass over the table for each 1,024 questions and questions x entities scores; with known
-    triples left out, two passes over the triples of the data set.
+    Cost: a pass over the table for each 1,024 questions, and questions x entities scores.
+    `leave_out_known` adds two passes over the triples of the data set.
 
     Raises:
-        NotFoundError: no such name.
-        InvalidError: not exactly one part open, lists of different lengths, a row that is not
+        NotFoundError: an unknown name.
+        InvalidError: not exactly one part is open, lists have different lengths, or a row is not
             finite.
 
     Example:
@@ -177,7 +181,7 @@ class _Scorer:
                 hidden,
             )
         metric = metric_of(self._embedding.model, "model")
-        # Only custom models lack queries, and they have no index.
+        # Only custom models lack queries, and they do not support an index.
         model: Any = self._model
         queries = model.queries(side, anchors, relations)
         ids = search.proposed(search.index, metric, queries, k, hidden)
@@ -187,7 +191,7 @@ class _Scorer:
         """The best relations."""
         heads, tails = self._rows(questions[:, 0]), self._rows(questions[:, 2])
         best = TopK(len(questions), k)
-        # By their first rows: the second ones are for questions about heads.
+        # Use the first rows of relations: the second rows are for questions about heads.
         count = self._embedding.num_relations
         width = max(heads.size(1), 1)
         step = max(1, LARGEST // (width * max(len(heads), 1)))
@@ -202,7 +206,7 @@ class _Scorer:
         return best.best()
 
     def _asked(self, relations: NDArray[np.int64]) -> tuple[Side, Tensor]:
-        """With reciprocal relations a head is the tail of the reverse."""
+        """With reciprocal relations, an open head becomes the open tail of the reverse relation."""
         rows = torch.from_numpy(relations)
         if self._part == "head" and self._embedding.reciprocal:
             return "tail", self._relations[rows + self._embedding.num_relations]
@@ -215,11 +219,11 @@ class _Scorer:
 
 
 def _plain(embedding: Embedding) -> bool:
-    """Whether the nodes of a plain graph were embedded."""
+    """Whether the embedding is of a plain graph."""
     try:
         return not has_triples(embedding.graph)
     except (InvalidError, NotFoundError):
-        # Questions by id work without the data set; then the tables decide.
+        # Questions by id work without the data set; then decide by the tables.
         return embedding.num_relations == 1 and not embedding.relations.shape[1]
 
 
@@ -230,9 +234,9 @@ def _hidden(
     *,
     plain: bool,
 ) -> Hidden:
-    """Pairs of questions and ids that do not count as answers.
+    """Pairs of questions and ids that are not answers.
 
-    In a plain graph a node never answers its own question; it is often the nearest.
+    In a plain graph a node is never its own answer, although it is often the nearest.
     """
     rows, ids = known or (np.empty(0, np.int64), np.empty(0, np.int64))
     if plain and part != "relation":
@@ -250,15 +254,15 @@ def _questions(
     by_id: bool,
     plain: bool,
 ) -> tuple[Open, NDArray[np.int64]]:
-    """The open part, and the questions by id."""
+    """The open part, and the questions as ids."""
     by_id_relation = by_id
     if relation is None and plain and (head is None) != (tail is None):
-        # Of a plain graph there is only one relation to mean.
+        # A plain graph has only one relation.
         relation, by_id_relation = [0], True
     given = {"head": head, "relation": relation, "tail": tail}
     missing = [name for name, some in given.items() if some is None]
     if len(missing) == 2 and relation is None and not embedding.relations.shape[1]:
-        # Scores are the same whatever the relation.
+        # Scores do not depend on the relation.
         missing.remove("relation")
     if len(missing) != 1:
         found = ", ".join(name for name in given if name not in missing) or "nothing"

@@ -1,4 +1,4 @@
-"""Files of questions for link prediction and of candidates for answers. No PyTorch."""
+"""Files of questions and candidates for link prediction. Does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OPEN = "?"
 def read_questions(
     path: Path, embedding: Embedding, most: int, *, by_id: bool
 ) -> Iterator[dict[str, NDArray[np.int64]]]:
-    """The questions of a text of `head`, `relation`, `tail` separated by tabs, one of them `?`.
+    """Reads questions: lines of `head`, `relation`, `tail` separated by tabs, one of them `?`.
 
-    In their order, at most so many at once: the ids of the two parts that are known. A blank line
-    ends nothing and is passed over.
+    Yields the ids of the two known parts in groups of limited size, in the order of the file. Blank
+    lines are skipped.
 
     Errors: `NotFoundError`; `InvalidError` names the line.
     """
@@ -46,9 +46,9 @@ def read_questions(
 
 
 def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray[np.int64]:
-    """The entities that a file lists: a text of one name (or id) a line, or an `.npy` of ids.
+    """Reads entities from a file: text with one name or id per line, or an `.npy` of ids.
 
-    Errors: `NotFoundError`, `InvalidError` name the file and the line.
+    Errors: `NotFoundError` and `InvalidError` name the file and the line.
     """
     if path.suffix.lower() == ".npy":
         ids = read_npy(path, "--candidates: file")
@@ -67,7 +67,7 @@ def read_candidates(embedding: Embedding, path: Path, *, by_id: bool) -> NDArray
 def _known(
     path: Path, embedding: Embedding, rows: dict[int, list[str]], *, by_id: bool
 ) -> dict[str, NDArray[np.int64]]:
-    """The ids of the parts of some lines that are known."""
+    """The ids of the known parts of some lines."""
     found = {}
     for place, part in enumerate(PARTS):
         names = {line: parts[place] for line, parts in rows.items()}
@@ -80,7 +80,7 @@ def _known(
 def _ids(
     what: str, names: dict[int, str], ids: Callable[[list[str]], NDArray[np.int64]]
 ) -> NDArray[np.int64]:
-    """Ids of the names of some lines; an error names the first line with a wrong one."""
+    """Ids for the names of some lines. An error names the first line with a wrong name."""
     try:
         return ids(list(names.values()))
     except (InvalidError, NotFoundError):
