@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from outercore.loading import reference
+import reference
 
 Edge = tuple[int, int]
 """Source and row of an edge, numbered within their types."""

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import outercore as oc
+from outercore.files.checked_json import seal
 
 Run = Callable[..., tuple[int, str, str]]
 NODES = 40
@@ -87,7 +88,7 @@ def embedding(graph: Path, tmp_path: Path) -> Path:
     np.save(path / "entities.npy", rows)
     np.save(path / "relations.npy", np.empty((1, 0), np.float32))
     described = {
-        "version": 1,
+        "version": 2,
         "model": {"kind": "dot", "dim": 2},
         "entities": NODES,
         "relations": 1,
@@ -95,7 +96,7 @@ def embedding(graph: Path, tmp_path: Path) -> Path:
         "data_set": str(graph),
         "metrics": [],
     }
-    (path / "embedding.json").write_text(json.dumps(described))
+    (path / "embedding.json").write_bytes(seal(described))
     return path
 
 

@@ -17,8 +17,8 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import trim_to_layer
 
 import outercore as oc
+import reference
 from fakes import checksum, planted, write_npy
-from outercore.loading import reference
 
 FANOUTS = [4, 3]
 MIB = 1 << 20

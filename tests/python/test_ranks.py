@@ -14,8 +14,8 @@ import torch
 from torch import distributed, multiprocessing
 
 import outercore as oc
+import reference
 from fakes import planted
-from outercore.loading import reference
 from outercore.loading.ranks import require_one_process, share_of
 from outercore.training import train
 

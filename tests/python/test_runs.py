@@ -88,15 +88,14 @@ def test_a_changed_array_is_named(data_set: Path, tmp_path: Path) -> None:
 
 
 def test_an_identity_names_what_was_added_removed_and_changed() -> None:
-    def manifest(**checksums: str) -> dict[str, Any]:
-        arrays = {
+    def arrays(**checksums: str) -> dict[str, Any]:
+        return {
             name: {"dtype": "int64", "shape": [3], "checksum": checksum}
             for name, checksum in checksums.items()
         }
-        return {"arrays": arrays}
 
     def identity(nodes: int, **checksums: str) -> Identity:
-        return Identity.of(manifest(**checksums), lambda name: name != "other", nodes=nodes)
+        return Identity.of(arrays(**checksums), lambda name: name != "other", nodes=nodes)
 
     before = identity(3, a="1", b="2", other="3")
     assert before.changes(before.to_dict()) == []

@@ -109,8 +109,7 @@ class Parts:
         if not line or any(_NUMBER.fullmatch(field) for field in line):
             return
         is_same = line == _first_line(first)
-        if is_same and file.names is None and _come_again(line, first):
-            # Names of nodes and relations do so, and those of columns do not.
+        if is_same and file.names is None and _is_data(line, first, file):
             return
         if is_same or (file.names is not None and of_names and not has_ends(line)):
             why = "is that of" if is_same else "may name the columns, unlike that of"
@@ -159,14 +158,19 @@ def _first_line(file: TextFile) -> list[str]:
     return [column[0].as_py() for column in batch if len(column)]
 
 
-def _come_again(line: list[str], file: TextFile) -> bool:
-    """Whether the first rows below the first line have one of its words.
+def _is_data(line: list[str], *files: TextFile) -> bool:
+    """Whether the first line of these files is data rather than a header.
 
-    Cost: reads the first batch.
+    Names of nodes and relations occur again below, and names of columns do not. Files of this line
+    alone would hold nothing if it were a header.
+
+    Cost: reads the first batch of each file.
     """
     words = pa.array(line, pa.large_string())
-    batch = next(file.texts(list(range(file.width))), [])
-    return any(pc.any(pc.is_in(column[1:], value_set=words)).as_py() for column in batch)
+    batches = [next(file.texts(list(range(file.width))), []) for file in files]
+    below = [column[1:] for batch in batches for column in batch]
+    occur_again = any(pc.any(pc.is_in(column, value_set=words)).as_py() for column in below)
+    return occur_again or not any(len(column) for column in below)
 
 
 def _with_names_of(
