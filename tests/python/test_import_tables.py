@@ -330,7 +330,7 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
             ["column `day`: row 1", "`2020-01-01T00:00` has no time zone"],
         ),
         ("", "", purchases(day=[1, 2, 3, 4]), ["purchase.csv", "whole numbers", "holds dates"]),
-        ("", "", purchases(day=[1.5, 2, 3, 4]), ["column `day` holds fractions or missing values"]),
+        ("", "", purchases(day=[1.5, 2, 3, 4]), ["column `day` holds", "`sent` holds dates"]),
         (
             "",
             "",
