@@ -62,8 +62,10 @@ class Similarity(Protocol):
     def paired_backward(
         self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of queries and targets from the gradient of `paired`, which returned
-        `scores`."""
+        """Gradients of queries and targets from the gradient of `paired`.
+
+        `scores` is the result of `paired`.
+        """
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """Bound of the difference of `pairs` and `paired` for the same two rows, [rows]."""
@@ -85,10 +87,9 @@ class Similarity(Protocol):
         to_queries: Tensor,
         to_candidates: Tensor,
     ) -> None:
-        """Adds the gradients of queries and candidates to the last two, from the gradient of
-        `pairs`.
+        """Adds the gradients of queries and candidates to the last two arguments.
 
-        `gradient` may be overwritten.
+        `gradient` is the gradient of `pairs`. `gradient` may be overwritten.
         """
 
 

@@ -59,9 +59,7 @@ class Model(Protocol):
 
     @property
     def complex_rows(self) -> bool:
-        """Whether the halves of a row are real and imaginary parts. The N3 norm then uses
-        moduli.
-        """
+        """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
 
     def start(self, dim: int) -> Start:
         """The default size of initial values."""

@@ -133,9 +133,10 @@ def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
 
 
 def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) -> Iterator[Pairs]:
-    """Where the answers to each triple stand among `candidates`, which ascend, every time if
-    several; some pairs at a time: all answers of all rows of a hub are as many as the square of its
-    degree.
+    """Places of the answers to each triple among `candidates`, including repetitions.
+
+    It yields the pairs in groups, because a hub can have as many pairs as the square of its degree.
+    `candidates` must ascend.
 
     Shapes: `triples` int64 [rows, 3], `candidates` int64 [candidates].
     """
@@ -234,8 +235,9 @@ class PoolNegatives:
         """The comparisons in the form of the core, for training."""
 
     def ask(self, places: Tensor, at: _core.At) -> Asked:
-        """The triples at `places` in chunks with negatives, for the batch `at` (seed, epoch,
-        pool, batch).
+        """The triples at `places` in chunks with negatives.
+
+        `at` is seed, epoch, pool and number of the batch.
         """
         triples = self._pool.triples.numpy()
         found = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
@@ -264,11 +266,10 @@ def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
 def _shared(
     config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
 ) -> _core.Shared:
-    """The population that anchors draw from, and the addition to the bias of rows by kind and
-    range.
+    """The population for these anchors, and additional bias of rows by kind and range.
 
-    Their answers are in the ranges `answers` [answers], where an entity of each is as likely as
-    `shares` [kinds, answers] says, by the likeliest.
+    Answers are in the ranges `answers` [answers]. `shares` [kinds, answers] has the probability of
+        an entity of each range, relative to the likeliest.
     """
     ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:
@@ -284,8 +285,10 @@ def _shared(
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
-    """[ranges, ranges]: relative probability that the tail of a triple, whose head is in the first
-    range, is a given entity of the second; 0 if it never is."""
+    """Relative probability, [ranges, ranges], of an entity as the tail of a triple.
+
+    The first range holds the head, the second the entity. 0 means that it is never the tail.
+    """
     count = len(pool.ranges)
     if pool.pairs is None:
         return np.ones((count, count))

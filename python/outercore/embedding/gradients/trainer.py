@@ -147,9 +147,7 @@ class Ask(NamedTuple):
 
 
 def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Ask:
-    """The questions for `side`. With reciprocal relations, an open head is an open tail in
-    reverse.
-    """
+    """The questions for `side`. Reciprocal relations turn an open head into an open tail."""
     heads, relations, tails = triples.unbind(1)
     if side == "tail":
         return Ask("tail", heads, relations, tails)
@@ -367,8 +365,9 @@ class Trainer:
     def _known_among(
         self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
     ) -> Tensor:
-        """Candidates that complete a question to a triple of the pool: bool [triples,
-        candidates].
+        """Which candidates complete a question to a triple of the pool.
+
+        Shapes: bool [triples, candidates].
         """
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]

@@ -79,9 +79,7 @@ def _queries_kernel(
     has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
-    """For a block of rows: the log of their sums, their loss, and the gradients of their
-    queries.
-    """
+    """For a block of rows: the log of their sums, their loss, and gradients of queries."""
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     number = tl.arange(0, padded)
     inside = row < rows

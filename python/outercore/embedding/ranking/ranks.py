@@ -48,8 +48,7 @@ class Tally(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int, candidates: int) -> Tally:
-        """Counts of zero for this number of questions; `candidates` is the largest number of
-        candidates.
+        """Counts of zero for `count` questions with at most `candidates` candidates.
 
         Memory: 24 bytes per question, as in memory plans; twice that from 2^31 candidates.
         """

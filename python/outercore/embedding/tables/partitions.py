@@ -64,9 +64,7 @@ class SlotCopies:
         return self._copies[1]
 
     def bring(self, resident: Iterable[tuple[int, int, int]]) -> None:
-        """Copies the partitions (partition, slot, rows) of a step to the device, if not there
-        yet.
-        """
+        """Copies the partitions of a step, (partition, slot, rows), to the device if necessary."""
         before, self._there = self._there, {}
         for partition, slot, rows in resident:
             first = slot * self._slot_rows
@@ -317,9 +315,7 @@ class PartitionStore:
         return self._slot_degrees
 
     def _first_row(self, partition: int) -> int:
-        """Number of rows before a partition. The first partitions may have one row more than the
-        others.
-        """
+        """Number of rows before a partition; the first partitions may have one more than others."""
         each, longer = divmod(self.entity_count, self.shape["partitions"])
         return partition * each + min(partition, longer)
 

@@ -221,10 +221,9 @@ class Store(Protocol):
         """
 
     def write_entities(self, path: Path) -> int:
-        """Writes the rows of all entities atomically, block by block: `.npy`, float32 [entities,
-        width].
+        """Writes the rows of all entities atomically, block by block.
 
-        Returns the CRC-32 of the rows.
+        The file is `.npy`, float32 [entities, width]. Returns the CRC-32 of the rows.
         """
 
     def write_relations(self, path: Path) -> int:
@@ -234,9 +233,7 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Releases the table, so that another process may train it. The store cannot be used
-        afterwards.
-        """
+        """Closes the store and releases its table, so that another process may train it."""
 
 
 @dataclass(frozen=True)
