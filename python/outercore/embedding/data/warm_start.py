@@ -98,7 +98,7 @@ class WarmStart:
 
         Raises:
             InvalidError: the model or its dimension differs, only one data set has names, or the
-                data sets share neither entities nor relations.
+                data sets do not share any entity.
             NotFoundError: the old data set with its names is missing.
             CorruptError: the old rows are damaged.
         """

@@ -1,1 +1,1 @@
-"""Scores, losses, their gradients and the steps that they make."""
+"""Scores, losses, gradients and optimiser steps."""

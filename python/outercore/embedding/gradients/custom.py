@@ -16,13 +16,14 @@ _HINT = "hint: sum over the last extent, and let the others broadcast"
 
 
 def own_score(score: ScoreFunction | str) -> CustomCode:
-    """A score function, or its place `FILE.py:NAME`.
+    """Loads a custom score function, given as a function or as its place `FILE.py:NAME`.
 
-    It takes heads, relations and tails as tensors [..., width] that broadcast, and returns scores
-    [...]; see `outercore.embedding.gradients.models.CustomModel`. Runs the file.
+    The function takes heads, relations and tails as tensors [..., width] that broadcast, and
+    returns scores [...]; see `outercore.embedding.gradients.models.CustomModel`. A place is loaded
+    by running the file.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for any other value than a
-    function, and for a file that fails.
+    Errors: `NotFoundError` for a missing file or name; `InvalidError` if the value is not a
+    function, and for a file that raises an error.
 
     Example:
         >>> own_score(max).place
@@ -32,10 +33,10 @@ def own_score(score: ScoreFunction | str) -> CustomCode:
 
 
 def check_score(own: CustomCode, width: int, relation_width: int) -> None:
-    """Tries the function on rows as training and ranking give it, before anything is written.
+    """Calls the function with rows as in training and ranking, before anything is written.
 
-    Errors: `InvalidError` for one that fails, whose result has another shape than the scores, or
-    does not depend on the rows.
+    Errors: `InvalidError` if the function fails, its result has a wrong shape, or its result does
+    not depend on the rows.
     """
     import torch
 
@@ -67,7 +68,7 @@ def check_score(own: CustomCode, width: int, relation_width: int) -> None:
 def require_same_score(
     what: str, made_with: tuple[str | None, str], score: ScoreFunction | str | None
 ) -> CustomCode | None:
-    """The custom score function that `what` was made with, which the caller passes again.
+    """The custom score function of the caller, checked: `what` was made with it.
 
     Errors: as `require_same_code` and `own_score`.
     """

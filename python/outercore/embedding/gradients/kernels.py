@@ -1,4 +1,4 @@
-"""How well queries fit candidates, and the gradients of that: where the time goes.
+"""Similarities of queries and candidates, and their gradients. Training spends its time here.
 
 A built-in model turns (anchor, relation) into a query, a vector that is compared with the rows of
 candidate entities. The comparison of all pairs costs rows x candidates x width; everything else is
@@ -21,15 +21,15 @@ from outercore import _core
 from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 
 Side = Literal["head", "tail"]
-"""The open end of a triple; the other end is the anchor."""
+"""The open end of a triple. The other end is the anchor."""
 WIDEST_FUSED = 256
-"""Numbers in a row that the kernels of a GPU keep on the chip."""
+"""Largest width of a row that the GPU kernels keep on the chip."""
 
 
 class Workspace:
-    """Buffers that are used again by the next chunk: fresh memory costs more than the work in it.
+    """Buffers that the next chunk reuses, because new memory costs more time than the computation.
 
-    One thread at a time. A buffer is valid until the same name is taken again.
+    Use it from one thread at a time. A buffer is valid until the same name is taken again.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Similarity(Protocol):
     distance: str | None
     """Its name in the core, if the core computes it."""
     block_numbers: int
-    """Rows x candidates x width that are worked on at once; 0: no limit."""
+    """Largest rows x candidates x width of one step; 0: unlimited."""
 
     def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
         """The score of each query with its own target, [rows]."""
@@ -62,18 +62,20 @@ class Similarity(Protocol):
     def paired_backward(
         self, queries: Tensor, targets: Tensor, scores: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of queries and targets from the gradient of `paired`, which returned
-        `scores`."""
+        """Gradients of queries and targets from the gradient of `paired`.
+
+        `scores` is the result of `paired`.
+        """
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
-        """How far `pairs` may be from `paired` for the same two rows, [rows]."""
+        """Bound of the difference of `pairs` and `paired` for the same two rows, [rows]."""
 
     def pairs(
         self, queries: Tensor, candidates: Tensor, out: Tensor, workspace: Workspace
     ) -> Tensor | None:
         """Writes the scores of all pairs to `out` [rows, candidates].
 
-        Returns what `pairs_backward` will need, valid until the next call.
+        Returns values for `pairs_backward`, which are valid until the next call.
         """
 
     def pairs_backward(
@@ -85,10 +87,9 @@ class Similarity(Protocol):
         to_queries: Tensor,
         to_candidates: Tensor,
     ) -> None:
-        """Adds the gradients of queries and candidates to the last two, from the gradient of
-        `pairs`.
+        """Adds the gradients of queries and candidates to the last two arguments.
 
-        `gradient` may be overwritten.
+        `gradient` is the gradient of `pairs`. `gradient` may be overwritten.
         """
 
 
@@ -134,8 +135,8 @@ class Inner:
 class Euclidean:
     """Minus the Euclidean distance, by one matrix product.
 
-    A distance below the rounding of that product gets a zero gradient: its direction would be
-    noise.
+    A distance below the rounding error of that product gets a zero gradient, because its direction
+    would be noise.
     """
 
     distance: str | None = None
@@ -155,7 +156,7 @@ class Euclidean:
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Similarity`."""
-        # The product's error is one of squares: the closer two rows are, the more it counts.
+        # The error of the product is an error of squares, so it matters most for close rows.
         squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
         error = _unit(queries) * squares
         root = error.sqrt()
@@ -194,7 +195,7 @@ class Euclidean:
 class Manhattan:
     """Minus the sum of absolute differences.
 
-    No matrix product does it. PyTorch has kernels for that distance, forward and backward; in
+    A matrix product cannot compute it. Training uses PyTorch's kernels, forward and backward. In
     ranking the core computes it.
     """
 
@@ -231,7 +232,7 @@ class Manhattan:
     ) -> None:
         """See `Similarity`."""
         backward = torch.ops.aten._cdist_backward
-        # For p = 1 the kernel looks at signs only: the distances that it asks for do not count.
+        # For p = 1 the kernel uses only signs and ignores the distances in its arguments.
         down = gradient.neg_()
         to_queries.add_(backward(down, queries, candidates, 1.0, down))
         across = down.t().contiguous()
@@ -239,11 +240,11 @@ class Manhattan:
 
 
 class Modulus:
-    """Minus the sum of the moduli of complex differences; a row is real parts, then imaginary.
+    """Minus the sum of the moduli of complex differences. A row has real, then imaginary parts.
 
     In ranking the core computes it, in registers. PyTorch makes several passes over rows x
-    candidates x width numbers: blocks of rows keep them in the cache, and the differences and
-    moduli of a block are kept from its scores to its gradient.
+    candidates x width values. Blocks of rows keep these values in the cache. Differences and moduli
+    of a block stay in memory from its scores to its gradient.
     """
 
     distance: str | None = "modulus"
@@ -278,7 +279,7 @@ class Modulus:
         real, imaginary, moduli = saved
         torch.sub(queries[:, None, :half], candidates[:, :half], out=real)
         torch.sub(queries[:, None, half:], candidates[:, half:], out=imaginary)
-        # The smallest number keeps a difference of zero from being divided by zero.
+        # The smallest positive number avoids a division by zero for equal values.
         least = queries.new_tensor(torch.finfo(queries.dtype).tiny)
         torch.addcmul(least, real, real, out=moduli).addcmul_(imaginary, imaginary).sqrt_()
         torch.sum(moduli, dim=2, out=out).neg_()
@@ -305,7 +306,7 @@ class Modulus:
 
 
 class Chunk(NamedTuple):
-    """Positive triples that share their negatives, with one end asked for."""
+    """Positive triples with one open end, and the negatives that they share."""
 
     side: Side
     anchors: Tensor
@@ -321,13 +322,15 @@ class Chunk(NamedTuple):
     bias: Tensor | None = None
     """[negatives], added to their scores."""
     own: tuple[Tensor, Tensor] | None = None
-    """Ids of targets and of candidates, where a row's own target does not count."""
+    """Ids of targets and of candidates, if a row's own target is not a negative."""
     known: Tensor | None = None
-    """bool [rows, negatives]: candidates that do not count."""
+    """bool [rows, negatives]: candidates to ignore."""
 
     def weigh(self, scores: Tensor, rows: slice = slice(None)) -> None:
-        """Adds the bias to the scores of some rows, [rows, negatives]; minus infinity for
-        candidates that do not count."""
+        """Adds the bias to the scores of some rows, [rows, negatives].
+
+        Candidates to ignore get minus infinity.
+        """
         if self.bias is not None:
             scores.add_(self.bias)
         if self.own is not None:
@@ -354,8 +357,10 @@ def query_gradients(
 ) -> ChunkGradients:
     """Scores, loss and gradients of a chunk, without autograd.
 
+    Adds the gradients of candidates to `to_candidates`.
+
     Shapes: `queries` [rows, width], of the chunk's anchors and relations; `to_candidates`
-    [negatives, width] is added to.
+    [negatives, width].
     Source: Legend 6.
     """
     targets, candidates = chunk.targets, chunk.candidates
@@ -381,7 +386,7 @@ def query_gradients(
 
 
 def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
-    """Whether a GPU's kernels compute this loss without a matrix of scores in memory."""
+    """Whether the GPU kernels can compute this loss, without a matrix of scores in memory."""
     return (
         rows.is_cuda
         and rows.dtype == torch.float32
@@ -393,7 +398,7 @@ def fuses(similarity: Similarity, loss: Loss, rows: Tensor) -> bool:
 
 
 def fits_core(*tensors: Tensor) -> bool:
-    """Whether the core can work on these: float32, in this machine's memory, without gaps."""
+    """Whether the core can use these tensors: float32, on the CPU, contiguous."""
     return all(
         tensor.dtype == torch.float32
         and tensor.device.type == "cpu"
@@ -421,7 +426,7 @@ def pair_scores(similarity: Similarity, queries: Tensor, candidates: Tensor) -> 
 
 
 def _blocks(similarity: Similarity, queries: Tensor, candidates: Tensor) -> list[tuple[int, int]]:
-    """The rows in blocks that the similarity can work on at once."""
+    """Blocks of rows that the similarity can process in one step."""
     rows = queries.size(0)
     step = rows
     if similarity.block_numbers:
@@ -430,10 +435,10 @@ def _blocks(similarity: Similarity, queries: Tensor, candidates: Tensor) -> list
 
 
 def _unit(rows: Tensor) -> float:
-    """A few roundings, relative to the summands."""
+    """A few rounding errors, relative to the summands."""
     return 8.0 * torch.finfo(rows.dtype).eps
 
 
 def _divide(gradient: Tensor, by: Tensor) -> Tensor:
-    """The quotient, zero for a divisor of zero: such a distance lacks a direction."""
+    """The quotient; zero for a divisor of zero, because a distance of zero lacks a direction."""
     return torch.where(by == 0, 0.0, gradient / torch.where(by == 0, 1.0, by))

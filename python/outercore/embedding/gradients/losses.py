@@ -1,7 +1,7 @@
 """Losses of a positive score against negative ones, and regularisers, with their gradients.
 
-A loss sees scores only, one row for each positive, and rows do not depend on each other. A
-negative that does not count has the score minus infinity; its gradient is zero.
+A loss depends only on scores. There is one row per positive, and rows are independent. A negative
+to ignore has the score minus infinity, and its gradient is zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LossGradients(NamedTuple):
     """The loss and its derivatives with respect to the scores."""
 
     value: Tensor
-    """Sum over the rows, a scalar."""
+    """The sum over the rows, a scalar."""
     positives: Tensor
     """[rows]"""
     negatives: Tensor
@@ -44,8 +44,8 @@ class Loss(Protocol):
 class SoftmaxLoss:
     """Cross entropy: minus the log of the positive's share among all of its row's scores.
 
-    With `contrastive` the positive is left out of the sum, as equation 1 of Legend has it. That
-    loss is not bounded from below: it never stops pushing positives up.
+    With `contrastive` the sum does not include the positive, as in equation 1 of Legend. This loss
+    is not bounded from below, so it never stops increasing positive scores.
     """
 
     contrastive: bool = False
@@ -78,8 +78,8 @@ class SoftmaxLoss:
 class LogisticLoss:
     """Binary cross entropy of the positive, and of the negatives on average.
 
-    `margin` is added to every score first: distances are never positive, so that without it no
-    triple could be held for true.
+    `margin` is added to every score first. Scores by distance are never positive, so without a
+    margin every triple would count as false.
     """
 
     margin: float = 0.0
@@ -98,7 +98,7 @@ class LogisticLoss:
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """By how much a negative comes within `margin` of the positive, on average."""
+    """Margin loss: how far negatives exceed the positive minus `margin`, on average."""
 
     margin: float = 1.0
 
@@ -116,9 +116,9 @@ class MarginLoss:
 
 @dataclass(frozen=True)
 class SelfAdversarialLoss:
-    """Logistic loss whose negatives count by a softmax over their own scores.
+    """Logistic loss with negatives weighted by a softmax over their scores.
 
-    The softmax is a weight: no gradient flows through it.
+    The softmax is a constant weight: gradients do not flow through it.
 
     Source: Sun et al., "RotatE", ICLR 2019, equation 6.
     """
@@ -135,7 +135,7 @@ class SelfAdversarialLoss:
         empty = negatives.amax(dim=1).isneginf()
         steep = negatives.mul(self.temperature)
         if self.temperature == 0.0:
-            # Minus infinity times 0 is NaN, and masked negatives would count again.
+            # Minus infinity times 0 is NaN, so masked negatives need an explicit zero.
             steep.nan_to_num_(nan=-torch.inf)
         shares = torch.softmax(steep, dim=1, out=work)
         shares.nan_to_num_(nan=0.0)
@@ -170,12 +170,12 @@ class Regulariser(Protocol):
         """The cost of the rows, each times its weight; its gradient is added to `gradient`.
 
         Shapes: `rows` and `gradient` [rows, width], `weights` [rows]; the result is a scalar.
-        `pairs` says that a row's halves are real and imaginary parts.
+        `pairs`: whether the halves of a row are real and imaginary parts.
         """
 
 
 def n3(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pairs: bool) -> Tensor:
-    """The sum of cubes of absolute values, of moduli where rows are complex.
+    """The sum of cubes of absolute values; for complex rows, of moduli.
 
     Source: Lacroix et al., "Canonical tensor decomposition", ICML 2018.
     """
@@ -203,4 +203,4 @@ def l2(rows: Tensor, weights: Tensor, strength: float, gradient: Tensor, *, pair
 
 
 REGULARISERS: dict[RegulariserName, Regulariser] = {"n3": n3, "l2": l2}
-"""By the names of the configuration."""
+"""Regularisers by their names in the configuration."""

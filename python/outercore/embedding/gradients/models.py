@@ -36,13 +36,13 @@ ScoreFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Start(NamedTuple):
-    """Initial values: normal, with these deviations."""
+    """Initial values: normal, with these standard deviations."""
 
     entities: float
     relations: float = 0.0
     """0: as for entities."""
     uniform_relations: bool = False
-    """Within plus and minus `relations` instead."""
+    """Whether relations are uniform in [-`relations`, `relations`] instead."""
 
 
 class RowGradients(NamedTuple):
@@ -55,14 +55,14 @@ class RowGradients(NamedTuple):
 
 
 class Model(Protocol):
-    """What training and evaluation need of a score function."""
+    """Interface of score functions for training and evaluation."""
 
     @property
     def complex_rows(self) -> bool:
-        """Whether a row's halves are real and imaginary parts; the N3 norm takes moduli then."""
+        """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
 
     def start(self, dim: int) -> Start:
-        """The size of initial values, where the user names none."""
+        """The default size of initial values."""
 
     def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """The scores of all candidates as the open side, [rows, candidates]."""
@@ -71,7 +71,7 @@ class Model(Protocol):
         """The score of each row with its own target, [rows]."""
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
-        """How far apart `scores` and `paired` may be for the same triple, [rows]."""
+        """Bound of the difference of `scores` and `paired` for the same triple, [rows]."""
 
     def gradients(
         self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
@@ -149,7 +149,7 @@ def turn_of(angles: Tensor) -> Tensor:
 
 
 class Dot(QueryModel):
-    """The inner product of head and tail; relations do not count."""
+    """The inner product of head and tail. Relations have no influence."""
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
@@ -257,7 +257,7 @@ class TransE(QueryModel):
         self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
         """See `QueryModel`."""
-        # In separate memory: a regulariser adds to each.
+        # Separate copies, because a regulariser adds to each gradient.
         return gradient, gradient.clone() if side == "tail" else -gradient
 
 
@@ -272,11 +272,11 @@ class RotatE(QueryModel):
     similarity = Modulus()
 
     def start(self, dim: int) -> Start:
-        """See `Model`. Angles start evenly over the circle."""
+        """See `Model`. Initial angles are uniform over the circle."""
         return Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True)
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor, turned; for an open head the tail is turned back."""
+        """The anchor, rotated by the relation; for an open head, the tail is rotated back."""
         return complex_product(anchors, turn_of(relations), conjugate_second=side == "head")
 
     def queries_backward(
@@ -286,7 +286,7 @@ class RotatE(QueryModel):
         turn = turn_of(relations)
         to_anchors = complex_product(gradient, turn, conjugate_second=side == "tail")
         query = complex_product(anchors, turn, conjugate_second=side == "head")
-        # An angle moves the query at right angles to itself.
+        # The derivative by an angle is perpendicular to the query.
         real, imaginary = query.chunk(2, dim=1)
         to_real, to_imaginary = gradient.chunk(2, dim=1)
         to_angles = real * to_imaginary - imaginary * to_real
@@ -297,8 +297,8 @@ class RotatE(QueryModel):
 class CustomModel:
     """A custom score function, with gradients by autograd.
 
-    `score(heads, relations, tails)` takes tensors whose last extent is the row and whose others
-    broadcast, and returns their scores without that extent.
+    `score(heads, relations, tails)` takes tensors [..., width] whose leading dimensions broadcast.
+    It returns scores [...].
 
     Example:
         >>> def score(heads, relations, tails):
@@ -309,7 +309,7 @@ class CustomModel:
     score: ScoreFunction
     complex_rows: bool = False
     block_numbers: int = 1 << 21
-    """Rows x candidates x width that are computed at once."""
+    """Largest rows x candidates x width of one step."""
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
@@ -331,7 +331,7 @@ class CustomModel:
         return self.score(targets, relations, anchors)
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
-        """See `Model`. Of a function that is not known, a few units of the score."""
+        """See `Model`. For an unknown function: a few rounding units of the score."""
         score = self.paired(side, anchors, relations, targets)
         return 8.0 * torch.finfo(score.dtype).eps * score.abs()
 
@@ -350,8 +350,8 @@ class CustomModel:
             leaves = _leaves(*rows)
             positives = self.paired(chunk.side, *leaves)
         to_anchors, to_relations, to_targets = _gradients(positives, leaves, found.positives)
-        # Scores are computed again, block by block: autograd keeps all that a block made of its
-        # rows x candidates x width numbers until its gradients are there.
+        # Compute scores again, block by block: autograd stores intermediate values of the size
+        # rows x candidates x width until it has computed the gradients of a block.
         for some in self._blocks(chunk.anchors, chunk.candidates):
             with torch.enable_grad():
                 leaves = _leaves(chunk.anchors[some], chunk.relations[some], chunk.candidates)
@@ -375,7 +375,7 @@ def _leaves(*tensors: Tensor) -> list[Tensor]:
 
 
 def _gradients(scores: Tensor, leaves: list[Tensor], to_scores: Tensor) -> list[Tensor]:
-    """Of the leaves; nought for one that the scores do not depend on."""
+    """Gradients of the leaves; zero for leaves without influence on the scores."""
     found = torch.autograd.grad(scores, leaves, to_scores, allow_unused=True)
     return [
         torch.zeros_like(leaf) if gradient is None else gradient.clone()

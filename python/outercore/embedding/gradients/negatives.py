@@ -1,6 +1,6 @@
-"""Which entities a batch's triples are compared with, and which of those do not count.
+"""Negatives: the entities that a batch's triples are compared with, and entities to ignore.
 
-What that is for a pool is said here; a batch's triples are divided by the core, which draws for
+This module prepares the negatives of a pool. The core divides the triples of a batch and draws for
 them (`crates/outercore-kernels/src/compare.rs`).
 """
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from outercore.embedding.tables.store import Pool
 
 _TOGETHER = 1 << 15
-"""Pairs of a question and a known answer that are found together, some 100 bytes each."""
+"""Pairs of a question and a known answer per step; each takes about 100 bytes."""
 
 
 def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
-    """`places` in pieces of about `size`, whose lengths differ by one at most.
+    """Divides `places` into pieces of about `size`. Their lengths differ by at most one.
 
-    They are as many as `size` goes into the number of places, rounded, so each has three quarters
-    of `size` to one and a half times it, or there are too few for one. A batch steps as far as any
-    other: a last one of a few triples would count for too much. And each batch has a constant cost:
-    of pools little larger than a batch, two halves would cost it twice.
+    The number of pieces is the rounded quotient, but at least one. So a piece has 0.75 to 1.5 times
+    `size`, unless there are too few places. Every batch makes a step of equal size, so a small last
+    batch would have too much influence. Each batch also has a constant cost, which two halves of a
+    pool slightly larger than a batch would pay twice.
 
     Example:
         >>> import torch
@@ -46,12 +46,12 @@ def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 class Negatives(NamedTuple):
-    """Candidates that a chunk's rows share."""
+    """Negatives that the rows of a chunk share."""
 
     rows: Tensor
-    """int64 [negatives], ascending; a row drawn twice stands twice."""
+    """int64 [negatives], ascending. A row that is drawn twice occurs twice."""
     bias: Tensor | None
-    """float32 [negatives], what is added to their scores."""
+    """float32 [negatives]: bias of their scores."""
 
 
 class Pairs(NamedTuple):
@@ -82,14 +82,14 @@ def population(
     degrees: Tensor | None = None,
     shares: list[float] | None = None,
 ) -> _core.Population:
-    """What negatives are drawn from, of the rows that are in memory, as the core takes it.
+    """The rows in memory from which negatives are drawn, in the form of the core.
 
-    `ranges` [(start, stop), ...] are the rows that hold entities; `degrees` [rows] counts the
-    triples of each, and is needed for degree-weighted draws only. `shares` has the relative
-    probability of an entity of each range; without it all are alike.
+    `ranges` [(start, stop), ...] are the rows that hold entities. `degrees` [rows] has the number
+    of triples of each row; only draws by degree need it. `shares` has the relative probability of
+    an entity of each range; by default they are equal.
 
-    Returns: both, and for draws by degree what every row of the ranges counts, float64, with the
-    sums of these; all rows alike where none has a triple.
+    Returns: ranges and shares. For draws by degree also the float64 weights of all rows of the
+    ranges with their cumulative sums; weights are equal if no row has a triple.
     Errors: `InvalidError` without any row to draw, and for unknown degrees.
     """
     sizes = [stop - start for start, stop in ranges]
@@ -99,11 +99,11 @@ def population(
         return ranges, shares, None
     if degrees is None:
         raise InvalidError("negatives.degree_share: the store knows no degrees")
-    kept = torch.cat([degrees[start:stop] for start, stop in ranges])
-    weights = kept.to(torch.float64).pow_(config.degree_power)
-    if not kept.any():
-        # A partition may have entities of held-out triples only. Its buckets are in the pool, too,
-        # # without any triple.
+    counts = torch.cat([degrees[start:stop] for start, stop in ranges])
+    weights = counts.to(torch.float64).pow_(config.degree_power)
+    if not counts.any():
+        # A partition may have only entities of held-out triples. Then its buckets are in the pool
+        # without a triple.
         weights.fill_(1.0)
     for some, share in zip(weights.split(sizes), shares or (), strict=False):
         some *= share
@@ -115,27 +115,28 @@ COLUMNS = {side: ASKED[side] for side in ("tail", "head")}
 
 
 def known_answers(triples: Tensor) -> dict[str, _core.KnownAnswers]:
-    """The true answers to triples among themselves, by the open side.
+    """The true answers to the triples that these triples contain, by the open side.
 
     Shapes: `triples` int64 [m, 3].
-    Cost: 16 bytes a distinct question and 4 an answer, for each side.
+    Cost: for each side, 16 bytes per distinct question and 4 per answer.
     """
     rows = triples.numpy()
     entities, relations = (int(rows[:, some].max(initial=-1)) + 1 for some in ([0, 2], [1]))
-    found = {}
+    answers = {}
     for side, columns in COLUMNS.items():
         known = _core.KnownAnswers(rows, columns, entities, relations)
         known.count(rows)
         known.add(rows)
         known.finish()
-        found[side] = known
-    return found
+        answers[side] = known
+    return answers
 
 
 def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) -> Iterator[Pairs]:
-    """Where the answers to each triple stand among `candidates`, which ascend, every time if
-    several; some pairs at a time: all answers of all rows of a hub are as many as the square of its
-    degree.
+    """Places of the answers to each triple among `candidates`, including repetitions.
+
+    It yields the pairs in groups, because a hub can have as many pairs as the square of its degree.
+    `candidates` must ascend.
 
     Shapes: `triples` int64 [rows, 3], `candidates` int64 [candidates].
     """
@@ -147,7 +148,7 @@ def known_among(known: _core.KnownAnswers, triples: Tensor, candidates: Tensor) 
 
 
 def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Pairs:
-    """Where each row's targets stand among `candidates`, every time if several.
+    """Places of each row's targets among `candidates`, including repetitions.
 
     Shapes: `candidates` ascending; `rows` ascending and `targets`, one pair each.
     """
@@ -166,19 +167,19 @@ def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Comparison(NamedTuple):
-    """Triples, and the negatives that they share."""
+    """Triples and their shared negatives."""
 
     places: Tensor
     """int64 [triples], in their pool."""
     rows: Tensor
     """int64 [negatives], ascending."""
     bias: Tensor | None
-    """float32 [kinds, negatives], what is added to scores for a triple of each kind."""
+    """float32 [kinds, negatives]: bias of scores for triples of each kind."""
     kinds: Tensor | None
-    """int64 [triples], the kind of each; `None`: the first."""
+    """int64 [triples]: the kind of each triple; `None`: the first kind for all."""
 
     def apart(self) -> Iterator[tuple[Tensor, Negatives]]:
-        """Places of the triples of each kind, and the negatives as these see them."""
+        """Places of the triples of each kind, and the negatives with the bias of this kind."""
         if self.bias is None or self.kinds is None or len(self.bias) == 1:
             yield self.places, Negatives(self.rows, None if self.bias is None else self.bias[0])
             return
@@ -195,12 +196,12 @@ Asked = dict["Side", list[Comparison]]
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
-    With partitions, a pool has the triples of some buckets only, and an entity in memory whose
-    partition is in no bucket with the anchor's is never the answer there. As a negative it would
-    teach the model which buckets are being trained, again with every pool, and nothing else. For
-    the same reason, where a pool has a larger part of one bucket than of another, the entities of
-    the one count for more. Where a bias of their scores can say so (`weighs`), one draw serves
-    anchors that differ in this; else each has its own.
+    With partitions, a pool has only the triples of some buckets. If the partition of an entity does
+    not share a bucket with the anchor, the entity is never an answer in this pool. As a negative,
+    it would teach the model only which buckets are in training. For the same reason, entities have
+    more weight if the pool has a larger part of their bucket. If a bias of scores can express these
+    weights (`weighs`), different anchors share one draw. Otherwise each kind of anchor has a
+    separate draw.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class PoolNegatives:
         order = sorted(range(len(pool.ranges)), key=lambda number: pool.ranges[number])
         starts = np.array([pool.ranges[number][0] for number in order], np.int64)
         likely = _likelihoods(pool)
-        # The same for both sides, where their answers are alike: weights of rows are large.
+        # Both sides share the weights of rows if possible, because these arrays are large.
         made: dict[tuple[bytes, bytes], _core.Shared] = {}
 
         def side(of_anchors: NDArray[np.float64]) -> _core.SideOf:
@@ -231,10 +232,13 @@ class PoolNegatives:
             every=config.kind == "all",
             biased=config.correction == "frequency",
         )
-        """The comparisons as the core takes them in training."""
+        """The comparisons in the form of the core, for training."""
 
     def ask(self, places: Tensor, at: _core.At) -> Asked:
-        """The triples at `places`, of the batch `at` (seed, epoch, pool, batch), in chunks."""
+        """The triples at `places` in chunks with negatives.
+
+        `at` is seed, epoch, pool and number of the batch.
+        """
         triples = self._pool.triples.numpy()
         found = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
         tails, heads = (list(_comparisons(asked)) for asked in found)
@@ -242,7 +246,7 @@ class PoolNegatives:
 
 
 def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
-    """The chunks that the core has put one after the other."""
+    """The chunks, from their concatenation by the core."""
     places, sizes, rows, biases, kinds = asked
     first, row, number = 0, 0, 0
     for triples, negatives, count in sizes:
@@ -262,11 +266,10 @@ def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
 def _shared(
     config: NegativesConfig, pool: Pool, answers: NDArray[np.int64], shares: NDArray[np.float64]
 ) -> _core.Shared:
-    """The population that anchors draw from, and the addition to the bias of rows by kind and
-    range.
+    """The population for these anchors, and additional bias of rows by kind and range.
 
-    Their answers are in the ranges `answers` [answers], where an entity of each is as likely as
-    `shares` [kinds, answers] says, by the likeliest.
+    Answers are in the ranges `answers` [answers]. `shares` [kinds, answers] has the probability of
+        an entity of each range, relative to the likeliest.
     """
     ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:
@@ -274,7 +277,7 @@ def _shared(
     # One draw serves all kinds, by their mean probability.
     drawn = shares.mean(0)
     drawn_from = population(config, ranges, pool.degrees, drawn.tolist())
-    # Corrected scores stand for all entities; otherwise each kind has as many as are drawn.
+    # Corrected scores represent all entities; otherwise each kind represents the drawn ones.
     if config.kind != "all" and config.correction == "none":
         sizes = np.array([stop - start for start, stop in ranges])
         shares = (shares / (shares @ sizes)[:, None]) / (drawn / (drawn @ sizes))
@@ -282,8 +285,10 @@ def _shared(
 
 
 def _likelihoods(pool: Pool) -> NDArray[np.float64]:
-    """[ranges, ranges]: relative probability that the tail of a triple, whose head is in the first
-    range, is a given entity of the second; 0 if it never is."""
+    """Relative probability, [ranges, ranges], of an entity as the tail of a triple.
+
+    The first range holds the head, the second the entity. 0 means that it is never the tail.
+    """
     count = len(pool.ranges)
     if pool.pairs is None:
         return np.ones((count, count))

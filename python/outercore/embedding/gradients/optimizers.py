@@ -1,8 +1,8 @@
-"""Steps on the rows of a table that a batch touched; rows that it did not touch stay as they are.
+"""Optimiser steps on the rows of a table that a batch touched. Other rows do not change.
 
-All state is in one tensor next to the table, so that a partition carries its own state, and an
-interrupted run continues exactly. It starts with zeros; `state_width` of `tables/placement.py` says
-how wide it is.
+All state is in one tensor next to the table. So a partition contains its state, and an interrupted
+run continues exactly. The state starts with zeros; `state_width` in `tables/placement.py` has its
+width.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _ADAM_FIRST, _ADAM_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
 def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
-    """Each value's step shrinks with the root of the sum of its squared gradients.
+    """Adagrad: a step is divided by the root of the sum of all squared gradients of its value.
 
-    State: one number a value.
+    State: one number per value.
     """
     sums = state.index_select(0, rows).addcmul_(gradients, gradients)
     state.index_copy_(0, rows, sums)
@@ -39,7 +39,7 @@ def adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate:
 def row_adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
     """Adagrad with one sum a row, of the mean of its squared gradients: half the bytes.
 
-    State: one number a row.
+    State: one number per row.
     """
     mean = torch.linalg.vecdot(gradients, gradients).div_(gradients.size(1)).unsqueeze_(1)
     sums = state.index_select(0, rows).add_(mean)
@@ -48,7 +48,7 @@ def row_adagrad(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, r
 
 
 def adam(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: float) -> None:
-    """Adam on the rows that are touched; a row's bias correction counts its own steps.
+    """Adam on the touched rows. The bias correction of a row uses the number of its own steps.
 
     State: both moments, and the number of steps.
     Source: Kingma and Ba, "Adam", ICLR 2015.
@@ -66,4 +66,4 @@ def adam(table: Tensor, state: Tensor, rows: Tensor, gradients: Tensor, rate: fl
 
 
 STEPS: dict[OptimiserName, Step] = {"adagrad": adagrad, "row-adagrad": row_adagrad, "adam": adam}
-"""By the names of the configuration."""
+"""Optimisers by their names in the configuration."""

@@ -39,13 +39,13 @@ _SIZES = {"n3": "cubes", "l2": "squares"}
 class DivergedError(InvalidError):
     """A loss, a gradient or the sum of its squares was not finite.
 
-    The tables are as the batch before left them.
+    The tables are in the state after the previous batch.
     """
 
 
 @contextmanager
 def threads_of(count: int | None) -> Iterator[None]:
-    """PyTorch computes with so many threads within the block."""
+    """Context in which PyTorch uses this number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
@@ -84,8 +84,8 @@ class CoreBatches:
 
     @staticmethod
     def for_run(config: EmbedConfig, model: Model, relation_count: int) -> CoreBatches | None:
-        """The core's training of a built-in model, which `config` describes."""
-        # A model of one's own may be given beside a configuration that names another.
+        """The core's training, or `None` for a custom model."""
+        # The caller may pass a custom model although `config` names a built-in one.
         own = not isinstance(model, QueryModel)
         return None if own else CoreBatches(config, model, relation_count)
 
@@ -95,14 +95,14 @@ class CoreBatches:
         return fits_core(pool.entities, pool.entity_state, store.relations, store.relation_state)
 
     def know(self, triples: Tensor, *, undirected: bool) -> None:
-        """From now on candidates that make one of a pool's `triples` do not count.
+        """Registers the triples of a pool. Candidates that complete one of them are then ignored.
 
-        Cost: 8 bytes a triple.
+        Cost: 8 bytes per triple.
         """
         self._core.know(triples.numpy(), undirected, torch.get_num_threads())
 
     def forget(self) -> None:
-        """Lets go of known triples."""
+        """Releases the registered triples."""
         self._core.forget()
 
     def train(
@@ -115,11 +115,12 @@ class CoreBatches:
         unit: float,
         rates: tuple[float, float],
     ) -> float | None:
-        """Moves the rows of a batch, the pool's triples at `places`, and returns its loss; `None`,
-        and nothing has moved, where the loss or a gradient is not finite.
+        """Trains one batch and returns its loss.
 
-        `at` is the batch's seed, epoch, pool and number; `unit` is the factor of each triple's
-        weight for each side; `rates` are of entities and relations.
+        If the loss or a gradient is not finite, it returns `None` and does not change the tables.
+        `places` are the triples of the batch within the pool. `at` is seed, epoch, pool and number
+        of the batch. `unit` is the factor of each triple's weight for each side. `rates` are the
+        learning rates of entities and relations.
         """
         weights = pool.weights
         return self._core.train(
@@ -137,7 +138,7 @@ class CoreBatches:
 
 
 class Ask(NamedTuple):
-    """Triples as questions for one of their ends."""
+    """Triples with one open end."""
 
     side: Side
     anchors: Tensor
@@ -146,7 +147,7 @@ class Ask(NamedTuple):
 
 
 def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Ask:
-    """The questions for `side`. With reciprocal relations a head is the tail of the reverse."""
+    """The questions for `side`. Reciprocal relations turn an open head into an open tail."""
     heads, relations, tails = triples.unbind(1)
     if side == "tail":
         return Ask("tail", heads, relations, tails)
@@ -179,21 +180,21 @@ class _PoolContext(NamedTuple):
 
 
 class _Touched(NamedTuple):
-    """Rows that a batch touches, with a gradient for each time that it does."""
+    """Rows that a batch touches, with one gradient for each use."""
 
     entities: list[tuple[Tensor, Tensor]]
     relations: list[tuple[Tensor, Tensor]]
 
 
 class Trainer:
-    """Trains the tables of a store. A run is a function of triples, configuration and model.
+    """Trains the tables of a store. The result depends only on triples, configuration and model.
 
-    With a custom `model`, `config.model` gives its dimension only. With `undirected` a triple
-    means its reverse, too, and is stored once. Without `native` PyTorch does all the work of a
-    batch, as on a GPU: the definition, to compare with.
+    With a custom `model`, only the dimension of `config.model` is used. With `undirected`, a triple
+    also stands for its reverse and is stored once. Without `native`, PyTorch computes whole
+    batches, as on a GPU. This is the reference implementation for tests of the core.
 
-    Errors: `DivergedError` for a loss that is not finite; the batch before it is the last one
-    that moved the tables.
+    Errors: `DivergedError` for a loss that is not finite. The tables are in the state after the
+    previous batch.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class Trainer:
         self._core = (
             CoreBatches.for_run(config, self.model, store.relation_count) if native else None
         )
-        # Not the triples themselves: a store in partitions lets go of them before the next ones.
+        # A weak reference: a store in partitions must be able to free the triples of a pool.
         self._known_of: weakref.ref[Tensor] | None = None
         self._known: dict[str, _core.KnownAnswers] = {}
 
@@ -229,10 +230,10 @@ class Trainer:
         first: int = 0,
         after_batch: Callable[[float, int], bool | None] | None = None,
     ) -> bool:
-        """The pool's batches from number `first` on; whether all of them were trained.
+        """Trains the batches of a pool from number `first`. Returns whether all were trained.
 
-        `after_batch` gets the loss of each batch and its number of triples; training stops when it
-        returns `True`.
+        `after_batch` receives the loss and the number of triples of each batch. Training stops if
+        it returns `True`.
         """
         context = self._context(pool)
         for number, places in self._batches(pool, epoch):
@@ -256,9 +257,11 @@ class Trainer:
         return _PoolContext(pool, negatives, self._known)
 
     def _know(self, pool: Pool) -> Callable[[object], None]:
-        """Learns which triples a pool has; returns what forgets them when they are gone, since
-        ranking has their memory."""
-        # Before the new ones are made: they are as large as the triples.
+        """Registers the triples of a pool. Returns a function that releases them.
+
+        Ranking needs their memory when the pool has ended.
+        """
+        # Free the previous answers first: they are as large as the triples.
         known: dict[str, _core.KnownAnswers] = {}
         self._known_of, self._known = None, known
         if (core := self._core) is not None and core.fit(pool, self.store):
@@ -362,8 +365,10 @@ class Trainer:
     def _known_among(
         self, context: _PoolContext, side: Side, triples: Tensor, candidates: Tensor
     ) -> Tensor:
-        """Which candidates complete each triple, one end asked for, to one of the pool: bool
-        [triples, candidates]."""
+        """Which candidates complete a question to a triple of the pool.
+
+        Shapes: bool [triples, candidates].
+        """
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
         asked = [(side, triples)]
         if self._undirected:
@@ -396,7 +401,7 @@ class Trainer:
 
 
 def summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Distinct rows, ascending, and the sums of their gradients.
+    """Distinct rows in ascending order, and the sums of their gradients.
 
     Shapes: each piece is int64 [rows] and [rows, width].
     """
@@ -412,7 +417,7 @@ def summed(pieces: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
-    """Whether gradients are finite, and so are their squares added to the state of their rows.
+    """Whether gradients are finite, and also their squares added to the state of their rows.
 
     Shapes: `state` [all, state width], `rows` int64 [touched], `gradients` [touched, width].
     """

@@ -2,13 +2,13 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """The softmax loss of an inner product and its gradients in two kernels, for a GPU.
 
-The matrix of scores never reaches memory: at 10,000 rows, 1,000 negatives and 100 numbers a row,
-writing and reading it several times takes longer than the products themselves. Each program keeps
-its rows of queries, or of candidates, on the chip and computes the scores it needs from them, once
-for the sum of exponentials and once more where a gradient needs them.
+The matrix of scores is never written to memory. With 10,000 rows, 1,000 negatives and a width of
+100, writing and reading it several times would take longer than the products. Each program keeps
+its rows of queries, or of candidates, on the chip. It computes the scores from them: once for the
+sum of exponentials, and again for gradients.
 
-The definition is `query_gradients` with `Inner` and `SoftmaxLoss`. Legend 6 keeps the exponentials
-in memory instead, which was the better choice where products were slow beside memory.
+The reference implementation is `query_gradients` with `Inner` and `SoftmaxLoss`. Legend 6 stores
+the exponentials in memory instead, which is better if products are slow compared to memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outercore.errors import InvalidError
 
 @triton.jit
 def _places(rows, numbers, width: tl.constexpr):
-    """Where the numbers of rows lie in a table, which may be larger than 32 bits count."""
+    """Positions of the values of rows in a table, which may exceed 32 bits."""
     return rows.to(tl.int64)[:, None] * width + numbers[None, :]
 
 
@@ -79,7 +79,7 @@ def _queries_kernel(
     has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
-    """A block of rows: the log of their sums, their loss, and the gradient of their queries."""
+    """For a block of rows: the log of their sums, their loss, and gradients of queries."""
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)
     number = tl.arange(0, padded)
     inside = row < rows
@@ -99,7 +99,7 @@ def _queries_kernel(
             query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
         )
         higher = tl.maximum(largest, tl.max(scores, 1))
-        # While all scores are masked the largest is no number to subtract.
+        # If all scores are masked so far, the maximum is minus infinity: do not subtract it.
         base = tl.where(higher == float("-inf"), 0.0, higher)
         total = total * tl.exp(largest - base) + tl.sum(tl.exp(scores - base[:, None]), 1)
         largest = higher
@@ -151,7 +151,7 @@ def _candidates_kernel(
     has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
-    """A block of candidates: what all rows add to their gradient."""
+    """For a block of candidates: their gradients, summed over all rows."""
     column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
     number = tl.arange(0, padded)
     at = _places(column, number, width)
@@ -188,8 +188,10 @@ def softmax_gradients(
 ) -> ChunkGradients:
     """Scores, loss and gradients of a chunk by the softmax loss over inner products.
 
-    Shapes: as `query_gradients`, float32. The chunk has no candidates that are known.
-    Cost: five products of rows x negatives x width, and no memory of rows x negatives.
+    The chunk must not have known candidates.
+
+    Shapes: as `query_gradients`, float32.
+    Cost: five products of rows x negatives x width, without memory of rows x negatives.
     Errors: `InvalidError` for another dtype, or rows wider than 256.
     """
     rows, width = queries.shape

@@ -1,4 +1,4 @@
-"""Ranking held-out triples again by a finished embedding: other candidates, other parts."""
+"""Ranks held-out triples with a finished embedding, with other candidates or other parts."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 GivenCandidates = str | os.PathLike[str] | Mapping[str, ArrayLike]
 """A file `.npz` or `.pt`, or its arrays by name."""
 _SIDES: dict[str, Side] = {"tail_neg": "tail", "head_neg": "head", "target_node_neg": "tail"}
-"""By the names that OGB has in ogbl-wikikg2, ogbl-biokg and ogbl-citation2."""
+"""Names of arrays in ogbl-wikikg2, ogbl-biokg and ogbl-citation2 of OGB."""
 _COLUMNS = {"head": 0, "relation": 1, "tail": 2, "source_node": 0, "target_node": 2}
 _BLOCK = 1 << 12
-"""Rows that are looked at together."""
+"""Rows that are checked together."""
 _BLOCK_ROWS = 1 << 14
 _NORMAL_95 = 1.96
 """Standard errors within which 95 % of normal draws lie."""
@@ -54,13 +54,14 @@ _NORMAL_95 = 1.96
 def given_candidates(
     source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
 ) -> dict[Side, NDArray[Any]]:
-    """The candidates of a part's `triples`, int64 [m, 3], by the open side.
+    """Reads the candidates of each triple of a part, by the open side.
 
     Arrays `head`, `relation`, `tail` (or `source_node`, `target_node`) are compared with the
-    triples, so that no row gets the candidates of another one.
+    triples, so that each triple gets its own candidates.
 
-    Shapes: each [m, candidates], entities by number. Errors: `InvalidError` for arrays of another
-    shape or type, for other triples, and for entities out of range; errors of reading the file.
+    Shapes: `triples` int64 [m, 3]; results [m, candidates], ids of entities.
+    Errors: `InvalidError` for arrays of a wrong shape or type, for other triples, and for entities
+    out of range; errors of reading the file.
     """
     what = "negatives" if isinstance(source, Mapping) else f"negatives `{os.fspath(source)}`"
     arrays = {
@@ -144,7 +145,7 @@ def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
 
 
 class FinishedTables:
-    """The tables of a finished run, as far as ranking needs a store."""
+    """The tables of a finished run, with the methods of a store that ranking needs."""
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
@@ -176,32 +177,32 @@ def assess(
     memory: str | int = "256MiB",
     observer: Observer | None = None,
 ) -> list[dict[str, Any]]:
-    """Ranks the held-out triples of the embedding's data set.
+    """Ranks the held-out triples of the embedding's data set and returns metrics.
 
     Args:
-        embedding: the tables.
+        embedding: the embedding.
         parts: `valid`, `test`, or `train`.
-        candidates: among which entities; `auto` takes all unless that takes too many products.
-        count: candidates that are drawn.
+        candidates: kind of candidates. `auto` ranks among all entities unless that takes too long.
+        count: number of drawn candidates.
         also: further kinds of candidates.
-        filtered: adds metrics without other true answers.
-        triples: how many to rank at most; 0 for all.
-        negatives: candidates of each triple, as OGB gives them: arrays `tail_neg` and `head_neg`
+        filtered: add metrics without other true answers.
+        triples: largest number of triples to rank; 0 for all.
+        negatives: candidates of each triple in the form of OGB: arrays `tail_neg` and `head_neg`
             (or `target_node_neg`), integers [triples of the part, candidates], by name, or an
-            `.npz` or `.pt` of them. Then only these are ranked, and nothing is filtered. A
-            mapped array stays on disk.
-        seed: of all draws; by default the run's.
-        memory: for the questions in work.
-        observer: told how far it is.
+            `.npz` or `.pt` file of them. Then only these candidates count, and ranks are not
+            filtered. A mapped array stays on disk.
+        seed: seed of all draws. Default: the seed of the run.
+        memory: memory for questions.
+        observer: called with the progress.
 
     Returns:
         The metrics of each part and kind of candidates, with the protocol.
 
     Raises:
         NotFoundError: the data set lacks the part.
-        InvalidError: `negatives` of other triples, of several parts, or with other candidates; a
-            protocol that there is not; a row that is not finite; a plain graph's run without its
-            configuration.
+        InvalidError: `negatives` belong to other triples, to several parts, or come with other
+            candidates; an unknown protocol; a row that is not finite; a plain graph's run without
+            its configuration.
         InterruptError: a stop was requested.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
@@ -211,20 +212,21 @@ def assess(
 
 
 class Ranked(NamedTuple):
-    """Where the true ends of some triples stand."""
+    """The ranks of the true ends of some triples."""
 
     triples: NDArray[np.int64]
     """[m, 3]"""
     reciprocal: NDArray[np.float64]
-    """[m, 2]: one over the rank of the tail, and of the head, which is the mean of the two below.
-    [m, 1] with negatives for one of them only."""
+    """[m, 2]: reciprocal ranks of tail and head; the rank is the mean of the two ranks below.
+    [m, 1] if only one side has negatives.
+    """
     protocol: str
     optimistic: NDArray[np.int64]
-    """[m, 2]: the ranks where the true end comes first of equal ones."""
+    """[m, 2]: ranks if the true end precedes all candidates with the same score."""
     pessimistic: NDArray[np.int64]
-    """[m, 2]: where it comes last of them."""
+    """[m, 2]: ranks if it follows all of them."""
     candidates: NDArray[np.int64]
-    """[m, 2]: among how many entities, the true one included."""
+    """[m, 2]: number of ranked entities, including the true one."""
 
 
 def ranks(
@@ -240,9 +242,9 @@ def ranks(
     memory: str | int = "256MiB",
     observer: Observer | None = None,
 ) -> Ranked:
-    """Ranks the held-out triples one by one: which of them are answered well, and which are not.
+    """Ranks the held-out triples and returns the ranks of each triple.
 
-    Arguments and errors: see `assess`. Ranks are filtered unless `filtered` is false.
+    Arguments and errors are as for `assess`. Ranks are filtered unless `filtered` is false.
     """
     protocol = {"candidates": candidates, "count": count, "filtered": filtered}
     ranked = (triples, negatives)
@@ -271,16 +273,16 @@ def _scoring(
     memory: str | int,
     observer: Observer | None,
 ) -> Iterator[Scoring]:
-    """What ranks these parts of the embedding's data set; Ctrl-C stops it within the block.
+    """Context with the scoring of these parts of the embedding's data set. Ctrl-C stops it.
 
-    Errors: `InvalidError` for a protocol that there is not.
+    Errors: `InvalidError` for an unknown protocol.
     """
     triples, negatives = ranked
-    # Checked as the options of a run: `test_triples` holds for any part.
+    # Check the values as options of a run: `test_triples` stands for any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
     config = _config(embedding)
-    # Before the seed is another one: of a plain graph it says which links are held out.
+    # Before the seed changes: in a plain graph it decides which links are held out.
     stop = StopRequest()
     told = until_stopped(observer or Observer(), stop)
     data = data_of(embedding.graph, config, told)
@@ -301,7 +303,7 @@ def _scoring(
         yield Scoring(
             config,
             embedding.build_model(),
-            # Ranking reads: it needs none of what training does with a store.
+            # Ranking only reads: it needs only these methods of a store.
             cast("Store", FinishedTables(embedding)),
             data,
             held_out,
@@ -321,7 +323,7 @@ def _held_out(
     negatives: GivenCandidates | None,
     told: Progress | None,
 ) -> list[HeldOut]:
-    """The ranked triples of each part, with their own candidates, if any."""
+    """The ranked triples of each part, with candidates for each triple, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation
     if negatives is None:
@@ -343,7 +345,7 @@ def _held_out(
 
 
 def _config(embedding: Embedding) -> EmbedConfig:
-    """The run's configuration; a copy of the tables without their run has the model only."""
+    """The configuration of the run; a copy of the tables without their run has only the model."""
     config = embedding.config
     if config is None:
         if not has_triples(embedding.graph):
@@ -357,10 +359,10 @@ def _config(embedding: Embedding) -> EmbedConfig:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Mean reciprocal ranks of two embeddings, and how much of their difference is chance.
+    """Mean reciprocal ranks of two embeddings, and the standard error of their difference.
 
-    A triple counts once, by the mean of its tail's and its head's reciprocal rank. Both embeddings
-    rank the same triples, so most of what makes these hard or easy cancels out.
+    A triple counts once, with the mean of the reciprocal ranks of its tail and its head. Both
+    embeddings rank the same triples, so the difficulty of the triples mostly cancels out.
     """
 
     protocol: str
@@ -368,17 +370,18 @@ class PairedComparison:
     mrr: float
     other_mrr: float
     difference: float
-    """The other's MRR less the first one's."""
+    """The MRR of the other embedding minus the MRR of the first."""
     error: float
-    """Standard error of the difference, by the triples; infinite for a single one. Runs with other
-    seeds vary in addition."""
+    """Standard error of the difference over the triples; infinite for a single triple. Different
+    seeds of runs add further variance.
+    """
     better: float
-    """Share of the triples that the other ranks better."""
+    """Share of the triples that the other embedding ranks better."""
     worse: float
 
     @property
     def within_noise(self) -> bool:
-        """Whether equal embeddings differ as much in more than 5 % of all cases."""
+        """Whether equal embeddings would show such a difference in more than 5 % of all cases."""
         return abs(self.difference) <= _NORMAL_95 * self.error
 
     def to_dict(self) -> dict[str, Any]:
@@ -390,14 +393,14 @@ class PairedComparison:
 def compare(
     first: Embedding, other: Embedding, *, seed: int = 0, **options: Any
 ) -> PairedComparison:
-    """Ranks the same held-out triples by two embeddings.
+    """Ranks the same held-out triples with two embeddings and compares them.
 
-    `options`: see `ranks`; both draw by `seed`.
+    `options` are as for `ranks`. Both embeddings draw with the same `seed`.
 
     Cost: two rankings.
 
     Raises:
-        InvalidError: other triples are held out, or they are ranked among other candidates.
+        InvalidError: the held-out triples or their candidates differ.
     """
     found, others = (ranks(one, seed=seed, **options) for one in (first, other))
     if not np.array_equal(found.triples, others.triples):

@@ -1,12 +1,12 @@
-"""How well a model ranks the true end of a triple among candidates for it.
+"""Ranks of the true end of a triple among candidates.
 
-The table of entities is streamed once for each group of triples: blocks of it are compared with
-all of the group's questions, and only counts stay. So evaluation needs no more of the table in
-memory than a block, also of partitions on disk.
+Each group of triples takes one pass over the table of entities. Each block of the table is compared
+with all questions of the group, and only counts are stored. So evaluation needs only one block of
+the table in memory, even with partitions on disk.
 
-A rank counts the candidates with a higher score, and half of those with the same one: the mean of
-the optimistic and the pessimistic rank. So a model with the same score for all gains nothing.
-Scores closer than their rounding are the same.
+A rank is the mean of the optimistic and the pessimistic rank: it counts candidates with a higher
+score, and half of the candidates with an equal score. So a model with equal scores for all does not
+gain from ties. Scores that differ by less than their rounding are equal.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from outercore.runs.rank_metrics import metrics_of_ranks
 SIDES: tuple[Side, ...] = ("tail", "head")
 _BLOCK_NUMBERS = 1 << 21
 _SCORED = 1 << 12
-"""Questions whose own scores are computed together: their queries are copies of their rows."""
+"""Questions whose true scores are computed together; each needs a copy of its rows."""
 
 
 class Tally(NamedTuple):
-    """Counts of some questions so far, among candidates of one kind.
+    """Counts of better candidates for some questions, for one kind of candidates.
 
     Shapes: int32 [2, questions], raw and filtered; int64 where candidates need it.
     """
@@ -48,37 +48,37 @@ class Tally(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int, candidates: int) -> Tally:
-        """Nothing, of so many questions with so many candidates at most.
+        """Counts of zero for `count` questions with at most `candidates` candidates.
 
-        Memory: 24 bytes a question, which plans count with; twice that for 2^31 candidates.
+        Memory: 24 bytes per question, as in memory plans; twice that from 2^31 candidates.
         """
         kind = torch.int32 if candidates < 1 << 31 else torch.int64
         return cls(*(torch.zeros(2, count, dtype=kind) for _ in cls._fields))
 
     @classmethod
     def joined(cls, tallies: Iterable[Tally]) -> Tally:
-        """The counts of several groups of questions, one after the other."""
+        """The concatenated counts of several groups of questions."""
         return cls(*(torch.cat(counts, dim=1) for counts in zip(*tallies, strict=True)))
 
     def within(self, some: slice) -> Tally:
-        """Those of some questions: a view, by which more is counted."""
+        """A view of the counts of some questions; writes change this tally."""
         return Tally(*(counts[:, some] for counts in self))
 
     def ranks(self) -> Tensor:
-        """The realistic ranks once all candidates are counted, float64 [2, questions]."""
+        """The realistic ranks after all candidates are counted, float64 [2, questions]."""
         return (self.optimistic() + self.pessimistic()) / 2.0
 
     def optimistic(self) -> Tensor:
-        """The ranks where the true one comes first of equal ones, float64 [2, questions]."""
+        """Ranks if the true answer precedes all equal scores, float64 [2, questions]."""
         return 1.0 + self.higher.double()
 
     def pessimistic(self) -> Tensor:
-        """The ranks where it comes last."""
+        """Ranks if the true answer follows all equal scores, float64 [2, questions]."""
         return 1.0 + self.not_lower.double()
 
 
 class Questions:
-    """Triples with one end asked for.
+    """Triples with one open end.
 
     Shapes: `triples` int64 [m, 3]; rows of anchors, relations and targets [m, width].
     """
@@ -93,8 +93,10 @@ class Questions:
         *,
         loops: bool,
     ) -> None:
-        """`question` are the triples as questions, `rows` the rows of its anchors, relations and
-        targets. The rows of targets are not stored.
+        """Binds the questions.
+
+        `question` has the triples as questions. `rows` are the rows of its anchors, relations and
+        targets; the rows of targets are not stored.
 
         Errors: `InvalidError` for a triple whose score is not finite.
         """
@@ -107,7 +109,7 @@ class Questions:
             row = int((~score.isfinite()).nonzero()[0])
             raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
         self._above, self._below = score + slack, score - slack
-        # Pairs (question, entity) that are never candidates.
+        # Pairs (question, entity) that are excluded as candidates.
         self._out_rows, self._out = torch.arange(len(triples)), question.targets
         if not loops:
             others = (question.anchors != question.targets).nonzero().squeeze(1)
@@ -118,7 +120,7 @@ class Questions:
         return len(self._above)
 
     def compare(self, tally: Tally, entities: Tensor, rows: Tensor) -> None:
-        """Counts a block of candidates; `entities` ascend and may repeat."""
+        """Compares the questions with a block of candidates. `entities` ascend and may repeat."""
         device = self._anchors.device
         out = occurrences(entities, self._out_rows, self._out).to(device)
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
@@ -127,12 +129,14 @@ class Questions:
     def compare_given(
         self, tally: Tally, given: NDArray[Any], rows_of: Callable[[Tensor], Tensor]
     ) -> Iterator[int]:
-        """Counts separate candidates of each question; yields how many, some at a time.
+        """Compares each question with its own candidates; yields the number of candidates per step.
 
-        `given` [questions, candidates]; `rows_of` has the rows of entities. Nothing is filtered,
-        but the true answer is not its own candidate.
+        `rows_of` returns the rows of entities. Ranks are not filtered, but the true answer is not
+        its own candidate.
 
-        Cost: the rows of all candidates of some questions at a time.
+        Shapes: `given` [questions, candidates].
+
+        Cost: memory for the rows of the candidates of a few questions.
         """
         side, count = self._asked_for.side, given.shape[1]
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // (count * self._anchors.shape[1]))):
@@ -156,13 +160,13 @@ class Questions:
             yield wanted.numel()
 
     def _own_scores(self, some: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The true ones' scores, and how far these may be off."""
+        """The scores of the true answers, and bounds of their rounding errors."""
         rows = (self._anchors[some], self._relations[some], targets[some])
         side = self._asked_for.side
         return self._model.paired(side, *rows), self._model.rounding(side, *rows)
 
     def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
-        """Where the other true answers of some questions stand among `entities`, some at a time."""
+        """Places of other true answers among `entities`, for groups of questions."""
         if self._known is None:
             return
         anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
@@ -181,7 +185,7 @@ class Questions:
         above, below = self._above[some], self._below[some]
         scores[out.rows, out.columns] = -torch.inf
         count = len(above)
-        # Sums of bytes into numbers of 64 bits take as long as the comparison.
+        # Summing bytes into 64-bit integers would take as long as the comparison.
         higher = (scores > above.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
         not_lower = (scores >= below.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
         compared = len(rows) - torch.bincount(out.rows, minlength=count)
@@ -206,9 +210,9 @@ def questions_of(
     reciprocal: bool,
     loops: bool,
 ) -> list[tuple[Side, Questions]]:
-    """Triples as questions for both their ends, with the other answers that are known.
+    """Questions for both ends of triples, with other known answers.
 
-    Cost: one read of the rows of all ends, which both sides share.
+    Cost: one read of the rows of all ends; both sides share it.
     Errors: as `Questions`.
     """
     heads, tails = store.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
@@ -224,30 +228,33 @@ def questions_of(
 
 
 def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows: Tensor) -> None:
-    """Raises `InvalidError` for a row that is not finite: its scores compare with nothing, and
-    would pass for low ones. `numbers` has the number of each row."""
+    """Errors: `InvalidError` for a row that is not finite. `numbers`: the number of each row.
+
+    Comparisons with its scores are always false, so they would count as low scores.
+    """
     if not bool(rows.sum().isfinite()) and not bool(rows.isfinite().all()):
         row = int((~rows.isfinite()).any(dim=1).nonzero()[0])
         raise InvalidError(f"{name} {int(numbers[row])}: its embedding is not finite")
 
 
 def slices(count: int, step: int) -> Iterator[slice]:
-    """So many places one after the other, at most `step` at a time."""
+    """Consecutive slices of `count` places, each of at most `step`."""
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Among which entities a true one is ranked."""
+    """The candidates among which a true answer is ranked."""
 
     kind: Literal["all", "uniform", "degree", "given"] = "all"
-    """`uniform` and `degree` draw `count` entities once, with repetition, for all questions."""
+    """`uniform` and `degree` draw `count` entities once for all questions, with replacement."""
     count: int = 1000
     seed: int = 0
     given: Mapping[Side, NDArray[Any]] = field(default_factory=dict)
-    """Of kind `given`: candidates of each triple, integers [triples, candidates], by the open side.
-    Only these sides are ranked, and nothing is filtered."""
+    """For kind `given`: candidates of each triple, integers [triples, candidates], by the open
+    side. Only these sides are ranked, and ranks are not filtered.
+    """
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -257,7 +264,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class TieMetrics:
-    """Metrics of ranks by one rule for ties."""
+    """Metrics of ranks, for one rule for ties."""
 
     mrr: float
     """Mean reciprocal rank."""
@@ -266,28 +273,29 @@ class TieMetrics:
     hits_at_3: float
     hits_at_10: float
     adjusted_mean_rank: float | None
-    """AMR: the mean rank divided by the mean rank of a random order; 1 for chance, less is better.
-    `None` if the true one is always the only candidate, as for the index."""
+    """AMR: the mean rank divided by the mean rank of a random order. 1 means chance; less is
+    better. This and AMRI are `None` if every question has only the true answer as a candidate.
+    """
     adjusted_mean_rank_index: float | None
-    """AMRI: 1 for the best order, 0 for chance, below 0 for worse."""
+    """AMRI: 1 is the best order, 0 is chance, and worse orders are below 0."""
 
 
 @dataclass(frozen=True)
 class RankMetrics(TieMetrics):
-    """Metrics of realistic ranks, the means of the optimistic and the pessimistic ones."""
+    """Metrics of realistic ranks: the means of optimistic and pessimistic ranks."""
 
     auc: float
-    """Share of a question's candidates that score below the true one, on average."""
+    """Average share of candidates with a lower score than the true answer."""
     candidates: float
-    """Candidates of a question, the true one included, on average."""
+    """Average number of candidates per question, including the true answer."""
     optimistic: TieMetrics
-    """The true one comes first of those with its score."""
+    """Metrics if the true answer precedes all equal scores."""
     pessimistic: TieMetrics
-    """It comes last of them."""
+    """Metrics if the true answer follows all equal scores."""
 
     @classmethod
     def of(cls, tally: Tally, row: int) -> RankMetrics:
-        """Of at least one question; `row` is 0 for raw metrics, 1 for filtered ones."""
+        """Metrics of at least one question. `row`: 0 for raw metrics, 1 for filtered metrics."""
         ranks, others = tally.ranks()[row], tally.compared[row]
         below = 1.0 - (ranks - 1.0) / others.clamp_min(1)
         return cls(
@@ -306,24 +314,24 @@ def _of_ranks(ranks: Tensor, others: Tensor) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures, and the protocol without which they mean nothing."""
+    """Metrics, and the protocol that is necessary to interpret them."""
 
     protocol: str
     raw: RankMetrics
     filtered: RankMetrics | None
-    """Other true answers do not count; `None` where no known triples were given."""
+    """Metrics without other true answers; `None` without known triples."""
     raw_by_side: dict[Side, RankMetrics]
     filtered_by_side: dict[Side, RankMetrics]
 
     @property
     def mrr(self) -> float:
-        """The filtered mean reciprocal rank, the raw one where nothing was filtered."""
+        """The filtered mean reciprocal rank; without a filter, the raw one."""
         return (self.filtered or self.raw).mrr
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The ranks of the true ends of all triples, from which metrics follow."""
+    """The ranks of the true ends of all triples."""
 
     protocol: str
     by_side: dict[Side, Tally]
@@ -331,22 +339,22 @@ class Ranking:
     """Whether other true answers were known."""
 
     def reciprocal(self) -> Tensor:
-        """Reciprocal ranks, filtered where that is known, float64 [triples, 2]: tails, heads.
+        """Reciprocal ranks of tails and heads; filtered if other true answers are known.
 
-        [triples, 1] where only one side was ranked.
+        Shapes: float64 [triples, 2], or [triples, 1] if only one side was ranked.
         """
         return self._of_sides(Tally.ranks).reciprocal()
 
     def optimistic(self) -> Tensor:
-        """Ranks where the true end comes first of equal ones, shaped likewise."""
+        """Ranks if the true end precedes all equal scores; shaped like `reciprocal`."""
         return self._of_sides(Tally.optimistic)
 
     def pessimistic(self) -> Tensor:
-        """Ranks where it comes last of them."""
+        """Ranks if the true end follows all equal scores; shaped like `reciprocal`."""
         return self._of_sides(Tally.pessimistic)
 
     def candidates(self) -> Tensor:
-        """Candidates of each question, the true end included, int64 [triples, 2]."""
+        """Number of candidates of each question, including the true end, int64 [triples, 2]."""
         return self._of_sides(lambda tally: tally.compared.long()) + 1
 
     def _of_sides(self, of: Callable[[Tally], Tensor]) -> Tensor:
@@ -385,17 +393,21 @@ def rank(
 ) -> Ranking:
     """Ranks the tail and the head of each triple among candidates.
 
-    `answers` are the other true ones, by side; without them nothing is filtered. Without `loops` an
-    entity is no candidate for its own neighbour: under an inner product its own row is always the
-    best by far. The protocol says if the triples are only some `of` more. `after_block` gets the
-    number of compared rows of the table, and may stop the ranking by an exception.
+    `answers` are other true answers by side; without them ranks are not filtered. Without `loops`,
+    an entity is not a candidate for its own neighbour, because under an inner product its own row
+    is always the best by far. If the triples are a sample, `of` is the number of all triples, for
+    the protocol. `after_block` receives the number of compared rows of the table, and may stop the
+    ranking by an exception.
 
-    Shapes: `triples` int64 [m, 3], entities by number; `degree_sums` int64 [entities], the running
-    sums of their degrees, for candidates by degree. Cost: one pass over the table for each `group`
-    triples, three rows in memory for each of them, or four of reciprocal relations, questions x
-    entities scores, and one read of the rows of each group's ends. Of candidates that are drawn,
-    one read of theirs instead of the passes. Errors: `InvalidError` for no triples, for one out of
-    range, or for a row that is not finite.
+    Shapes: `triples` int64 [m, 3], ids of entities; `degree_sums` int64 [entities], the cumulative
+    sums of their degrees, for candidates by degree.
+
+    Cost: one pass over the table for each `group` triples, or one read of drawn candidates;
+    questions x entities scores; one read of the rows of each group's ends. Memory: three rows per
+    triple of a group, or four with reciprocal relations.
+
+    Errors: `InvalidError` without triples, for a triple out of range, or for a row that is not
+    finite.
     """
     check_triples("triples", triples, store.entity_count, store.relation_count)
     if not len(triples):
@@ -424,7 +436,7 @@ def rank(
             else:
                 _count(store.blocks() if drawn is None else drawn, counted, after_block)
             del asked
-            # Before the next group's rows are there.
+            # Release these rows before the next group reads its rows.
             del counted
     return Ranking(protocol, tallies, answers is not None)
 
@@ -434,7 +446,7 @@ def _count(
     counted: Sequence[tuple[Questions, Tally]],
     after_block: Callable[[int], None] | None,
 ) -> None:
-    """Compares questions with candidates that come in blocks."""
+    """Compares questions with blocks of candidates."""
     for entities, rows in blocks:
         require_finite("entity", entities, rows)
         for questions, tally in counted:
@@ -459,7 +471,7 @@ def _count_given(
 def _sample(
     store: Store, candidates: Candidates, degree_sums: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Candidates that are drawn, and their rows."""
+    """Drawn candidates, and their rows."""
     random = generator(candidates.seed, Purpose.CANDIDATES)
     if candidates.kind == "uniform":
         drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
@@ -467,7 +479,7 @@ def _sample(
         if degree_sums is None or not bool(degree_sums[-1] > 0):
             raise InvalidError("candidates: drawing by degree needs the degrees of entities")
         draws = torch.rand(candidates.count, generator=random, dtype=torch.float64)
-        # Of whole numbers a sum is above a draw where it is above the draw's whole part.
+        # Sums are integers: a sum is above a draw if it is above the integer part of the draw.
         draws = (draws * degree_sums[-1]).long()
         drawn = torch.searchsorted(degree_sums, draws, right=True)
         drawn = drawn.clamp_(max=len(degree_sums) - 1)

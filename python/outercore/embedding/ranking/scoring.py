@@ -1,4 +1,4 @@
-"""Validation, and the figures at a run's end: what is ranked among what."""
+"""Validation and final metrics of a run: the ranked triples and their candidates."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from outercore.embedding.data.parts import EmbedData
 
 _FEW, _SPARSE = 1 << 20, 4
-"""Of so many places, or so many times those that are drawn, a permutation is made at most."""
+"""Largest length of a permutation: this number of places, or this multiple of the drawn places."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Triples that are ranked."""
+    """The ranked triples of a part."""
 
     part: Part
     triples: Tensor
-    """int64 [m, 3]; those that are ranked, if not all are."""
+    """int64 [m, 3]: the ranked triples, all of the part or a sample."""
     of: int
-    """How many there are."""
+    """Number of triples of the part."""
     given: Mapping[Side, NDArray[Any]] | None = None
-    """Separate candidates of each of `triples`, by the open side, if any."""
+    """Candidates of each of `triples`, by the open side, if each triple has its own."""
 
 
 def choose(
@@ -53,10 +53,10 @@ def choose(
     seed: int,
     told: Progress | None = None,
 ) -> HeldOut:
-    """At most so many of the triples, drawn once by the seed; all where `most` is 0.
+    """Draws at most `most` triples with the seed; 0 takes all.
 
-    Cost: one read of the triples, of which only those that are drawn stay in memory, with 8 bytes
-    for the place of each; five times that, or 8 MiB, while they are drawn.
+    Cost: one read of the triples. Memory: the drawn triples, and 8 bytes for the place of each.
+    During the draw, five times these 8 bytes, or 8 MiB.
     """
     count = triples.count
     chunks = watched(triples.chunks(), f"read {part} triples", count, told)
@@ -68,7 +68,7 @@ def choose(
 
 
 def with_given(held: HeldOut, given: Mapping[Side, NDArray[Any]], most: int, seed: int) -> HeldOut:
-    """All triples of a part with their own candidates; of more than `most` those `choose` draws."""
+    """The triples of a part with their own candidates; a sample if there are more than `most`."""
     if most and held.of > most:
         places = _places(held.part, held.of, most, seed)
         chosen = {side: candidates[places] for side, candidates in given.items()}
@@ -77,7 +77,7 @@ def with_given(held: HeldOut, given: Mapping[Side, NDArray[Any]], most: int, see
 
 
 def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
-    # Another place of the stream than candidates are drawn from.
+    # A place of the random stream that draws of candidates do not use.
     random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
     return distinct_places(count, most, random).numpy()
 
@@ -85,7 +85,7 @@ def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
 def choose_parts(
     data: EmbedData, config: EmbedConfig, told: Progress | None = None
 ) -> list[HeldOut]:
-    """The ranked triples of each held-out part; see `choose`."""
+    """Chooses the ranked triples of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
     return [
@@ -96,14 +96,14 @@ def choose_parts(
 
 
 def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
-    """So many of `count` places, each as likely, ascending: int64 [most].
+    """Draws `most` distinct places of `count`, uniformly and in ascending order: int64 [most].
 
-    Cost: memory for some times `most` numbers, and 8 MiB, however many places there are.
+    Cost: memory for a small multiple of `most` integers, and 8 MiB, independent of `count`.
     """
     if count <= max(_FEW, _SPARSE * most):
-        # Of the permutation only that part stays while it is sorted.
+        # Keep only this part of the permutation while it is sorted.
         return torch.randperm(count, generator=random)[:most].clone().sort().values
-    # Duplicates are drawn anew. All sets of one size are as likely as each other.
+    # Duplicates are drawn again, so all sets of one size have equal probability.
     found = torch.empty(0, dtype=torch.int64)
     while len(found) < most:
         more = torch.randint(count, (most - len(found),), generator=random)
@@ -112,7 +112,7 @@ def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
 
 
 def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The rows at ascending places of all chunks one after the other."""
+    """The rows at ascending places of the concatenated chunks."""
     found = np.empty((len(places), 3), np.int64)
     first = done = 0
     for chunk in chunks:
@@ -125,17 +125,17 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
 
 
 Kind: TypeAlias = Literal["given"] | CandidateKind
-"""Among what is ranked."""
+"""Candidates of a ranking."""
 Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
-"""True answers to the ranked triples of a part, by the open side."""
+"""Counted true answers to the ranked triples of a part, by the open side."""
 
 
 def count_answers(
     data: EmbedData, held_out: Iterable[HeldOut], told: Progress | None = None
 ) -> Answers:
-    """The true answers to both sides of held-out triples, counted so that memory can be planned.
+    """Counts the true answers to both sides of held-out triples, to plan memory for them.
 
-    Cost: one read of all triples, and 32 bytes a triple that is held out.
+    Cost: one read of all triples, and 32 bytes of memory per held-out triple.
     """
 
     known = {
@@ -153,12 +153,12 @@ def count_answers(
 
 
 def answers_in(known: Answers) -> int:
-    """How many true answers there are to all that is ranked."""
+    """Number of true answers to all ranked triples."""
     return sum(one.counted for sides in known.values() for one in sides.values())
 
 
 class Scoring:
-    """Ranks held-out triples by the tables of a store as they are."""
+    """Ranks held-out triples with the current tables of a store."""
 
     def __init__(
         self,
@@ -174,10 +174,13 @@ class Scoring:
         stop: StopRequest,
         told: Progress,
     ) -> None:
-        """`known` are the counted true answers to `held_out`; `memory` is for a group of questions.
+        """Collects the true answers.
 
-        Cost: one pass over all triples for the answers, 4 bytes each, or 8 with long ids; one over
-        the training triples for degrees if candidates are drawn by them. `told` gets the progress.
+        `known` are the counted true answers to `held_out`. `memory` is for a group of questions.
+        `told` receives the progress.
+
+        Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
+        long ids. If candidates are drawn by degree, one pass over the training triples.
         """
         self._loops = data.loops
         self._config = config
@@ -186,7 +189,7 @@ class Scoring:
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
         self._degree_sums: Tensor | None = None
         if "degree" in (config.evaluation.candidates, *config.evaluation.also):
-            # In place: entities may be many.
+            # In place, to save memory if there are many entities.
             self._degree_sums = torch.from_numpy(data.degrees(told)).cumsum_(0)
         self._group = group_size(config, memory)
         self._observer, self._stop = observer, stop
@@ -195,7 +198,7 @@ class Scoring:
             self.collect_known(known, data.answers("collect true answers", told))
 
     def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
-        """Goes through all triples for the answers that `count_answers` has counted."""
+        """Collects the answers that `count_answers` has counted, in a pass over all triples."""
         every = [answers for sides in known.values() for answers in sides.values()]
         for chunk in chunks:
             for answers in every:
@@ -205,11 +208,11 @@ class Scoring:
         self._known = known
 
     def has(self, part: Part) -> bool:
-        """Whether there is something to rank."""
+        """Whether the part has triples to rank."""
         return part in self._held_out
 
     def triples(self, part: Part) -> Tensor:
-        """The triples of a part that are ranked, int64 [m, 3]."""
+        """The ranked triples of a part, int64 [m, 3]."""
         return self._held_out[part].triples
 
     def validate(self) -> float:
@@ -217,7 +220,7 @@ class Scoring:
         return self.ranking("valid").evaluation().mrr
 
     def final(self) -> list[dict[str, Any]]:
-        """The metrics of all parts by all chosen protocols, each with its protocol."""
+        """The metrics of all parts for all chosen protocols."""
         found = []
         for part in self._held_out:
             for kind in self._kinds(part):
@@ -226,7 +229,7 @@ class Scoring:
         return found
 
     def ranking(self, part: Part, kind: Kind | None = None) -> Ranking:
-        """Ranks a part's triples among these candidates, or those that validation takes.
+        """Ranks the triples of a part. Default: the candidates of validations.
 
         Errors: `InterruptError` after a requested stop.
         """
@@ -260,7 +263,7 @@ class Scoring:
         )
 
     def _kinds(self, part: Part) -> Sequence[Kind]:
-        """Among which entities a part is ranked."""
+        """The kinds of candidates for a part."""
         if self._held_out[part].given is not None:
             return ["given"]
         count = len(self._held_out[part].triples)

@@ -1,5 +1,6 @@
-"""Where the rows of a table are while they are trained: the seam between training and storage.
+"""Stores for the rows of a table during training: the boundary between training and storage.
 
-A store yields pools: triples whose entities are all in memory, with the memory they are in.
-Training knows rows of that memory and no entity; a store knows where entities are and no model.
+A store yields pools: triples whose entities are all in memory, with the arrays that hold them.
+Training knows rows of these arrays, but not entities. A store knows the places of entities, but not
+the model.
 """

@@ -1,4 +1,4 @@
-"""The store of tables that have room in memory, with checkpoints in files."""
+"""Store of tables that fit in memory, with checkpoints in files."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _JOURNAL = "checkpoint.json"
 _LOCK = "lock"
 _VERSION = 3
 _FILL_NUMBERS = 1 << 21
-"""First rows come so many numbers at a time, as they do in partitions."""
+"""Values per block of initial rows; the same as in partitions."""
 
 
 @dataclass
 class MemoryStore:
-    """Everything in memory: one pool an epoch.
+    """A store with everything in memory; an epoch is one pool.
 
-    With a directory a checkpoint is the tables as `.npy` files in `tables-0` or `tables-1`, by
-    turns, and `checkpoint.json`, which says which of them counts and is replaced atomically.
+    With a directory it takes checkpoints: the tables as `.npy` files, alternately in `tables-0` and
+    `tables-1`. `checkpoint.json` names the valid directory and is replaced atomically.
 
     Errors: `InvalidError` names the first triple that is out of range.
     """
@@ -52,7 +52,7 @@ class MemoryStore:
     weights: Tensor | None = None
     block_rows: int = 1 << 14
     directory: Path | None = None
-    """The directory of checkpoints; `None` takes none."""
+    """The directory of checkpoints; `None` disables them."""
     storage: Storage = field(default_factory=Storage)
     entities: Tensor = field(init=False)
     entity_state: Tensor = field(init=False)
@@ -69,11 +69,11 @@ class MemoryStore:
 
     def __post_init__(self) -> None:
         check_triples("triples", self.triples, self.entity_count, self.relation_count)
-        # By columns they may come; the core goes through them triple by triple.
+        # The array may be in column order, but the core reads triple by triple.
         self.triples = self.triples.contiguous()
         self.degrees = torch.zeros(self.entity_count, dtype=torch.int64)
         for column in (0, 2):
-            # Not by a copy of the ends, which is twice what an epoch's order takes.
+            # A copy of the ends would take twice the memory of an epoch's order.
             np.add.at(self.degrees.numpy(), self.triples[:, column].numpy(), 1)
 
     @classmethod
@@ -93,10 +93,11 @@ class MemoryStore:
     ) -> MemoryStore:
         """A store with new tables.
 
-        `start` and `relations` give first rows; one that is not a number is the model's own.
+        `start` and `relations` give initial rows; rows of NaN start with the initial values of the
+        model.
 
-        Errors: `InvalidError` where `directory` holds a checkpoint or another process trains in
-        it, or for bad triples or rows.
+        Errors: `InvalidError` if `directory` holds a checkpoint, if another process trains in it,
+        or for invalid triples or rows.
         """
         if directory is not None and (directory / _JOURNAL).exists():
             raise InvalidError(
@@ -119,10 +120,10 @@ class MemoryStore:
         weights: Tensor | None = None,
         device: torch.device | None = None,
     ) -> MemoryStore:
-        """A store at the last checkpoint in `directory`.
+        """Opens the store at the last checkpoint in `directory`.
 
-        Errors: `InvalidError` for a missing checkpoint, for another number of triples, and if
-        another process trains it; `CorruptError` and `VersionError` name the file.
+        Errors: `InvalidError` for a missing checkpoint, for a different number of triples, and if
+        another process trains in it; `CorruptError` and `VersionError` name the file.
         """
         _read_journal(directory)
         with ExitStack() as failed:
@@ -162,9 +163,9 @@ class MemoryStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
     ) -> None:
-        """Makes the tables: initial values, and state of zeros.
+        """Allocates the tables, with initial values and an optimiser state of zeros.
 
-        Cost: some MiB in addition to the tables.
+        Cost: a few MiB in addition to the tables.
         """
         self.entities = torch.empty(self.entity_count, layout.width, device=device)
         step = max(1, _FILL_NUMBERS // max(1, layout.width))
@@ -200,7 +201,7 @@ class MemoryStore:
         if self.directory is None:
             self._kept = (self.entities.clone(), self.relations.clone())
             return
-        # Not over those that the last checkpoint names.
+        # Do not overwrite the files of the last checkpoint.
         place = 1 if self._kept_committed == 0 else 0
         with device_errors(f"best tables in `{self.directory}`"):
             self._kept_sums = self._write_tables(f"kept-{place}", _KEPT)
@@ -261,7 +262,7 @@ class MemoryStore:
             self._lock = None
 
     def _write_tables(self, name: str, tables: tuple[str, ...]) -> dict[str, int]:
-        """Writes tables into a directory of that name; their checksums."""
+        """Writes tables into a directory of this name. Returns their checksums."""
         assert self.directory is not None
         into = self.directory / name
         self.storage.make_directory(into)

@@ -1,6 +1,6 @@
-"""Orders of partitions: which partitions of nodes are in memory when, and at what cost.
+"""Orders of partitions: the partitions in memory at each time, and their cost.
 
-Needs no PyTorch. `partition_order` is also ``outercore.partition_order``.
+Does not need PyTorch. `partition_order` is also ``outercore.partition_order``.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from outercore.errors import InvalidError
 
 OrderKind = Literal["optimal", "legend", "beta", "cover"]
 ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover")
-"""All orders, as they are listed to people."""
+"""Names of all orders, for messages and help."""
 
 
 @dataclass(frozen=True)
 class Walks:
-    """How an epoch goes through an order: what a state trains mixes the more by each."""
+    """How an epoch passes through an order. Each option mixes the training of a state more."""
 
     sweeps: int = 1
-    """Walks through the order that make an epoch; each trains another part of every bucket."""
+    """Number of walks through the order per epoch. Each trains another part of every bucket."""
     spread: bool = False
-    """Whether a bucket is trained in every state that holds its partitions, not in the first."""
+    """Whether a bucket is trained in every state with its partitions, not only in the first."""
     rename: bool = False
-    """Whether partitions change their places at random from walk to walk."""
+    """Whether each walk assigns partitions to the places of the order at random."""
     in_turn: bool = False
     """Whether swaps in place wait until the whole state is trained."""
     group: int = 1
-    """Partitions of the table that one of the order consists of: which ones is drawn anew for
-    every walk, but for those that are in memory when it begins."""
+    """Number of table partitions that form one partition of the order. Each walk draws the
+    groups again, except for partitions that are in memory at its start.
+    """
     seed: int = 0
-    """Of places, groups and parts."""
+    """Seed for the places, groups and parts."""
 
 
 Bucket = tuple[int, int]
@@ -48,21 +49,27 @@ class BufferState:
     """The partitions in memory at one time, and the buckets that are trained then."""
 
     resident: tuple[int, ...]
-    """The partitions, by slot: the loaded one takes the slot of the evicted one."""
+    """The partitions by slot. A loaded partition takes the slot of the evicted one."""
     loaded: int | None
-    """The partition that came last, ``None`` in the first state."""
+    """The partition that was loaded last; ``None`` in the first state."""
     evicted: int | None
-    """The partition that left for it."""
+    """The partition that was evicted for it."""
     before_swap: tuple[Bucket, ...]
-    """Buckets trained here that need the partition evicted next; in the last state, all. In turn
-    (`Walks`) the others are trained with them."""
+    """Buckets of this state that need the next evicted partition; in the last state, all. With
+    swaps in turn (`Walks`), the others are trained with them.
+    """
     during_swap: tuple[Bucket, ...]
-    """Buckets trained here that need it not: in place, work for the time of the next swap."""
+    """Buckets of this state without that partition. With swaps in place, they are trained during
+    the next swap.
+    """
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
-        """All buckets trained in this state: each for the first and only time in a walk, or with
-        `spread` a part of every bucket whose partitions are here."""
+        """All buckets that are trained in this state.
+
+        Each is trained once per walk. With `spread`, the state trains a part of every bucket
+        whose partitions are in memory.
+        """
         return self.before_swap + self.during_swap
 
 
@@ -71,51 +78,53 @@ class OrderPlan:
     """The cost of an epoch in an order."""
 
     kind: str
-    """How the order was made."""
+    """Kind of the order."""
     partitions: int
     """Number of partitions."""
     slots: int
-    """Places for partitions in memory."""
+    """Number of partitions in memory."""
     mode: str
     """``in_place`` or ``spare_slot``."""
     walks: Walks
-    """How an epoch goes through it."""
+    """How an epoch passes through the order."""
     states: int
     """Buffer states of an epoch."""
     least_states: int
-    """The fewest that an epoch by any order can have."""
+    """Smallest possible number of states of an epoch, over all orders."""
     swaps: int
-    """States but the first of every walk."""
+    """Number of swaps: all states except the first of every walk."""
     prefetchable: int
     """Swaps with a bucket to train meanwhile."""
     hidden: int
-    """Swaps that by the model are over before what can be trained meanwhile."""
+    """Swaps that, by the cost model, finish before the training that runs at the same time."""
     partition_bytes: int
     """Size of a partition."""
     memory: int
     """Bytes of all slots."""
     bytes_read: int
-    """Read by an epoch that begins with nothing in memory."""
+    """Bytes read by an epoch that starts with empty memory."""
     bytes_written: int
-    """Written by an epoch that leaves nothing in memory."""
+    """Bytes written by an epoch that ends with empty memory."""
     bytes_between: int
-    """Read, and written as well, by an epoch between two others, which begins with the partitions
-    that the previous epoch left in memory."""
+    """Bytes read by an epoch between two others; it writes the same number. It begins with the
+    partitions that the previous epoch left in memory.
+    """
     triples_read: int
-    """Triples that an epoch reads where they are not kept in memory: every bucket as often as a
-    part of it is trained."""
+    """Triples that an epoch reads if they do not stay in memory. A bucket is read once for each
+    part.
+    """
     compute_seconds: float
     """Seconds of computing."""
     swap_seconds: float
-    """Seconds of the device for all swaps."""
+    """Seconds that the device needs for all swaps."""
     stall_seconds: float
     """Seconds during which computing waits for swaps."""
     epoch_seconds: float
     """Expected seconds of an epoch between two others."""
     ends_seconds: float
-    """Seconds of first loads and last stores, which a single epoch takes in addition."""
+    """Additional seconds of a single epoch for first loads and last stores."""
     density: float
-    """Edges by the square of the nodes."""
+    """Number of edges divided by the square of the number of nodes."""
     least_density: float | None
     """The least density at which computing hides the I/O (Legend 4, theorem 3)."""
     hides: bool
@@ -124,24 +133,26 @@ class OrderPlan:
 
 @dataclass(frozen=True)
 class PartitionOrder:
-    """Buffer states that together train every bucket once; made by `partition_order`."""
+    """Buffer states that together train every bucket once. `partition_order` creates it."""
 
     kind: str
-    """How it was made."""
+    """Kind of the order."""
     partitions: int
     """Number of partitions."""
     slots: int
-    """Places for partitions in memory, the spare one included."""
+    """Number of partitions in memory, including the spare slot."""
     spare: bool
     """Whether one slot is kept free to load into."""
     states: tuple[BufferState, ...]
     """The states, in order."""
     loads: int
-    """Partitions read by an epoch that begins with nothing in memory; as many are written."""
+    """Partitions read by an epoch that starts with empty memory. It writes the same number."""
     evicts_last_loaded: int
-    """Swaps that evict what was loaded last (property 1 of Legend 4 broken)."""
+    """Swaps that evict the partition that was loaded last (violations of property 1 of Legend
+    4).
+    """
     nothing_new_stays: int
-    """Other swaps during which no new pair is there to be trained (property 2 broken)."""
+    """Other swaps without a new bucket to train at the same time (violations of property 2)."""
     prefetchable: int
     """Swaps with a bucket to train meanwhile."""
     _values: dict[str, Any] = field(repr=False, compare=False)
@@ -151,18 +162,17 @@ class PartitionOrder:
 
     @property
     def swaps(self) -> int:
-        """States but the first."""
+        """Number of states except the first."""
         return len(self.states) - 1
 
     def to_core(self) -> dict[str, Any]:
-        """The order as the core takes it."""
+        """The order in the form of the core."""
         return self._values
 
     def reversed(self) -> PartitionOrder:
         """The same states from the last to the first.
 
-        An epoch that goes backwards begins with the partitions that the previous epoch left in
-        memory.
+        An epoch in reverse order begins with the partitions that the previous epoch left in memory.
         """
         return _from_core(_core.reverse_order(self._values))
 
@@ -181,18 +191,18 @@ class PartitionOrder:
         """The cost of an epoch in this order.
 
         Args:
-            nodes: of the graph, divided evenly into the partitions.
-            row_bytes: of one node, its vector and its optimiser state.
-            edges: of the graph, spread evenly over the buckets.
-            seconds_per_edge: to train one edge with its negatives.
-            read_bandwidth: bytes a second that the device reads.
-            write_bandwidth: bytes a second that it writes.
-            walks: how an epoch goes through the order; once and as it is by default.
-            partition_bytes: of a partition where it has more than its nodes: a table's are whole
+            nodes: number of nodes of the graph, evenly divided into partitions.
+            row_bytes: bytes per node for its vector and its optimiser state.
+            edges: number of edges of the graph, evenly spread over the buckets.
+            seconds_per_edge: seconds to train one edge with its negatives.
+            read_bandwidth: bytes per second that the device reads.
+            write_bandwidth: bytes per second that the device writes.
+            walks: how an epoch passes through the order. Default: once.
+            partition_bytes: bytes of a partition. Pass it for a table, whose partitions are whole
                 pages.
 
         Raises:
-            InvalidError: rates or numbers that are not positive.
+            InvalidError: a rate or a number is not positive.
 
         Example:
             >>> from outercore.embedding.tables.order import partition_order
@@ -207,7 +217,7 @@ class PartitionOrder:
             ("read bandwidth", read_bandwidth),
             ("write bandwidth", write_bandwidth),
         ):
-            # The core would not say which one.
+            # The message of the core would not name the argument.
             if not np.isfinite(rate):
                 raise InvalidError(
                     f"plan of an order: {name} is {rate}, expected a positive number"
@@ -244,22 +254,22 @@ def partition_order(
     seed: int = 0,
     work: int | None = None,
 ) -> PartitionOrder:
-    """An order of partitions, checked.
+    """Creates an order of partitions and checks it.
 
     Args:
-        kind: ``optimal`` searches for the fewest states with something to train during every
-            swap; ``legend`` (3 slots), ``beta`` and ``cover`` (as many partitions as a power of the
-            slots) follow rules.
-        partitions: of the nodes.
-        slots: partitions that fit in memory, the spare one included.
-        spare: whether one slot is kept free to load into; then everything can be trained during a
-            swap, with one partition fewer in memory.
-        seed: of the search.
-        work: most swaps that the search looks at, 20 million by default: some two seconds, of
-            which up to 20 partitions in 3 slots take a fraction.
+        kind: ``optimal`` searches for the smallest number of states with something to train during
+            every swap. The other kinds follow rules: ``legend`` (3 slots), ``beta``, and ``cover``
+            (the number of partitions is a power of the slots).
+        partitions: number of partitions of the nodes.
+        slots: number of partitions that fit in memory, including the spare slot.
+        spare: whether one slot stays free for the next partition. Then all buckets of a state can
+            be trained during a swap, but one partition less is in memory.
+        seed: seed of the search.
+        work: largest number of swaps in the search. The default of 20 million takes about two
+            seconds; up to 20 partitions in 3 slots take a fraction of that.
 
     Raises:
-        InvalidError: these numbers admit no such order.
+        InvalidError: such an order does not exist for these numbers.
 
     Example:
         >>> import outercore as oc
@@ -285,12 +295,12 @@ def partition_order(
 
 
 def _count(name: str, value: int) -> int:
-    """A number from 0 on that fits the core's, of any integer type."""
+    """A non-negative integer of any integer type, checked against the range of the core."""
     return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 
 def _from_core(found: dict[str, Any]) -> PartitionOrder:
-    """The order that the core describes."""
+    """The order from its form in the core."""
     order, facts = found["order"], found["facts"]
     return PartitionOrder(
         kind=order["kind"],

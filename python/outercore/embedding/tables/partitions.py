@@ -1,7 +1,7 @@
-"""A table of entities larger than memory: a few partitions of it at a time.
+"""Store of a table that is larger than memory, with a few partitions in memory at a time.
 
-The core (`crates/outercore-embed`) decides which partition is where, and when it moves. Here its
-steps become pools, and relations, progress and best tables go into its commits.
+The core (`crates/outercore-embed`) decides the place of each partition and moves them. This module
+turns its steps into pools, and adds relations, progress and best tables to its commits.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _CPU = torch.device("cpu")
 
 
 class SlotCopies:
-    """The partitions of a step in a device's memory, for training.
+    """Copies of the partitions of a step in the memory of a GPU, for training.
 
-    A slot is behind its copy from the step's first batch on. `send` makes them equal again: for
-    leaving partitions before the next step, for all before the slots are read otherwise. What stays
-    is not copied. Where the core moves partitions otherwise, for a checkpoint for instance, the
-    step is to be ended: its copies must not be written over what has come.
+    After the first batch of a step, a slot is older than its copy. `send` updates the slots: of
+    leaving partitions before the next step, of all partitions before other reads of the slots.
+    Partitions that stay are not copied again. If the core moves partitions for another reason, such
+    as a checkpoint, end the step first: its copies must not overwrite new partitions.
 
     Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
     Memory: as much on the device.
@@ -48,24 +48,23 @@ class SlotCopies:
         self._slots = (embeddings, state)
         self._slot_rows = slot_rows
         self._copies = tuple(torch.empty_like(table, device=device) for table in self._slots)
-        # Of each slot of the step: its partition and the rows of it, first to last.
+        # For each slot of the step: its partition, and the range of its rows.
         self._there: dict[int, tuple[int, slice]] = {}
-        # Slots whose copies have changed, or may yet.
+        # Slots whose copies have changed or may still change.
         self._trained: set[int] = set()
 
     @property
     def embeddings(self) -> Tensor:
-        """All slots' rows, on the device."""
+        """The rows of all slots, on the device."""
         return self._copies[0]
 
     @property
     def state(self) -> Tensor:
-        """Their state of the optimiser."""
+        """The optimiser state of these rows."""
         return self._copies[1]
 
     def bring(self, resident: Iterable[tuple[int, int, int]]) -> None:
-        """Copies the partitions of a step, (partition, slot, rows), that are not on the device
-        yet."""
+        """Copies the partitions of a step, (partition, slot, rows), to the device if necessary."""
         before, self._there = self._there, {}
         for partition, slot, rows in resident:
             first = slot * self._slot_rows
@@ -77,7 +76,7 @@ class SlotCopies:
             self._trained.add(slot)
 
     def send(self, leaving: Iterable[int] | None = None) -> None:
-        """Writes what was trained to its slots: partitions that leave, or all, which stay."""
+        """Writes trained copies to their slots: of leaving partitions, or of all partitions."""
         chosen = None if leaving is None else set(leaving)
         for slot in sorted(self._trained):
             partition, rows = self._there[slot]
@@ -89,11 +88,11 @@ class SlotCopies:
                 self._trained.remove(slot)
 
     def end_step(self) -> None:
-        """Everything was sent, and the core has moved on: slots may have other partitions."""
+        """Ends a step after `send`. The core may then load other partitions into the slots."""
         self._trained.clear()
 
     def forget(self) -> None:
-        """The slots hold something else now."""
+        """Discards all copies, because the slots have changed."""
         self._there.clear()
         self._trained.clear()
 
@@ -107,7 +106,10 @@ def sorting(
     memory: int,
     seed: int,
 ) -> dict[str, Any]:
-    """How triples are sorted into buckets, as the core takes it; `source` is `Triples.to_core`."""
+    """Settings for sorting triples into buckets, in the form of the core.
+
+    `source` is `Triples.to_core`.
+    """
     return {
         "nodes": entity_count,
         "relations": relation_count,
@@ -121,13 +123,12 @@ def sorting(
 class PartitionStore:
     """Entities in partitions on disk, some of them in memory; relations in memory.
 
-    A pool is a step of the core's executor: the buckets that a buffer state newly allows, or parts
-    of all buckets that it allows; in place, unless in turn, the buckets of the leaving partition
-    first. Its rows lie in the slots of the executor, or in copies of them on another device, where
-    the relations and the results of the store are, too.
+    A pool is a step of the core's executor: the new buckets of a buffer state, or parts of all its
+    buckets. With swaps in place (not in turn), the buckets of the leaving partition are trained
+    first. The rows of a pool are in the slots of the executor, or in copies of them on another
+    device. Relations and results of the store are on that device, too.
 
-    Memory: the budget that it is opened with, a pool's triples as training takes them, and the
-    relations' tables.
+    Memory: the budget, the triples of a pool in the form for training, and the tables of relations.
     """
 
     def __init__(
@@ -141,13 +142,13 @@ class PartitionStore:
     ) -> None:
         """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
 
-        With `degrees` pools know the degrees of their rows: 4 bytes an entity and a slot's row in
-        addition to `memory`, and one pass over the triples, whose progress `told` gets. On a
-        `device` other than the CPU partitions are trained in copies of the slots, as large as
-        these.
+        With `degrees`, pools have the degrees of their rows. This takes 4 bytes per entity and per
+        row of a slot in addition to `memory`, and one pass over the triples, whose progress `told`
+        receives. On a `device` other than the CPU, partitions are trained in copies of the slots,
+        which take the same memory there.
 
         Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
-        `BudgetError` says the least memory; `CorruptError` and `VersionError`.
+        `BudgetError` names the smallest sufficient budget; `CorruptError` and `VersionError`.
         """
         self.directory = directory
         self._device = device or _CPU
@@ -160,9 +161,9 @@ class PartitionStore:
         if self._device.type != "cpu":
             slot_rows = self.shape["slot_rows"]
             self._copies = SlotCopies(self._entities, self._state, slot_rows, self._device)
-        # The one that was asked for last.
+        # The most recent pool.
         self._pool: Pool | None = None
-        # Whether a state's partitions are being trained, so that nothing else can be done.
+        # Whether a state is in training. Then other operations are not possible.
         self._within_state = False
         self.entity_count: int = self.shape["nodes"]
         self.relation_count: int = self.shape["relations"]
@@ -182,7 +183,7 @@ class PartitionStore:
         try:
             return torch.from_numpy(self._core.degrees(told).astype(np.int32))
         except BaseException:
-            # Whoever keeps the exception would keep the table's lock with it.
+            # The exception refers to this object, and so would keep the lock of the table.
             self.close()
             raise
 
@@ -207,15 +208,15 @@ class PartitionStore:
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
-        An epoch goes through `order` as `walks` says, once and as it is by default. The table has
-        as many partitions as the order, times the group. `start` and `relations` give first rows;
-        one that is not a number is the model's own. `degrees` and `device`: see `PartitionStore`.
-        `told` gets the progress of sorting triples and of first rows; an error that it raises ends
-        the work.
+        An epoch passes through `order` as described by `walks`; by default once. The number of
+        partitions of the table is the number of the order times the group. `start` and `relations`
+        give initial rows; rows of NaN start with the initial values of the model. For `degrees` and
+        `device`, see `PartitionStore`. `told` receives the progress of sorting triples and writing
+        initial rows. An error that it raises stops the work.
 
         Cost: two passes over the triples; writes every partition once.
-        Errors: `InvalidError` where `directory` holds a table, or for a triple that is out of
-        range, which is named; `BudgetError` says the least memory.
+        Errors: `InvalidError` if `directory` holds a table, or names a triple that is out of range;
+        `BudgetError` names the smallest sufficient budget.
         """
         rows, state = layout.new_relations(seed, _CPU, relations)
         walks = walks or Walks()
@@ -243,7 +244,7 @@ class PartitionStore:
             return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
-        # Relations may be many: what opens the table reads them anew.
+        # Free the relations, which may be many: opening the table reads them again.
         del rows, state
         _core.create_partitions(
             str(directory), creation, order.to_core(), resident, first_rows, told
@@ -271,7 +272,7 @@ class PartitionStore:
             self._pool = Pool(
                 number=step["number"],
                 triples=torch.from_numpy(step["triples"]),
-                # No name for them here: they go when the store is closed.
+                # No local name for the slots: they must be freed when the store is closed.
                 entities=self._entities if self._copies is None else self._copies.embeddings,
                 entity_state=self._state if self._copies is None else self._copies.state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
@@ -281,7 +282,7 @@ class PartitionStore:
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
             )
-            # These references go before the next pool's triples are made.
+            # Drop these references before the triples of the next pool are created.
             del step, weights
             yield self._pool
             if self._pool is not None:
@@ -291,20 +292,20 @@ class PartitionStore:
                 self._copies.send(leaving)
 
     def _settle(self) -> None:
-        """Has everything that was trained in the slots, where the core reads it."""
+        """Copies everything that was trained to the slots, where the core reads it."""
         if self._copies is not None:
             self._copies.send()
 
     @contextmanager
     def _step_ended(self) -> Iterator[None]:
-        """The same where the core moves on to the next step's partitions."""
+        """Context for the end of a step, in which the core loads the next partitions."""
         self._settle()
         yield
         if self._copies is not None:
             self._copies.end_step()
 
     def _degrees_of(self, resident: list[tuple[int, int, int]]) -> Tensor | None:
-        """Degrees by slot row of the partitions in memory."""
+        """Degrees of the partitions in memory, by row of the slots."""
         if self._degrees is None:
             return None
         for partition, slot, rows in resident:
@@ -314,7 +315,7 @@ class PartitionStore:
         return self._slot_degrees
 
     def _first_row(self, partition: int) -> int:
-        """Rows of the partitions before it; the first ones may have one more than the others."""
+        """Number of rows before a partition; the first partitions may have one more than others."""
         each, longer = divmod(self.entity_count, self.shape["partitions"])
         return partition * each + min(partition, longer)
 
@@ -345,8 +346,8 @@ class PartitionStore:
                 yield torch.from_numpy(nodes[order]), found
 
     def keep(self) -> None:
-        """See `Store`; as files next to the table."""
-        # Not over those that the last checkpoint names.
+        """See `Store`. The copies are files next to the table."""
+        # Do not overwrite the files of the last checkpoint.
         place = 1 if self._committed is not None and self._committed[0] == 0 else 0
         with self._step_ended():
             checksum = self._core.save(str(self.directory / f"kept-{place}.bin"))
@@ -358,7 +359,7 @@ class PartitionStore:
     def restore(self) -> None:
         """See `Store`.
 
-        Skips the rest of a state in training.
+        It skips the rest of a state in training.
         """
         self._pass_over()
         if self._kept is not None:
@@ -371,7 +372,7 @@ class PartitionStore:
             self.relations = torch.from_numpy(relations).to(self._device)
 
     def write_entities(self, path: Path) -> int:
-        """See `Store`. Reads the file once more."""
+        """See `Store`. It reads the file once more."""
         with self._step_ended():
             self._core.write_npy(str(path))
         return checksum_of_rows(path, DAMAGED)
@@ -381,26 +382,28 @@ class PartitionStore:
         return write_npy(self._storage, path, self.relations.cpu().numpy())
 
     def counters(self) -> dict[str, Any]:
-        """What moving partitions has cost since the store was opened."""
+        """Cost of moving partitions since the store was opened."""
         return self._core.counters()
 
     def largest_pool(self) -> tuple[int, int]:
-        """Triples of the largest pool of any epoch, and of a bucket that is read whole meanwhile,
-        if pools have parts of buckets."""
+        """Triples of the largest pool of any epoch, and of the largest bucket read meanwhile.
+
+        The second number matters if pools have parts of buckets.
+        """
         return self._core.largest_pool()
 
     def close(self) -> None:
-        """Lets go of the table, which another process may then train; nothing else can be done."""
-        # The core lets go of the table's lock when nothing refers to it any more; pools that
-        # somebody still holds keep the memory that they lie in, and no more.
+        """See `Store`."""
+        # The core releases the lock of the table with the last reference to it. Pools that the
+        # caller still holds keep only their own memory.
         for name in ("_core", "_entities", "_state", "_copies"):
             self.__dict__.pop(name, None)
         self._pool = None
 
     def _pass_over(self) -> None:
-        """Moves on to the end of the state under way, with the rows as they are by now."""
+        """Ends the current state without further training; rows keep their current values."""
         if self._pool is not None:
-            # Before the next pool's triples are made.
+            # Before the triples of the next pool are created.
             self._pool.release()
             self._pool = None
         with self._step_ended():
@@ -413,20 +416,21 @@ class PartitionStore:
 
 
 def _shares(parts: list[int]) -> list[float] | None:
-    """Of each bucket, dealt into so many parts: what one of them is, if they are not all alike."""
+    """Share of one part in each bucket, by number of parts; `None` if all shares are equal."""
     return None if len(set(parts)) <= 1 else [1.0 / count for count in parts]
 
 
 @dataclass(frozen=True)
 class _Resident:
-    """The part of a commit that is not in partitions: a line of JSON, then the numbers."""
+    """The part of a commit that is not in partitions: a line of JSON, then the arrays."""
 
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
     kept: tuple[int, str, int | None] | None
-    """Which of the two places of best tables counts, and the checksums of its embeddings and
-    relations; a table of an earlier release knows the first one only."""
+    """The valid one of two places of best tables, and the checksums of its entities and
+    relations. Tables of earlier releases have only the first value.
+    """
 
     def encode(self) -> bytes:
         tables = [self.relations.cpu(), self.relation_state.cpu()]

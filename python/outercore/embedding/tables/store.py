@@ -1,6 +1,4 @@
-"""The tables of a run: their widths and initial values, what training asks of a store of them,
-and how far it has come.
-"""
+"""The tables of a run: widths, initial values, the interface of stores, and progress."""
 
 from __future__ import annotations
 
@@ -19,14 +17,15 @@ from outercore.embedding.randomness import Purpose, initial_rows
 from outercore.errors import InvalidError
 
 StartRows = Callable[[Tensor], "Tensor | NDArray[np.float32]"]
-"""Given entities, int64 [n], their first rows, float32 [n, width]; a row that is not a number is
-one that begins with the model's own initial values."""
+"""Maps entities, int64 [n], to initial rows, float32 [n, width]. Rows of NaN start with the
+initial values of the model.
+"""
 DAMAGED = "go on from a copy of the directory, or train again"
-"""What to do about a damaged file of tables."""
+"""Hint for a damaged file of tables."""
 
 
 def check_triples(name: str, triples: Tensor, entities: int, relations: int) -> None:
-    """Raises `InvalidError` unless `triples` are int64 [m, 3] and within range."""
+    """Errors: `InvalidError` unless `triples` are int64 [m, 3] and within range."""
     if triples.dim() != 2 or triples.size(1) != 3 or triples.dtype != torch.int64:
         raise InvalidError(
             f"{name}: expected int64 [m, 3], found {triples.dtype} {list(triples.shape)}"
@@ -53,9 +52,9 @@ class TableLayout:
     start: Start
 
     def new_entities(self, seed: int, entities: Tensor, start: StartRows | None = None) -> Tensor:
-        """The first rows of `entities`, int64 [n]; each depends on its number and the seed only.
+        """The initial rows of `entities`, int64 [n]. A row depends only on its number and the seed.
 
-        Errors: `InvalidError` where `start` gives rows of another shape.
+        Errors: `InvalidError` if `start` returns rows of a wrong shape.
         """
         rows = torch.empty(len(entities), self.width)
         initial_rows(seed, Purpose.ENTITIES, entities, rows, self.start.entities)
@@ -66,10 +65,11 @@ class TableLayout:
     def new_relations(
         self, seed: int, device: torch.device, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The relations' rows before training, and their state.
+        """The initial rows of relations, and their optimiser state.
 
-        Shapes: `given` float32 [relation rows, relation width]; a row that is not a number is one
-        that begins with the model's own initial values.
+        Rows of NaN in `given` start with the initial values of the model.
+
+        Shapes: `given` float32 [relation rows, relation width].
         """
         relations = torch.empty(self.relation_rows, self.relation_width)
         initial_rows(
@@ -87,7 +87,7 @@ class TableLayout:
 
 
 def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
-    """Puts the numbers of `given` into `rows`, except in rows that are not a number."""
+    """Copies `given` into `rows`, except for rows of NaN."""
     if given.shape != rows.shape:
         raise InvalidError(
             f"{name}: expected rows {list(rows.shape)}, found {list(given.shape)}\n"
@@ -99,14 +99,14 @@ def _overlay(name: str, given: Tensor, rows: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Pool:
-    """Triples that can be trained now, and the rows that they are trained on.
+    """Triples to train now, and the rows of their entities.
 
-    Rows of entities are places in `entities`, of the partition that is there now. A pool is valid
-    until the next one is requested.
+    Rows of entities are places in `entities`, for the partitions that are in memory now. A pool is
+    valid until the next pool is requested.
     """
 
     number: int
-    """Of this epoch's pools; part of what randomness depends on."""
+    """Number of the pool within its epoch; random numbers depend on it."""
     triples: Tensor
     """int64 [triples, 3]: row of the head, relation, row of the tail."""
     entities: Tensor
@@ -116,24 +116,24 @@ class Pool:
     ranges: list[tuple[int, int]]
     """Rows that hold entities, from which negatives are drawn."""
     weights: Tensor | None = None
-    """float32 [triples]: how much each counts; `None`: 1."""
+    """float32 [triples]: weights of triples; `None`: 1 for all."""
     degrees: Tensor | None = None
-    """[rows]: triples of each row's entity, for degree-weighted negatives."""
+    """[rows]: number of triples of each row's entity, for negatives drawn by degree."""
     ends_state: bool = True
-    """Whether a checkpoint may be taken after it."""
+    """Whether a checkpoint may be taken after this pool."""
     ends_batches: bool = False
-    """Whether one may be taken after each of its batches."""
+    """Whether a checkpoint may be taken after each of its batches."""
     pairs: list[tuple[int, int]] | None = None
-    """By number of their ranges: where the pool's triples have their heads and tails.
+    """Pairs of ranges, by number, that hold heads and tails of triples of the pool.
 
     Negatives of a triple come from ranges that are paired with the range of its other entity.
-    `None`: any with any.
+    `None`: all pairs.
     """
     shares: list[float] | None = None
-    """Of each pair: which part of its triples the pool has; `None`: the same of all, or all of it.
+    """Share of the triples of each pair that the pool has. `None`: equal shares, or all triples.
 
-    Where they differ, an entity is the likelier an answer the larger the share of its pair, and
-    negatives have to be as likely.
+    An entity of a pair with a larger share is a more likely answer, so negatives are drawn with the
+    same probabilities.
     """
 
     def release(self) -> None:
@@ -147,93 +147,93 @@ class Progress:
     """The progress of training, which a checkpoint stores with the tables. Plain JSON values."""
 
     epoch: int = 0
-    """The epoch under way, from 0."""
+    """The current epoch, counted from 0."""
     pools: int = 0
-    """Pools of that epoch that are done."""
+    """Finished pools of the current epoch."""
     batch: int = 0
-    """Batches of the pool after those that are done."""
+    """Finished batches of the current pool."""
     loss: float = 0.0
-    """Sum over that epoch's triples so far."""
+    """Sum of the loss over the trained triples of the current epoch."""
     triples: int = 0
-    """Triples of that epoch that are done."""
+    """Trained triples of the current epoch."""
     batches: int = 0
-    """Batches of that epoch that are done."""
+    """Trained batches of the current epoch."""
     seconds: float = 0.0
-    """Spent training in that epoch."""
+    """Seconds of training in the current epoch."""
     reports: list[dict[str, Any]] = field(default_factory=list)
     """One entry for each finished epoch."""
     best: float | None = None
-    """The best validation's score."""
+    """The best score of all validations."""
     stale: int = 0
     """Validations since the best one."""
     counters: dict[str, Any] = field(default_factory=dict)
-    """What moving partitions has cost in that epoch."""
+    """Cost of moving partitions in the current epoch."""
     timeline: list[dict[str, Any]] = field(default_factory=list)
     """Spans of the whole run so far."""
 
 
 class Store(Protocol):
-    """Entities somewhere, relations in memory."""
+    """Interface of the stores of a run's tables. Relations are in memory."""
 
     entity_count: int
     relation_count: int
-    """Without the rows that reciprocal relations add."""
+    """Number of relations, without the additional rows of reciprocal relations."""
     relations: Tensor
     """float32 [relations, width]; twice as many rows with reciprocal relations."""
     relation_state: Tensor
     progress: Progress | None
-    """Of the checkpoint that the store was opened from."""
+    """The progress in the checkpoint that the store was opened from."""
 
     def pools(self, epoch: int) -> Iterator[Pool]:
-        """Every triple once, in pools. Asking for the next pool gives the last one back.
+        """The pools of an epoch; each triple is in one pool. The next request releases a pool.
 
-        Of the epoch that the store was opened in the midst of, those that are not done yet.
+        If the store was opened within this epoch, these are only the unfinished pools.
         """
 
     def checkpoint(self, progress: Progress) -> None:
-        """Makes tables, optimiser state, kept tables and `progress` durable together.
+        """Writes a checkpoint: tables, optimiser state, kept tables and `progress`, atomically.
 
-        Allowed after a pool that ends its state, after any batch of one that says so, and between
-        epochs. A crash leaves this checkpoint or the previous one.
+        It is allowed between epochs, and after pools and batches whose pool allows it. A crash
+        leaves this checkpoint or the previous one.
         """
 
     def rows(self, entities: Tensor) -> Tensor:
-        """The rows of these entities, a copy [entities, width]."""
+        """A copy of the rows of these entities, [entities, width]."""
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The whole table once: (entities ascending, int64 [n]; their rows [n, width]).
+        """Iterates over the table in blocks: (ascending entities int64 [n], their rows [n, width]).
 
-        Each block is valid until the next one; several may cover the same range of numbers, with
-        different entities of it.
+        A block is valid until the next one. The ranges of entities of several blocks may overlap,
+        but each entity is in one block.
         """
 
     def keep(self) -> None:
-        """Remembers both tables as they are, for `restore`; between epochs.
+        """Keeps a copy of both tables for `restore`. Call it between epochs.
 
-        The next checkpoint makes them part of itself.
+        The next checkpoint includes the copy.
         """
 
     def restore(self) -> None:
-        """Brings back the tables that `keep` remembered, if any; state stays as it is.
+        """Restores the tables from `keep`, if any. The optimiser state does not change.
 
-        Also in the midst of an epoch, of which nothing more can be trained then. Without kept
-        tables they are as they were.
+        Within an epoch, the rest of the epoch can then not be trained. Without a kept copy, nothing
+        changes.
         """
 
     def write_entities(self, path: Path) -> int:
-        """Writes all entities' rows, `.npy` float32 [entities, width], atomically; out of core.
+        """Writes the rows of all entities atomically, block by block.
 
-        Returns the CRC-32 of the rows.
+        The file is `.npy`, float32 [entities, width]. Returns the CRC-32 of the rows.
         """
 
     def write_relations(self, path: Path) -> int:
-        """Writes the relations' rows, `.npy` float32 [rows, relation width], atomically.
+        """Writes the rows of relations atomically: `.npy`, float32 [rows, relation width].
 
         Returns the CRC-32 of the rows.
         """
 
     def close(self) -> None:
-        """Lets go of the table, which another process may then train; nothing else can be done."""
+        """Closes the store and releases its table, so that another process may train it."""
 
 
 @dataclass(frozen=True)
@@ -243,22 +243,22 @@ class EpochReport:
     epoch: int
     """Counted from 0."""
     loss: float
-    """Mean over triples and sides, regulariser included."""
+    """Mean loss over triples and sides, including the regulariser."""
     triples: int
     batches: int
     seconds: float
-    """Training alone, without validation."""
+    """Seconds of training, without validation."""
     score: float | None = None
-    """Of the validation after it."""
+    """Score of the validation after the epoch."""
     best: bool = False
     """Whether the score is the best so far."""
     pools: int = 0
     validation_seconds: float = 0.0
     counters: dict[str, Any] = field(default_factory=dict)
-    """What moving partitions has cost in this epoch; empty where all is in memory."""
+    """Cost of moving partitions in this epoch; empty if all tables are in memory."""
 
     def scalars(self) -> dict[str, float | None]:
-        """Loss, validation, throughput and bytes, as TensorBoard shows them."""
+        """Loss, validation score, throughput and bytes, for TensorBoard."""
         return {
             "train/loss": self.loss,
             "valid/mrr": self.score,
