@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,3 +76,39 @@ def test_a_benchmark_page_has_four_hundred_words_at_most(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     lines = [line for line in text.splitlines() if not line.startswith("|")]
     assert len(" ".join(lines).split()) <= 400
+
+
+RIDDLES = [
+    # The thing has a name: "the rows that are read", not "what is read".
+    r"\b(?:of|by|for|with|from|in|on|to|and|is|are) what (?:is|was|are|it|they|has|have|the|a)\b",
+    r"\bthe ones? (?:that|of|before|after|with)\b|\b(?:that|those) of\b",
+    # A file is somewhere; it does not stand or lie there. A run continues; it does not go on.
+    r"\b(?:stands?|lies?) (?:in|on|at|there|beside|before|alone)\b|\b(?:goe?s?|going|went) on\b",
+    # A function gets a value; it is not told or asked.
+    r"\b(?:is|are|was|were|be) (?:told|asked)\b",
+    r"\b(?:nobody|whoever|whatever|wherever|whichever|beneath|besides?)\b",
+    r"\bof (?:its|their|one's|your|our) own\b|\bby (?:itself|themselves)\b|\balone\b",
+    r"[,;(] where (?:there|it|they|one|none|that|no)\b|\b(?:is|are|was|were|has|have) no(?:ne)?\b",
+    r"\b(?:comes?|came) (?:of|to|by|out)\b|\bmade of\b",
+]
+"""Phrases that hide who does what."""
+MOST_A_THOUSAND = 2.5
+
+
+def riddles_a_thousand(texts: list[str]) -> float:
+    """Phrases of `RIDDLES` in each thousand words."""
+    whole = "\n".join(texts)
+    return 1000 * sum(len(re.findall(riddle, whole)) for riddle in RIDDLES) / len(whole.split())
+
+
+def test_pages_hide_nothing_behind_pronouns() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")]
+    assert riddles_a_thousand([page.read_text() for page in pages]) < MOST_A_THOUSAND
+
+
+def test_docstrings_hide_nothing_behind_pronouns() -> None:
+    modules = (ast.parse(path.read_text()) for path in (ROOT / "python/outercore").rglob("*.py"))
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    documented = [node for tree in modules for node in ast.walk(tree) if isinstance(node, kinds)]
+    texts = [ast.get_docstring(node) or "" for node in documented]
+    assert riddles_a_thousand(texts) < MOST_A_THOUSAND
