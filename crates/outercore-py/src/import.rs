@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::errors::to_python;
 use crate::progress::Callback;
-use crate::values::{core_value, parsed, python_value};
+use crate::values::{core_value, parsed, python_value, value_and_fields};
 
 /// Options of an import.
 #[derive(Clone, Debug, Deserialize)]
@@ -171,8 +171,7 @@ impl Importer {
         options: &Bound<'_, PyAny>,
         progress: Py<PyAny>,
     ) -> PyResult<Self> {
-        let all: Map<String, Value> = core_value("import options", options)?;
-        let options: ImportOptions = core_value("import options", options)?;
+        let (options, all): (ImportOptions, _) = value_and_fields("import options", options)?;
         let fingerprint = format!("{}\n{}", options.edges.join("\n"), options.reading);
         let core = options.into_core(all);
         let import = py

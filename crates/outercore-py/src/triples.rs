@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::errors::to_python;
 use crate::progress::Callback;
-use crate::values::{core_value, python_value};
+use crate::values::{core_value, python_value, value_and_fields};
 
 /// Options of an import of triples.
 #[derive(Clone, Debug, Deserialize)]
@@ -88,8 +88,7 @@ impl TripleImporter {
         options: &Bound<'_, PyAny>,
         progress: Py<PyAny>,
     ) -> PyResult<Self> {
-        let all: Map<String, Value> = core_value("options of triples", options)?;
-        let options: Options = core_value("options of triples", options)?;
+        let (options, all): (Options, _) = value_and_fields("options of triples", options)?;
         let import = py
             .detach(|| {
                 let fingerprint = format!("{}\n{}", options.inputs.join("\n"), options.reading);

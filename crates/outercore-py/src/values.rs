@@ -37,6 +37,16 @@ pub fn core_value<T: DeserializeOwned>(what: &str, object: &Bound<'_, PyAny>) ->
         .map_err(to_python)
 }
 
+/// As [`core_value`], with the fields of the dictionary, which the provenance records.
+pub fn value_and_fields<T: DeserializeOwned>(
+    what: &str,
+    object: &Bound<'_, PyAny>,
+) -> PyResult<(T, Map<String, Value>)> {
+    let fields: Map<String, Value> = core_value(what, object)?;
+    let value = parsed(what, Value::Object(fields.clone())).map_err(to_python)?;
+    Ok((value, fields))
+}
+
 /// The value of the core that plain values describe; errors name `what` it is for.
 pub fn parsed<T: DeserializeOwned>(what: &str, value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|error| Error::invalid(format!("{what}: {error}")))
