@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
 use outercore_core::{Bytes, Error, Result};
-use outercore_format::{ArrayEntry, keys};
+use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, keys};
 use outercore_io::Disk;
 use outercore_text::{Purpose, TextOptions, detect};
 
@@ -13,7 +13,6 @@ use super::csc::{CscFiles, CscState, CscWriter, create_directories};
 use super::input_file::InputFile;
 use super::intake::Intake;
 use super::journal::{Identity, Journal, Source, Stage, TextSource};
-use super::journal_file::directory;
 use super::npy::read_layout;
 use super::options::{EdgeImportOptions, SelfLoops, Tuning};
 use super::partition::{Partition, PartitionState};
@@ -300,7 +299,7 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn temporary(&self, name: &str) -> PathBuf {
-        directory(self.root).join(name)
+        self.root.join(IMPORT_DIRECTORY).join(name)
     }
 
     /// Makes a plan after all edges are read.

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
 use outercore_core::{Error, Result};
+use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::Disk;
 use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, read_edges};
 
 use super::artifacts::EdgeText;
 use super::histogram::Histogram;
 use super::journal::{Journal, Source, SourceRecord, Stage, TextSource};
-use super::journal_file::directory;
 use super::options::{EdgeImportOptions, MAX_NODES, Tuning};
 use super::progress::{OnProgress, Phase, Progress, Unit};
 use super::segment::{Segment, read_segments};
@@ -290,7 +290,7 @@ impl Intake {
         if self.counted.is_some() {
             return Ok(());
         }
-        let directory = directory(&self.root);
+        let directory = self.root.join(IMPORT_DIRECTORY);
         self.destination.make()?;
         let options = &self.options;
         let slots = self.tuning.histogram_slots;

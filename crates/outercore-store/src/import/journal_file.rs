@@ -1,9 +1,8 @@
 //! The journal of an unfinished import, of edges or of triples; `.import/journal.json`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use outercore_core::{Context, Error, ErrorKind, Result};
-use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::Disk;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,8 @@ const VERSION: u32 = 3;
 
 #[derive(Deserialize)]
 struct Header {
+    /// Version 2 had none for edges.
+    #[serde(default)]
     kind: String,
     version: u32,
 }
@@ -24,11 +25,6 @@ struct File<S> {
     kind: String,
     version: u32,
     state: S,
-}
-
-/// The directory of an unfinished import.
-pub(crate) fn directory(root: &Path) -> PathBuf {
-    root.join(IMPORT_DIRECTORY)
 }
 
 /// The state of the interrupted import of this kind in `root`, if there is one.

@@ -270,6 +270,7 @@ fn a_damaged_or_newer_journal_is_refused() {
     for (journal, kind) in [
         ("{\"kind\":\"triples\",\"version\":3}", ErrorKind::Invalid),
         ("{\"kind\":\"edges\",\"version\":4}", ErrorKind::Version),
+        ("{\"version\":2}", ErrorKind::Version),
         ("{\"kind\":\"edges\",\"version\":2}", ErrorKind::Version),
         ("{\"kind\":\"edges\",\"version\":3}", ErrorKind::Corrupt),
         ("", ErrorKind::Corrupt),
