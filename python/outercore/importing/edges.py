@@ -18,10 +18,10 @@ from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import EdgeColumns
 from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import RowSource, common_type, time_rows

@@ -16,10 +16,10 @@ from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.format.description import count_of
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import id_column
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts, joined
 from outercore.importing.table.rows import Reading, open_node_table
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet

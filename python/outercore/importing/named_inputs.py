@@ -21,7 +21,6 @@ from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import dates_of, pushed, table_values
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs
 from outercore.importing.node_files import NodeFile
@@ -32,6 +31,7 @@ from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import EdgeColumns, NodeColumns, id_column, node_columns
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, from_array, open_node_table

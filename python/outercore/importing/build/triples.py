@@ -17,9 +17,9 @@ from outercore.base.sizes import parse_size
 from outercore.data.time_arrays import is_calendar_name
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import SOURCES, TARGETS, plain
 from outercore.importing.table.file_state import require_unchanged, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
 from outercore.importing.table.text import TextFile, TextOptions, names_of, suffix_of

@@ -18,13 +18,13 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
 from outercore.importing.format.download import CACHE, library, reaching
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import member_names, open_member, read_member
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, npz_rows, open_rows
 from outercore.importing.table.table import TextTable

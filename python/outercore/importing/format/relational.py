@@ -20,7 +20,6 @@ from outercore.importing.format.description import (
     read_yaml,
     text_of,
 )
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import label_column
@@ -28,6 +27,7 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.rows import NodeArray, Reading
 from outercore.importing.table.table import (
     ParquetTable,

@@ -19,7 +19,6 @@ from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.files.npy import open_npy, require_numbers
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import (
     NodeColumns,
     node_columns,
@@ -28,6 +27,7 @@ from outercore.importing.table.columns import (
 )
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
