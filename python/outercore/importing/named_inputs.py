@@ -1,4 +1,4 @@
-"""A table with a row for each node, and the column by which other files name them."""
+"""Inputs whose nodes have names: a dictionary on disk gives each name a number."""
 
 from __future__ import annotations
 

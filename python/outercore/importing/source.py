@@ -16,21 +16,21 @@ from outercore.importing.splits import Splits
 from outercore.importing.table.file_state import FileState
 from outercore.importing.table.rows import NodeArray, count_rows
 
-Opener = TypeVar("Opener", bound=Callable[..., Any], covariant=True)
+_Opener = TypeVar("_Opener", bound=Callable[..., Any], covariant=True)
 
 
 @dataclass(frozen=True)
-class Format(Generic[Opener]):
+class Format(Generic[_Opener]):
     """Data sets of another tool, each named by one path."""
 
     what: str
-    """What messages call one."""
+    """The name of such a data set in messages."""
     matches: Callable[[Path], bool]
-    """Whether a path is one."""
-    open: Opener
-    """Opens it as a source."""
+    """Whether a path names a data set in this format."""
+    open: _Opener
+    """Opens the data set at a path as a source."""
     options: tuple[str, ...] = ()
-    """Options of an import that only some formats have."""
+    """The options that this format has besides those of every import."""
 
 
 @dataclass(frozen=True)

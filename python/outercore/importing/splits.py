@@ -1,4 +1,4 @@
-"""Splits from files: node ids or one boolean a node, one file each or all in an archive."""
+"""Splits: node ids or one Boolean a node, in a file each or in one archive."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ class Splits:
         self.arrays: list[NodeArray] = []
         """Those by rows."""
         self.columns: list[Column] = []
-        """The keys of the others, in the order of `names`."""
+        """The keys of the others, split by split."""
         self._names: list[str] = []
         self._headerless: set[str] = set()
         """The splits whose first line is read as a key."""

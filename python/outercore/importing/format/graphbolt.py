@@ -1,6 +1,6 @@
 """Directories of GraphBolt's `OnDiskDataset`: `metadata.yaml` and the files that it names.
 
-Source: DGL's "YAML specification" of `metadata.yaml`.
+**Source** DGL's "YAML specification" of `metadata.yaml`.
 """
 
 from __future__ import annotations

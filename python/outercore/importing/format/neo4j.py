@@ -1,6 +1,6 @@
 """A folder of CSV files for `neo4j-admin database import` as a typed graph.
 
-Source: the Neo4j operations manual, "CSV header format".
+**Source** The Neo4j operations manual, "CSV header format".
 """
 
 from __future__ import annotations

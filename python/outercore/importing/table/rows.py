@@ -1,4 +1,4 @@
-"""What to say of a column that was expected to hold numbers."""
+"""Rows for nodes, edges or graphs: from files, from tables and from arrays in memory, in chunks."""
 
 from __future__ import annotations
 
