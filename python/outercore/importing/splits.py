@@ -22,7 +22,7 @@ from outercore.files.input_file import is_there
 from outercore.importing.graph_tables import NodeTable
 from outercore.importing.keys import Column, Keys, column_of, readable
 from outercore.importing.options import require_once
-from outercore.importing.table.columns import NodeColumns, id_column
+from outercore.importing.table.columns import NodeColumns, alphanumeric, id_column
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
 from outercore.importing.table.keys import NodeIds, alongside
@@ -208,8 +208,7 @@ def _is_called(column: str, split: str) -> bool:
 
 
 def _short(column: str) -> str:
-    letters = "".join(letter for letter in column.lower() if letter.isalnum())
-    return letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+    return alphanumeric(column).removesuffix("mask").removeprefix("is").removeprefix("in")
 
 
 def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:

@@ -28,7 +28,7 @@ from outercore.importing.labels import class_arrays
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 from outercore.importing.source import GraphSource
-from outercore.importing.table.columns import IDS, SOURCES, TARGETS, other_ends, plain
+from outercore.importing.table.columns import IDS, SOURCES, TARGETS, alphanumeric, other_ends, plain
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
 from outercore.importing.table.times import times_in_memory
@@ -640,7 +640,7 @@ def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
 
 
 def _is_id(name: Any) -> bool:
-    return "".join(letter for letter in str(name).lower() if letter.isalnum()) in IDS
+    return alphanumeric(str(name)) in IDS
 
 
 def _objects(values: list[Any]) -> Any:
