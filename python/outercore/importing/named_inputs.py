@@ -34,7 +34,7 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import NodeArray, from_array, open_node_table
+from outercore.importing.table.rows import NodeArray, from_array, is_array, open_node_table
 from outercore.importing.table.table import Table, TextTable, is_parquet
 from outercore.importing.table.text import names_of, suffix_of
 from outercore.importing.texts import text_files
@@ -130,7 +130,6 @@ def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> Invalid
 
 
 _CHUNK = 1 << 20
-_ARRAYS = (".npy", ".npz")
 _LOOKED_AT = 1000
 """Rows that tell which column has the names of the edges."""
 
@@ -295,7 +294,7 @@ class NamedInputs:
         Errors: `InvalidError` for an array, whose rows are in the order of the nodes.
         """
         refuse_foreign(spec.path)
-        if suffix_of(spec.path) in _ARRAYS:
+        if is_array(spec):
             raise _without_order(str(spec))
         return states(spec.path), open_node_table(spec, self._reading)
 

@@ -281,8 +281,7 @@ def write_typed(
 
 def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     """Whether an import with these options was stopped when only arrays of graphs were missing."""
-    path = out / "graph.json"
-    if not path.exists():
+    if not (out / native.MANIFEST).exists():
         return False
     schema = Schema(_core.DataSet(out).manifest())
     made = schema.import_options

@@ -21,8 +21,9 @@ from outercore.importing.table.columns import SOURCES, TARGETS, plain
 from outercore.importing.table.file_state import require_unchanged, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts
+from outercore.importing.table.rows import is_array
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
-from outercore.importing.table.text import TextFile, TextOptions, names_of, suffix_of
+from outercore.importing.table.text import TextFile, TextOptions, names_of
 from outercore.importing.table.times import is_date_column, is_time
 
 _WORDS = {
@@ -182,7 +183,7 @@ def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> Text
     `UnsupportedError` for files of other tools.
     """
     refuse_foreign(spec.path)
-    if suffix_of(spec.path) in (".npy", ".npz"):
+    if is_array(spec):
         raise InvalidError(
             f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"
             "\nhint: write three columns with `pyarrow.parquet.write_table`"

@@ -20,8 +20,6 @@ from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
 from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
 
-_PAIRS = 1 << 17
-"""Pairs of an array that are looked at together."""
 _OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
 
 
