@@ -65,10 +65,10 @@ def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
                 f"`{path}:{name}`: expected whole numbers [bonds], found {member.dtype} "
                 f"{member.shape}"
             )
-    ends = np.cumsum(bond_counts.astype(np.int64))
+    ends = np.cumsum(bond_counts)
 
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        yield from _bonds(path, bonds.shape[0], first, ends, counts.astype(np.int64))
+        yield from _bonds(path, bonds.shape[0], first, ends, counts)
 
     edges = pushed(str(path), batches, files=files)
     notes = _graph_arrays(path, level, inputs.task)
