@@ -17,7 +17,7 @@ from outercore.base.shell import quoted
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
-from outercore.files.large_arrays import blocks, forget, mapped
+from outercore.files.large_arrays import blocks, mapped
 from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import dates_of, pushed, table_values
@@ -40,10 +40,13 @@ from outercore.importing.table.text import names_of, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
+"""Rows that are looked at together."""
+_LOOKED_AT = 1000
+"""Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
-class NamedRows:
+class _NamedRows:
     """Rows of a file that name nodes, with the node of each; [rows] or [rows, ends]."""
 
     spec: FileSpec
@@ -52,7 +55,7 @@ class NamedRows:
     has_header: bool
 
 
-def key_of(spec: FileSpec, table: Table) -> str:
+def _key_column(spec: FileSpec, table: Table) -> str:
     """The column of a table of nodes that has their keys: the one chosen, else by its name.
 
     Errors: `InvalidError` for several columns, and where no name says it.
@@ -71,8 +74,8 @@ def key_of(spec: FileSpec, table: Table) -> str:
     return key
 
 
-def require_rows_of_nodes(
-    table: NamedRows, uses: Sequence[NamedRows], count: int, called: Callable[[int], str]
+def _require_rows_of_nodes(
+    table: _NamedRows, uses: Sequence[_NamedRows], count: int, called: Callable[[int], str]
 ) -> None:
     """Makes sure that each node has one row in the table. `called` gives the key of a node.
 
@@ -85,7 +88,6 @@ def require_rows_of_nodes(
         if known[block].any() or len(np.unique(block)) < len(block):
             raise _twice(table, start + len(block), called)
         known[block] = True
-        forget(table.nodes)
     if known.all():
         return
     for use in uses:
@@ -113,10 +115,9 @@ def require_rows_of_nodes(
 def _rows(nodes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     for _, block in blocks(nodes, _BLOCK):
         yield np.array(block).reshape(len(block), -1)
-        forget(nodes)
 
 
-def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> InvalidError:
+def _twice(table: _NamedRows, stop: int, called: Callable[[int], str]) -> InvalidError:
     nodes = np.array(table.nodes[:stop])
     order = np.argsort(nodes, kind="stable")
     again = np.flatnonzero(np.diff(nodes[order]) == 0)
@@ -127,11 +128,6 @@ def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> Invalid
         f"stands in rows {first} and {second}, expected once\n"
         "hint: each row is a node; leave the second one out"
     )
-
-
-_CHUNK = 1 << 20
-_LOOKED_AT = 1000
-"""Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
@@ -220,19 +216,19 @@ class NamedInputs:
         return [*edges, *rows, reading_of(self._inputs)]
 
     def _source(self, names: Graph) -> GraphSource:
-        of_edges, of_tables = list[NamedRows](), list[NamedRows]()
+        of_edges, of_tables = list[_NamedRows](), list[_NamedRows]()
         first, ends = 0, self._dictionary.numbers(names, "train")
         for edges in self._edges:
             part = ends[first : first + edges.table.rows]
             first += len(part)
             columns = edges.columns.source, edges.columns.target
-            of_edges.append(NamedRows(edges.spec, columns, part, edges.table.is_named))
+            of_edges.append(_NamedRows(edges.spec, columns, part, edges.table.is_named))
         tables = self._node_tables()
         first, nodes = 0, self._dictionary.numbers(names, "valid")[:, 0] if tables else ends[:0]
         for one in tables:
             part = nodes[first : first + one.table.rows]
             first += len(part)
-            of_tables.append(NamedRows(one.spec, (one.key,), part, one.table.is_named))
+            of_tables.append(_NamedRows(one.spec, (one.key,), part, one.table.is_named))
         sources = [
             pushed(
                 str(one.spec),
@@ -249,7 +245,7 @@ class NamedInputs:
         ]
         values, notes = edge_arrays(sources, self._inputs.edge_values, self._reading)
         if self._table is not None:
-            require_rows_of_nodes(
+            _require_rows_of_nodes(
                 of_tables[0],
                 [*of_edges, *of_tables[1:]],
                 int(names.num_nodes),
@@ -286,7 +282,7 @@ class NamedInputs:
         """The table that says which nodes there are."""
         spec = FileSpec.parse(text)
         files, table = self._opened(spec)
-        return _NodeTable(None, spec, table, key_of(spec, table), [], files)
+        return _NodeTable(None, spec, table, _key_column(spec, table), [], files)
 
     def _opened(self, spec: FileSpec) -> tuple[tuple[FileState, ...], Table]:
         """A table of nodes, and its file as it is now.
@@ -426,18 +422,13 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
 
 
 def _batches(ends: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    for first in range(0, len(ends), _CHUNK):
-        part = np.asarray(ends[first : first + _CHUNK])
-        yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 1])
-        forget(ends)
+    for _, block in blocks(ends, _BLOCK):
+        yield np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
 
 
 def _numbers(
     ids: dict[tuple[Path, str], NDArray[np.int64]], table: Table, key: str
 ) -> Iterator[NDArray[np.int64]]:
-    """The ids of a table's rows, cut as the table cuts them."""
-    first, of_rows = 0, ids[table.path, key]
-    for (names,) in key_texts(table, [key]):
-        yield np.array(of_rows[first : first + len(names)])
-        first += len(names)
-        forget(of_rows)
+    """The ids of a table's rows."""
+    for _, block in blocks(ids[table.path, key], _BLOCK):
+        yield np.array(block)
