@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from outercore.base.fields import one_of
 from outercore.base.native import Names, Progress, TripleImporter
 from outercore.base.options import Option
 from outercore.base.shell import quoted
@@ -63,14 +64,8 @@ class TripleOptions:
     command: str = ""
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("unknown", ("error", "drop", "keep")),
-            ("duplicates", ("keep", "drop")),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                known = ", ".join(choices)
-                raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
+        one_of("unknown", self.unknown, ("error", "drop", "keep"))
+        one_of("duplicates", self.duplicates, ("keep", "drop"))
 
 
 def import_triples(
