@@ -17,7 +17,7 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
-from outercore.importing.format.download import CACHE, library, reaching
+from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
@@ -409,7 +409,7 @@ def directory_of(name: str) -> Path:
     unpacked = directory / described["download_name"]
     if not (unpacked / "raw").exists():
         directory.mkdir(parents=True, exist_ok=True)
-        with reaching(f"ogb:{name}"):
+        with download_errors(f"ogb:{name}"):
             archive = urls.download_url(described["url"], str(directory))
             urls.extract_zip(archive, str(directory))
     return unpacked

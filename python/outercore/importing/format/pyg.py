@@ -19,7 +19,7 @@ from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
 from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
-from outercore.importing.format.download import CACHE, library, reaching
+from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import array_of_edges, require_type_name
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
@@ -578,7 +578,7 @@ def _pyg_data(name: str, directory: Path) -> Any:
         raise NotFoundError(f"PyG has no data set `{name}`\nhint: give it as `pyg:Class/Name`")
     arguments = {"name": member} if member else {}
     root = directory / kind if not member else directory / kind / member
-    with reaching(f"pyg:{name}"):
+    with download_errors(f"pyg:{name}"):
         return getattr(datasets, kind)(root=str(root), **arguments)[0]
 
 
