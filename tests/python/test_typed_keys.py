@@ -24,8 +24,8 @@ from outercore.data.names import KEY, Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.labels import random_splits
 from outercore.importing.options import ImportOptions
+from outercore.importing.splits import random_splits
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.text import names_of
 from outercore.importing.typed_graph import import_typed

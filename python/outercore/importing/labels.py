@@ -20,7 +20,6 @@ from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
-    RowSource,
     from_array,
     is_array,
     name_arrays,
@@ -203,10 +202,6 @@ class _Codes:
             yield exactly(codes.reshape(-1, 1), dtype, str(self._table.path))
 
 
-SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
-"""How labelled nodes are divided where no split is given."""
-
-
 def open_labels(
     text: str, nodes: dict[str, NodeTable], reading: Reading, task: str | None
 ) -> list[NodeArray]:
@@ -262,60 +257,6 @@ def _require_type(
             f"{option} {text}: there is no node type `{node_type}`\n"
             f"hint: the node types are {', '.join(nodes)}"
         )
-
-
-def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
-    """Labelled nodes, divided at random: the same for the same labels."""
-    nodes = _labelled(labels, task)
-    shuffled = np.random.default_rng(0).permutation(nodes)
-    splits, start = [], 0
-    for place, (name, share) in enumerate(SHARES):
-        later = len(SHARES) - 1 - place
-        # Of few nodes each split has one, as far as they go.
-        end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
-        end = end if later else len(nodes)
-        own = np.sort(shuffled[start:end]).astype(np.int64)
-        splits.append(NodeArray("split", name, from_array(f"split `{name}`", own), labels.of_type))
-        start = end
-    return splits
-
-
-def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
-    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
-
-    Nodes of one time stay together. `None` where that leaves a split without nodes.
-
-    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
-    """
-    nodes = _labelled(labels, task)
-    of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
-    ordered = np.sort(of_nodes)
-    splits, start, share = [], 0, 0.0
-    for name, own_share in SHARES:
-        share += own_share
-        place = round(share * len(ordered))
-        end = len(ordered)
-        if place < len(ordered):
-            end = int(np.searchsorted(ordered, ordered[place]))
-        if end <= start:
-            return None
-        is_own = of_nodes >= ordered[start]
-        if end < len(ordered):
-            is_own &= of_nodes < ordered[end]
-        splits.append(
-            NodeArray("split", name, from_array(f"split `{name}`", nodes[is_own]), labels.of_type)
-        )
-        start = end
-    return splits
-
-
-def _labelled(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
-    """The nodes with a label, in ascending order."""
-    labelled, first = [np.empty(0, np.int64)], 0
-    for chunk in labels.rows.chunks():
-        labelled.append(first + np.flatnonzero(has_label(chunk, task)))
-        first += len(chunk)
-    return np.concatenate(labelled)
 
 
 def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:

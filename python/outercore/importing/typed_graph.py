@@ -15,10 +15,10 @@ from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_typ
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import edges_of_types
 from outercore.importing.keys import column_of
-from outercore.importing.labels import SHARES, open_labels, random_splits, splits_by_time
+from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
-from outercore.importing.splits import Splits
+from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
 from outercore.importing.table.table import ParquetTable, Table, TextTable
 from outercore.importing.table.times import (
