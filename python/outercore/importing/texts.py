@@ -213,23 +213,20 @@ class _Keyed:
         return pc.cast(texts, pa.large_string())
 
 
-_OPTION = "--text"
-
-
 def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[str, list[str]]:
     """The columns of each type that are kept as text, given as `TYPE.COLUMN`.
 
     Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
     """
-    require_once(_OPTION, list(given))
+    require_once("--text", list(given))
     found: dict[str, list[str]] = {}
     for text in given:
         if "=" in text:
             raise InvalidError(
-                f"{_OPTION}: expected TYPE.COLUMN, found `{text}`\n"
+                f"--text: expected TYPE.COLUMN, found `{text}`\n"
                 "hint: `outercore add DATASET --text TYPE/NAME=FILE:COLUMN` takes another file"
             )
-        node_type, column = label_column(text, nodes, _OPTION)
+        node_type, column = label_column(text, nodes, "--text")
         require_text_name(column)
         found.setdefault(node_type, []).append(column)
     return found

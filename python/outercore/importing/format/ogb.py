@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES
@@ -31,8 +32,7 @@ from outercore.importing.table.table import TextTable
 from outercore.importing.table.text import PLAIN, TextFile
 from outercore.importing.typed_graph import source_of_arrays
 
-_SPLITS = ("train", "valid", "test")
-_LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
+_LINK_SPLITS = {f"{name}.pt" for name in KNOWN}
 """A folder of held-out edges, as in ogbl-citation2."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _TYPED = (TRIPLES, COUNTS, "relations")
@@ -85,7 +85,6 @@ def open_layout(root: Path, inputs: Inputs) -> GraphSource:
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
             "`raw/data.npz`, a TU set with `NAME_graph_indicator.txt`, or `.parquet` files"
         )
-    # Looks at the name of the split too.
     source.arrays.extend(
         NodeArray("split", name, rows)
         for name, rows in split_arrays(root / "split", inputs.ogb_split)
@@ -106,7 +105,7 @@ def _not_read(root: Path, split: str | None) -> list[str]:
     if (raw / "data.npz").exists():
         names = member_names(raw / "data.npz")
         others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
-    taken = [f"{name}.csv.gz" for name in _SPLITS]
+    taken = [f"{name}.csv.gz" for name in KNOWN]
     folders = [root / "split" / split] if split else sorted((root / "split").glob("*"))
     notes = []
     for folder in folders:
@@ -262,7 +261,7 @@ def split_arrays(
     elif split not in folders:
         raise NotFoundError(f"splits `{directory}`: no `{split}`; there is {', '.join(folders)}")
     found = []
-    for name in _SPLITS:
+    for name in KNOWN:
         path = directory / split / node_type / f"{name}.csv.gz"
         if path.exists():
             found.append((name, _ids(path)))
@@ -315,7 +314,7 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
     """The fields of a short text without a header."""
-    table = TextTable(TextFile.detect(path, "table", PLAIN))
+    table = TextTable(_file(path))
     columns: list[list[str]] = [[] for _ in table.names]
     for batch in table.texts(list(table.names)):
         for column, values in zip(columns, batch, strict=True):
