@@ -36,7 +36,7 @@ from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, from_array, is_array, open_node_table
 from outercore.importing.table.table import Table, TextTable, is_parquet
-from outercore.importing.table.text import names_of, suffix_of
+from outercore.importing.table.text import offsets_and_bytes, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
@@ -411,7 +411,7 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
 
     Errors: `InvalidError` with the row of an empty name.
     """
-    offsets, data = names_of(names)
+    offsets, data = offsets_and_bytes(names)
     empty = np.flatnonzero(np.diff(offsets) == 0)
     if len(empty):
         raise InvalidError(

@@ -22,7 +22,7 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import KeyedRows, alongside
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array, open_node_table
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import names_of
+from outercore.importing.table.text import offsets_and_bytes
 
 Texts = Callable[[], Iterator[pa.Array]]
 """Batches of large strings, a text for each node; no nulls."""
@@ -45,13 +45,13 @@ def text_arrays(
         total = 0
         yield np.zeros(1, np.uint64)
         for batch in texts():
-            ends = names_of(batch)[0][1:] + total
+            ends = offsets_and_bytes(batch)[0][1:] + total
             total = int(ends[-1]) if len(ends) else total
             yield ends.astype(np.uint64)
 
     def characters() -> Iterator[NDArray[np.uint8]]:
         for batch in texts():
-            yield names_of(batch)[1]
+            yield offsets_and_bytes(batch)[1]
 
     kind = f"{node_type or 'node'}.{name}"
     parts: tuple[tuple[str, Any, Any, list[str]], ...] = (
@@ -192,7 +192,7 @@ class _Keyed:
 
         def values() -> Iterator[NDArray[np.int64]]:
             for batch in self.texts():
-                yield np.diff(names_of(batch)[0]).reshape(-1, 1)
+                yield np.diff(offsets_and_bytes(batch)[0]).reshape(-1, 1)
 
         dtype, memory = np.dtype(np.int64), self.reading.memory
         ids, nodes = self.reading.node_ids, self.reading.nodes

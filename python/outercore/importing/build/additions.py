@@ -37,7 +37,7 @@ from outercore.importing.table.rows import (
     require_row_of_each_node,
 )
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import TextOptions, names_of
+from outercore.importing.table.text import TextOptions, offsets_and_bytes
 from outercore.importing.texts import require_text_name
 
 
@@ -287,7 +287,7 @@ def by_name(names: Names, graph: Graph) -> NodeIds:
         row = 0
         verify_arrays(graph.root, names.keys)
         for (column,) in key_texts(table, [key]):
-            found = names.lookup(*names_of(column))
+            found = names.lookup(*offsets_and_bytes(column))
             if len(wrong := np.flatnonzero(found < 0)):
                 place = int(wrong[0])
                 raise NotFoundError(

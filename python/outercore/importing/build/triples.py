@@ -24,7 +24,7 @@ from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import is_array
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
-from outercore.importing.table.text import TextFile, TextOptions, names_of
+from outercore.importing.table.text import TextFile, TextOptions, offsets_and_bytes
 from outercore.importing.table.times import is_date_column, is_time
 
 _WORDS = {
@@ -257,7 +257,7 @@ def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch
     weights = _weights(table, places["w"]) if "w" in places else itertools.repeat(None)
     ends = [places[letter] for letter in "hrt"]
     for columns, weight in zip(table.texts(ends), weights, strict=False):
-        heads, relations, tails = (names_of(column) for column in columns)
+        heads, relations, tails = (offsets_and_bytes(column) for column in columns)
         yield heads, relations, tails, weight
 
 

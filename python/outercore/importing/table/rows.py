@@ -39,7 +39,7 @@ from outercore.importing.table.table import (
     is_parquet,
     list_rows,
 )
-from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 from outercore.importing.table.times import (
     STORED,
     are_whole,
@@ -469,7 +469,7 @@ def from_array(name: str, array: NDArray) -> RowSource:
 
 def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
     """Names in memory as the two arrays that keep them; `called` is what messages call both."""
-    offsets, characters = names_of(names)
+    offsets, characters = offsets_and_bytes(names)
     return [
         NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
         for part, values in (("offsets", offsets.astype(np.uint64)), ("bytes", characters))

@@ -350,7 +350,7 @@ def lines(path: Path) -> Iterator[str]:
         raise CorruptError(f"`{path}`: {error}\nhint: copy the file again") from error
 
 
-def names_of(column: Any) -> Names:
+def offsets_and_bytes(column: Any) -> Names:
     """A column of large strings as offsets and bytes."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
