@@ -78,12 +78,12 @@ def column_of(
         for parts in key_texts(table, list(columns), empty):
             yield parts[0] if len(parts) == 1 else _joined(parts)
 
-    name = f"`{table.path}`: {shown(columns)}"
+    name = f"`{table.path}`: {columns_in_words(columns)}"
     return Column(node_type, name, texts, may_be_empty, space, first, len(columns) == 1)
 
 
-def shown(columns: tuple[str, ...]) -> str:
-    """What messages call the columns of a key."""
+def columns_in_words(columns: tuple[str, ...]) -> str:
+    """The columns of a key as messages name them."""
     word = "column" if len(columns) == 1 else "columns"
     return f"{word} {', '.join(f'`{name}`' for name in columns)}"
 

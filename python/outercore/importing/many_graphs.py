@@ -212,7 +212,7 @@ def _require(where: str, good: NDArray[np.bool_], values: NDArray[Any], expected
         )
 
 
-def with_ids(text: str, reading: Reading) -> GraphLevel:
+def open_graph_ids(text: str, reading: Reading) -> GraphLevel:
     """The graphs that a file with the graph of each node describes.
 
     Cost: reads the file; 8 bytes of memory a node.

@@ -25,7 +25,7 @@ from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs
 from outercore.importing.node_files import NodeFile
 from outercore.importing.options import require_once
-from outercore.importing.plain_graph import node_files, reading_of
+from outercore.importing.plain_graph import node_files, reading_identity
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import EdgeColumns, NodeColumns, id_column, node_columns
@@ -213,7 +213,7 @@ class NamedInputs:
         rows = [
             " ".join([f"{one.key}={one.spec}", *map(str, one.files)]) for one in self._node_tables()
         ]
-        return [*edges, *rows, reading_of(self._inputs)]
+        return [*edges, *rows, reading_identity(self._inputs)]
 
     def _source(self, names: Graph) -> GraphSource:
         of_edges, of_tables = list[_NamedRows](), list[_NamedRows]()
@@ -274,7 +274,7 @@ class NamedInputs:
             sources,
             [*arrays, *values],
             int(names.num_nodes),
-            reading="\n".join(self._identity()) + " by a dictionary",
+            identity="\n".join(self._identity()) + " by a dictionary",
             notes=shown + notes,
         )
 

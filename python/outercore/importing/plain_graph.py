@@ -13,7 +13,7 @@ from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import EdgeFormat, open_edges
 from outercore.importing.format.registry import is_named, located, plain_format
 from outercore.importing.inputs import Inputs
-from outercore.importing.many_graphs import read_labels, read_splits, with_ids
+from outercore.importing.many_graphs import open_graph_ids, read_labels, read_splits
 from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import require_once
 from outercore.importing.source import GraphSource
@@ -72,7 +72,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         arrays=_replaced(source.arrays, [*given, *of_edges]),
         nodes=nodes,
         notes=notes,
-        reading=reading_of(inputs),
+        identity=reading_identity(inputs),
     )
 
 
@@ -93,8 +93,8 @@ def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
     ]
 
 
-def reading_of(inputs: Inputs) -> str:
-    """What makes another import of the same files."""
+def reading_identity(inputs: Inputs) -> str:
+    """The options that make another import of the same files."""
     chosen = [inputs.edge_shape, vars(inputs.edge_values), inputs.task, inputs.graph_ids]
     return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
@@ -140,7 +140,7 @@ def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphS
     if inputs.graph_ids is not None:
         if level is not None:
             raise InvalidError(f"--graph-ids: `{inputs.edges[0]}` says itself what its graphs are")
-        level = with_ids(inputs.graph_ids, reading)
+        level = open_graph_ids(inputs.graph_ids, reading)
     if level is None:
         return source
     if inputs.nodes not in (None, level.nodes):

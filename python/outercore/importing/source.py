@@ -42,14 +42,14 @@ class GraphSource:
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
-    reading: str = ""
-    """What else decides how the inputs are read; an import with another one is another import."""
+    identity: str = ""
+    """Options and files besides the edges that make another import of the same edges."""
     notes: list[str] = field(default_factory=list)
     """How the inputs were understood, to be shown once."""
     graphs: GraphLevel | None = None
     """Which nodes belong to which graph, in a data set of many."""
     also_read: tuple[FileState, ...] = ()
-    """What was read besides edges and arrays."""
+    """The files that were read besides those of edges and arrays."""
 
     @property
     def first_id(self) -> int:
@@ -117,7 +117,7 @@ class TypedSource:
     """Those by keys."""
     arrays: list[NodeArray]
     identities: list[str]
-    """What makes another import."""
+    """Files and options that make another import."""
     notes: list[str]
     inputs: list[str]
     """What the user named, for the provenance."""

@@ -65,7 +65,7 @@ def import_graph(
         "command": options.command,
         "inputs": source.inputs(),
         "edges": [edge.identity for edge in source.edges],
-        "reading": source.reading,
+        "reading": source.identity,
     }
     if source.graphs is None:
         return _import_nodes(source, Path(out), options, described, progress)

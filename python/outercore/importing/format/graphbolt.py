@@ -26,7 +26,7 @@ from outercore.importing.format.description import (
     list_of,
     map_of,
     read_yaml,
-    shown,
+    shortened,
     text_of,
 )
 from outercore.importing.graph_tables import (
@@ -150,7 +150,7 @@ def _graph(top: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, i
         entry = map_of(value, here)
         name = _kind(entry, here)
         if name in counts:
-            raise InvalidError(f"{here}: expected a new type, found `{shown(name)}` again")
+            raise InvalidError(f"{here}: expected a new type, found `{shortened(name)}` again")
         counts[name] = count_of(entry.get("num"), f"{here}: `num`")
     if not counts:
         raise InvalidError(f"{where}: expected `nodes`, found none")
@@ -170,7 +170,7 @@ def _add_features(
         if not isinstance(domain, str) or domain not in data:
             raise InvalidError(
                 f"{where}, entry {number}: domain node, edge or graph expected, found "
-                f"`{shown(domain)}`"
+                f"`{shortened(domain)}`"
             )
         if part in data[domain]:
             continue
@@ -242,7 +242,7 @@ def _parts(
         form = text_of(entry.get("format"), f"{here}: `format`")
         if form not in formats:
             raise InvalidError(
-                f"{here}: format {' or '.join(formats)} expected, found `{shown(form)}`"
+                f"{here}: format {' or '.join(formats)} expected, found `{shortened(form)}`"
             )
         name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
         found.append(Part(_kind(entry, here), name, form, path))
@@ -272,7 +272,7 @@ def _sets(
                             f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
                         )
                     own.append(part)
-        name = shown(task.get("name") or f"number {number}")
+        name = shortened(task.get("name") or f"number {number}")
         if not chosen and _is_of_nodes(found):
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]

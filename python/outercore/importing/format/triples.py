@@ -90,7 +90,7 @@ def open_triples(root: Path, inputs: Inputs) -> GraphSource:
         [pushed(str(root), ends, files=files)],
         [*(_name_array(graph, key) for key in names), *arrays],
         graph.num_nodes,
-        reading=f"relation {relation}",
+        identity=f"relation {relation}",
         notes=[f"left out: {', '.join(left)}"] if left else [],
     )
 
