@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.graph import Graph
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
@@ -35,12 +36,8 @@ _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
 """Attributes of edges whatever their length, and the edge arrays they become."""
 TOPOLOGY = ("offsets", "sources", "ids")
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
-
-
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""
-
-
 _PYG = {
     "Planetoid": ("Cora", "CiteSeer", "PubMed"),
     "HeterophilousGraphDataset": (
@@ -63,6 +60,7 @@ _PYG = {
     "GitHub": (),
     "LastFMAsia": (),
 }
+"""Classes of PyG with one graph, and their data sets, for short names such as `pyg:Cora`."""
 
 
 @called_from_python
@@ -74,7 +72,7 @@ def from_pyg(
     arrays: Sequence[str] = (),
     mask_column: int = 0,
     options: ImportOptions | None = None,
-) -> Any:
+) -> Graph:
     """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
 
     Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
@@ -92,8 +90,6 @@ def from_pyg(
 
     Errors: `InvalidError` names the attribute that does not fit.
     """
-    import outercore
-
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
     if hasattr(data, "edge_types"):
@@ -106,7 +102,7 @@ def from_pyg(
         notes = source.notes
     for note in notes:
         warnings.warn(note, stacklevel=3)
-    return outercore.open(out)
+    return Graph(out)
 
 
 def open_data(
