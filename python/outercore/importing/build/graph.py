@@ -70,10 +70,10 @@ def import_graph(
     if source.graphs is None:
         return _import_nodes(source, Path(out), options, described, progress)
     found: dict[str, Any] = {}
-    if not is_unfinished(Path(out), described):
+    if not _is_unfinished(Path(out), described):
         require_inside(source.edges, source.graphs)
         found = _import_nodes(source, Path(out), options, described, progress)
-    return found | add_graphs(Path(out), source.graphs)
+    return found | _add_graphs(Path(out), source.graphs)
 
 
 def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
@@ -279,7 +279,7 @@ def write_typed(
     }
 
 
-def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
+def _is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     """Whether an import with these options was stopped when only arrays of graphs were missing."""
     if not (out / native.MANIFEST).exists():
         return False
@@ -288,7 +288,7 @@ def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     return FIRST not in schema.arrays and made == json.loads(json.dumps(options))
 
 
-def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
+def _add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
     """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
     for key, values in level.stored():
         native.add_array(out, key, values, "")
