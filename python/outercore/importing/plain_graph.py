@@ -45,7 +45,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
     if source.graphs is None and inputs.graph_ids is None:
         first_id = max(source.first_id, int(inputs.text.one_based))
         reading = reading.starting_at(first_id, f"as in `{inputs.edges[0]}`")
-    source = with_graphs(source, inputs, reading)
+    source = _with_graphs(source, inputs, reading)
     if source.graphs is not None:
         # Labels and splits belong to graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
@@ -131,7 +131,7 @@ def _edges(inputs: Inputs) -> GraphSource:
     )
 
 
-def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:
+def _with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:
     """The source with the ids, labels and splits of graphs.
 
     Errors: `InvalidError` for graph ids of a set that has its own, or another number of nodes.
@@ -168,7 +168,7 @@ def _refuse_options(data_set: str, inputs: Inputs) -> None:
             raise InvalidError(f"{option}: has no effect on `{data_set}`")
 
 
-def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
+def _array_name(text: str, inputs: Inputs) -> tuple[str, str]:
     """Name and file of `NAME=FILE`.
 
     Errors: `InvalidError` for another form, and for names that batches use themselves.
@@ -198,7 +198,7 @@ def node_files(inputs: Inputs) -> list[NodeFile]:
         wanted.append(NodeFile("features", "x", inputs.features))
     if inputs.labels is not None:
         wanted.append(NodeFile("labels", "y", inputs.labels))
-    named = [array_name(text, inputs) for text in inputs.arrays]
+    named = [_array_name(text, inputs) for text in inputs.arrays]
     require_once("--array", [name for name, _ in named])
     return wanted + [NodeFile("array", name, file) for name, file in named]
 

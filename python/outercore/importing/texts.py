@@ -114,7 +114,7 @@ def open_texts(
         if columns.key is not None:
             count = _Keyed(table, columns.key, lambda: iter(()), reading).lengths().count
     reading = replace(reading, nodes=count)
-    return table_texts(name, node_type, spec, table, columns, reading, files), count
+    return _table_texts(name, node_type, spec, table, columns, reading, files), count
 
 
 def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
     return found
 
 
-def table_texts(
+def _table_texts(
     name: str,
     node_type: str | None,
     spec: FileSpec,
@@ -246,7 +246,9 @@ def open_node_texts(
         assert one.spec is not None
         for column in columns:
             of_one = NodeColumns(None, [column])
-            found += table_texts(column, node_type, one.spec, one.table, of_one, reading, one.files)
+            found += _table_texts(
+                column, node_type, one.spec, one.table, of_one, reading, one.files
+            )
     return found
 
 

@@ -369,7 +369,7 @@ def _all(sets: dict[str, list[Part]]) -> list[Part]:
     return [part for parts in sets.values() for part in parts]
 
 
-def labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
+def _labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
     """The labels and splits of a node type, as the sets of the task have them."""
     count, of_type = description.counts[kind], kind or None
     found, labelled = [], []
@@ -426,7 +426,7 @@ def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
     """
     reading = inputs.reading()
     description = read_description(root, outside=reading.outside_files)
-    from_task = labels_and_splits(description, "")
+    from_task = _labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
     edges = [
         open_edges(
@@ -462,7 +462,9 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         require_type_name(where, name)
     tables = [_edges(one, where) for one in description.edges]
     reading = inputs.reading(options)
-    from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
+    from_task = [
+        one for kind in description.counts for one in _labels_and_splits(description, kind)
+    ]
     labelled = {one.of_type for one in from_task if one.role == "labels"}
     of_nodes = [
         array

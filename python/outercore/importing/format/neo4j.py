@@ -99,7 +99,7 @@ class Header:
         return self.of(role)[0].space
 
 
-def is_header(names: list[str]) -> bool:
+def _is_header(names: list[str]) -> bool:
     """Whether a first line names columns as Neo4j does."""
     kinds = {found["kind"] for name in names if (found := _FIELD.fullmatch(name)) is not None}
     return "ID" in kinds or {"START_ID", "END_ID"} <= kinds
@@ -185,7 +185,7 @@ class Part:
         assert self.chosen is not None
         column, value = self.chosen
         for (texts,) in self.table.texts([column]):
-            yield np.asarray(pc.equal(first_word(texts), value))
+            yield np.asarray(pc.equal(_first_word(texts), value))
 
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
@@ -209,7 +209,7 @@ class Part:
             yield [column.filter(pa.array(mask)) for column in batch]
 
 
-def first_word(texts: pa.Array) -> pa.Array:
+def _first_word(texts: pa.Array) -> pa.Array:
     """The text before the first semicolon of each text."""
     return pc.replace_substring_regex(texts, "(?s);.*", "")
 
@@ -373,7 +373,7 @@ class ExportFile:
         column = names[self.header.of(role)[0].column]
         rows = Counter[str]()
         for (texts,) in self.table.texts([column]):
-            for one in pc.value_counts(first_word(texts)).to_pylist():
+            for one in pc.value_counts(_first_word(texts)).to_pylist():
                 rows[one["values"]] += one["counts"]
         for value in sorted(rows):
             chosen = (column, value) if len(rows) > 1 else None
@@ -614,7 +614,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
             wrong = wrong or error
             continue
         names = table.names if table.is_named else []
-        if is_header(names) and (found is None or len(names) > len(found.names)):
+        if _is_header(names) and (found is None or len(names) > len(found.names)):
             found, chosen = table, said
     if found is not None:
         return found, chosen
@@ -627,7 +627,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
     """The error of a file whose header has another number of fields than its rows."""
     line = next(lines(path), "").strip()
     cuts = {name: [one.strip('"') for one in line.split(by)] for name, by in _SEPARATORS.items()}
-    fitting = [name for name, fields in cuts.items() if is_header(fields)]
+    fitting = [name for name, fields in cuts.items() if _is_header(fields)]
     separator = max(fitting, key=lambda name: len(cuts[name]), default=None)
     said = options.native()["separator"]
     if separator is not None and said not in (None, separator):

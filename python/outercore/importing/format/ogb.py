@@ -87,7 +87,7 @@ def open_layout(root: Path, inputs: Inputs) -> GraphSource:
         )
     source.arrays.extend(
         NodeArray("split", name, rows)
-        for name, rows in split_arrays(root / "split", inputs.ogb_split)
+        for name, rows in _split_arrays(root / "split", inputs.ogb_split)
     )
     source.notes.extend(_not_read(root, inputs.ogb_split))
     if undirected:
@@ -132,7 +132,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     if features.exists():
         arrays.append(NodeArray("features", "x", _numbers(features)))
     if labels.exists():
-        arrays.append(NodeArray("labels", "y", label_rows(labels)))
+        arrays.append(NodeArray("labels", "y", _label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
         arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
@@ -179,7 +179,7 @@ def _numbers(path: Path) -> RowSource:
     return RowSource(str(path), np.dtype(np.float32), chunks, width=width, files=states(path))
 
 
-def label_rows(path: Path) -> RowSource:
+def _label_rows(path: Path) -> RowSource:
     """Classes, or a column for each of several tasks; empty and `nan` mean a missing label.
 
     One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
@@ -234,7 +234,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     return GraphSource([edges], arrays, nodes, undirected)
 
 
-def split_arrays(
+def _split_arrays(
     directory: Path, split: str | None, node_type: str = ""
 ) -> list[tuple[str, RowSource]]:
     """The ids of each part of the split called `split`, or of the only one; in a
@@ -305,7 +305,7 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
     for node_type in labelled:
         arrays += [
             NodeArray("split", name, rows, node_type)
-            for name, rows in split_arrays(root / "split", inputs.ogb_split, node_type)
+            for name, rows in _split_arrays(root / "split", inputs.ogb_split, node_type)
         ]
     arrays += [array for one in edge_types for array in _of_edges(raw, one, reading)]
     tables = [_edges(raw, one) for one in edge_types]
@@ -373,7 +373,7 @@ def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:
         found.append(NodeArray(role, name, open_rows(FileSpec(path, ()), reading), node_type))  # type: ignore[arg-type]
     labels = raw / "node-label" / node_type / "node-label.csv.gz"
     if labels.exists():
-        found.append(NodeArray("labels", "y", label_rows(labels), node_type))
+        found.append(NodeArray("labels", "y", _label_rows(labels), node_type))
     return found
 
 

@@ -127,7 +127,7 @@ def open_data(
         if getattr(data, name, None) is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
     named = [name for name in arrays if name not in of_edges]
-    chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
+    chosen = _masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
     others = sorted(_not_taken(data, {"edge_index", "y", *arrays, *of_edges}, splits))
     hint = "arrays of nodes by `arrays=(NAME, ...)`, splits by `splits={NAME: IDS}`"
     return GraphSource(
@@ -238,7 +238,7 @@ def open_hetero(
         own = _not_taken(store, {*arrays, *(["y"] if is_labelled else [])}, splits, is_labelled)
         others += [f"{where}.{name}" for name in own]
     if splits is None:
-        chosen = masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
+        chosen = _masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
     elif labelled is None:
         raise InvalidError(
             "splits: no node type has labels `y`, so they do not say whose nodes they are"
@@ -439,7 +439,7 @@ def edge_values(
     return found
 
 
-def masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
+def _masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
     """The splits that are masks of what messages call `where`.
 
     Errors: `InvalidError` for a mask that is neither true and false nor 1 and 0.

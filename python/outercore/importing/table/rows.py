@@ -50,7 +50,7 @@ from outercore.importing.table.times import (
 )
 
 
-def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
     """What to say of a column without numbers, one of `columns`.
 
     Cost: reads a text up to the first such field.
@@ -262,7 +262,7 @@ def time_rows(table: Table, name: str) -> RowSource:
     )
 
 
-def require_rows(table: Table, *, of_names: bool = False) -> None:
+def _require_rows(table: Table, *, of_names: bool = False) -> None:
     """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
     if table.rows:
         return
@@ -289,7 +289,7 @@ def open_node_table(
         _require_table(spec)
     table = (parts or Parts()).open(spec, reading.text, reading.purpose)
     if not (may_be_empty and table.is_named):
-        require_rows(table, of_names=reading.purpose == "named_table")
+        _require_rows(table, of_names=reading.purpose == "named_table")
     return table
 
 
@@ -439,7 +439,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            raise no_numbers(table, name, columns)
+            raise _no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]

@@ -38,7 +38,7 @@ def is_sparse_matrix(members: list[str]) -> bool:
     return {"format", "shape", "data"} <= set(members)
 
 
-def form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
+def _form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
     """The form of a matrix, such as `csr`, and its numbers of rows and columns.
 
     Errors: `CorruptError` for what SciPy does not write.
@@ -61,7 +61,7 @@ def sparse_edges(path: Path) -> SparseMatrix:
     Cost: read in chunks, for a matrix of any size.
     Errors: `InvalidError` for a matrix that is not square; `UnsupportedError` for other forms.
     """
-    form, (rows, columns) = form_and_shape(path)
+    form, (rows, columns) = _form_and_shape(path)
     if rows != columns:
         raise InvalidError(
             f"`{path}`: the matrix is {rows} x {columns}, expected a square one (one row and "
@@ -177,7 +177,7 @@ def sparse_rows(path: Path) -> RowSource:
     Cost: the matrix is held in memory in its sparse form.
     Errors: `UnsupportedError` for another form; `CorruptError` for an index outside the matrix.
     """
-    form, (count, width) = form_and_shape(path)
+    form, (count, width) = _form_and_shape(path)
     if form != "csr":
         raise UnsupportedError(
             f"`{path}`: a sparse matrix of form `{form}`, expected csr\nhint: save `matrix.tocsr()`"
