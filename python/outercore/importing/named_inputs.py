@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.base.native import Names, Progress
 from outercore.base.shell import quoted
+from outercore.base.sizes import parse_size
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
@@ -24,7 +25,7 @@ from outercore.importing.edges import dates_of, pushed, table_values
 from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs
 from outercore.importing.node_files import NodeFile
-from outercore.importing.options import require_once
+from outercore.importing.options import ImportOptions, require_once
 from outercore.importing.plain_graph import node_files, reading_identity
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
@@ -162,15 +163,15 @@ class NamedInputs:
     Cost: the names of both ends of each edge are read twice.
     """
 
-    def __init__(self, inputs: Inputs, out: Path) -> None:
+    def __init__(self, inputs: Inputs, out: Path, options: ImportOptions) -> None:
         """Opens all files.
 
         Errors: `InvalidError` for a node table without a column of ids, and for options that mean
         nothing here.
         """
         _refuse_options(inputs)
-        self._inputs = inputs
-        self._reading = replace(inputs.reading(), purpose="named_table")
+        self._inputs, self._options = inputs, options
+        self._reading = replace(inputs.reading(options), purpose="named_table")
         parts = Parts()
         self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
         node_table = inputs.node_table
@@ -189,7 +190,7 @@ class NamedInputs:
 
     def build(self, progress: Progress) -> GraphSource:
         """Builds the dictionary and gives the graph by ids."""
-        names = self._dictionary.build(self._inputs.memory, progress, self._pairs())
+        names = self._dictionary.build(parse_size(self._options.memory), progress, self._pairs())
         return self._source(names)
 
     def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
@@ -213,7 +214,7 @@ class NamedInputs:
         rows = [
             " ".join([f"{one.key}={one.spec}", *map(str, one.files)]) for one in self._node_tables()
         ]
-        return [*edges, *rows, reading_identity(self._inputs)]
+        return [*edges, *rows, reading_identity(self._inputs, self._options.task)]
 
     def _source(self, names: Graph) -> GraphSource:
         of_edges, of_tables = list[_NamedRows](), list[_NamedRows]()
@@ -261,7 +262,7 @@ class NamedInputs:
             array
             for one in self._files
             if one.file is not None
-            for array in one.file.open(reading, self._inputs.task)
+            for array in one.file.open(reading, self._options.task)
         ]
         for part_of_names in ("offsets", "bytes"):
             key = f"names/entity.{part_of_names}"

@@ -59,8 +59,7 @@ class Additions:
     """The column of ids in tables of nodes, where it is not called `id` or the like."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
-    keeps_gaps: bool = False
-    """Whether missing values stay NaN."""
+    """What stands for missing values; with `ArrayOptions.allow_nan` they may stay missing."""
 
 
 def add(
@@ -126,7 +125,7 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        reading = Reading(given.text, given.fill, given.keeps_gaps, memory, key=given.key)
+        reading = Reading(given.text, given.fill, options.allow_nan, memory, key=given.key)
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names, graph))

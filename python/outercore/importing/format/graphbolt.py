@@ -419,13 +419,13 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
     )
 
 
-def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
+def open_untyped(root: Path, inputs: Inputs, options: ImportOptions) -> GraphSource:
     """The graph of a directory without node types.
 
     Errors: as `read_description`.
     """
-    reading = inputs.reading()
-    description = read_description(root, outside=reading.outside_files)
+    reading = inputs.reading(options)
+    description = read_description(root, outside=options.outside_files)
     from_task = _labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
     edges = [

@@ -57,7 +57,7 @@ def is_hetero_layout(root: Path) -> bool:
     return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
 
 
-def open_layout(root: Path, inputs: Inputs) -> GraphSource:
+def open_layout(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
     """The edges, features, labels and splits under `root/raw` and `root/split`.
 
     Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives

@@ -556,7 +556,7 @@ def _strided() -> Any:
     return torch.strided
 
 
-def _open_named(path: Path, _: Inputs) -> GraphSource:
+def _open_named(path: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
     """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
 
     Errors: `UnsupportedError` where PyG is not installed, `DeviceError` where it cannot reach its

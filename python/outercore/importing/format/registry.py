@@ -22,7 +22,7 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.foreign import refuse_foreign
 
-PlainFormat = Format[Callable[[Path, Inputs], GraphSource]]
+PlainFormat = Format[Callable[[Path, Inputs, ImportOptions], GraphSource]]
 TypedFormat = Format[Callable[[Path, TypedInputs, ImportOptions], TypedSource]]
 
 _TYPED: tuple[TypedFormat, ...] = (

@@ -18,6 +18,7 @@ from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
 from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
+from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, from_array
@@ -33,7 +34,7 @@ def is_tu(directory: Path) -> bool:
     return any(directory.glob(f"*{_INDICATOR}"))
 
 
-def open_tu(directory: Path, _: Inputs) -> GraphSource:
+def open_tu(directory: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
     """The graphs of such a directory.
 
     Labels of graphs become classes, their attributes numbers to predict in a set without labels,

@@ -176,8 +176,6 @@ class Reading:
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
-    outside_files: bool = False
-    """Whether the description of a folder may name files outside of it."""
     purpose: Purpose = "table"
     """What the tables of nodes are for: it decides how comments are told from rows."""
     takes_times: bool = False
