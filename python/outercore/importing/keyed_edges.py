@@ -1,4 +1,4 @@
-"""Edges of all types, by rows of their ends."""
+"""Edges of each type, by the rows of their ends, which keys name."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class EdgesOfType:
+class KeyedEdges:
     """All edges of one type."""
 
     edge_type: EdgeType
@@ -233,7 +233,7 @@ def _has_values(table: Table, name: str) -> bool:
 
 def edges_of_types(
     tables: list[EdgeTable], nodes: dict[str, NodeTable], *, add_reverse: bool
-) -> tuple[list[EdgesOfType], list[Column]]:
+) -> tuple[list[KeyedEdges], list[Column]]:
     """The edge types in the order of their keys, and the columns of keys that they use.
 
     Errors: `InvalidError` for a reverse edge type that is given, too.
@@ -252,12 +252,12 @@ def edges_of_types(
     return with_reverse(ends, add_reverse=add_reverse), uses
 
 
-def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[EdgesOfType]:
+def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[KeyedEdges]:
     """The edge types, with their reverse ones if these are wanted, in the order of their keys.
 
     Errors: `InvalidError` for a reverse edge type that is given, too.
     """
-    found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
+    found = [KeyedEdges(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
         for source, relation, target in ends:
             reverse = (target, f"{REVERSE}{relation}", source)
@@ -267,7 +267,7 @@ def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list
                     "hint: leave it out, or leave out `--add-reverse`"
                 )
             of = tuple(ends[source, relation, target])
-            found.append(EdgesOfType(reverse, of, reverse=True))
+            found.append(KeyedEdges(reverse, of, reverse=True))
     return sorted(found, key=lambda one: one.key)
 
 

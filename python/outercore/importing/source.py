@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
-from outercore.importing.keyed_edges import EdgesOfType
+from outercore.importing.keyed_edges import KeyedEdges
 from outercore.importing.keys import Column, Keys
 from outercore.importing.many_graphs import GraphLevel
 from outercore.importing.splits import Splits
@@ -110,7 +110,7 @@ class TypedSource:
     """Everything that one data set of several types is made from."""
 
     nodes: dict[str, NodeTable]
-    edges: list[EdgesOfType]
+    edges: list[KeyedEdges]
     node_keys: list[Column]
     edge_keys: list[Column]
     splits: Splits | None
@@ -123,7 +123,7 @@ class TypedSource:
     """What the user named, for the provenance."""
     fill: float | None = None
     """What stands for missing values of edges; those of nodes are filled when they are read."""
-    find_edges: Callable[[Keys], list[EdgesOfType]] | None = None
+    find_edges: Callable[[Keys], list[KeyedEdges]] | None = None
     """Finds the edge types where only the keys tell them."""
 
     @property

@@ -27,7 +27,7 @@ from outercore.importing.features import arrays_of_table
 from outercore.importing.format.description import require_inside
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.keyed_edges import EdgesOfType, Ends, with_reverse
+from outercore.importing.keyed_edges import Ends, KeyedEdges, with_reverse
 from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
@@ -852,7 +852,7 @@ def _uses(relation: _Relation) -> list[Column]:
     ]
 
 
-def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[EdgesOfType]:
+def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[KeyedEdges]:
     """The edge types that the rows have, in the order of their keys."""
     ends: dict[EdgeType, list[Ends]] = {}
     for number, one in enumerate(relations):
