@@ -131,8 +131,8 @@ class _Opening:
         found = GraphSource([edges], arrays, self._count, graph.undirected)
         if not self._not_taken:
             return found, [*graph.notes]
-        listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-        return found, [*graph.notes, f"{graph.name}: not taken: {listed}"]
+        others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+        return found, [*graph.notes, f"{graph.name}: not taken: {others}"]
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
@@ -631,10 +631,10 @@ def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
     ]
     if times:
         ways = [*other_ends([str(name) for name in names], times), (names[:2], "as nodes")]
-        listed = "; ".join(f"{why}: `ends={tuple(chosen)}`" for chosen, why in ways)
+        hints = "; ".join(f"{why}: `ends={tuple(chosen)}`" for chosen, why in ways)
         raise InvalidError(
             f"from_pandas: column `{times[0]}` holds times and would be taken as an end of edges\n"
-            f"hint: {listed}"
+            f"hint: {hints}"
         )
     return names[0], names[1]
 

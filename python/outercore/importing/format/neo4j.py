@@ -798,8 +798,8 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
         if len(same) < len(own):
             continue
         if any((one.role, one.dtype) != (wanted.role, wanted.dtype) for one in same):
-            listed = " and ".join(f"`{one.path}`" for one, _ in own)
-            raise InvalidError(f"{listed}: property `{wanted.name}` has different types")
+            paths = " and ".join(f"`{one.path}`" for one, _ in own)
+            raise InvalidError(f"{paths}: property `{wanted.name}` has different types")
         shared[wanted.name] = wanted.dtype if wanted.role == "number" else None
         if wanted.role == "time":
             times.add(wanted.name)

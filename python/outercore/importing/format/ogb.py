@@ -401,9 +401,9 @@ def directory_of(name: str) -> Path:
     import pyarrow.csv
 
     table = pyarrow.csv.read_csv(Path(ogb.__file__).with_name("master.csv")).to_pydict()
-    listed = [key for key in table if key]
-    if name not in listed:
-        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(listed)}")
+    known = [key for key in table if key]
+    if name not in known:
+        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(known)}")
     described = dict(zip(next(iter(table.values())), table[name], strict=True))
     unpacked = directory / described["download_name"]
     if not (unpacked / "raw").exists():

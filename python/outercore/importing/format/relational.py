@@ -171,10 +171,10 @@ def _file(folder: Path, name: str, value: Any, where: str) -> str:
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
     found = found or sorted(one for one in folder.iterdir() if one.name.startswith(f"{name}."))
     if len(found) != 1:
-        listed = ", ".join(one.name for one in found) or "none"
+        names = ", ".join(one.name for one in found) or "none"
         raise NotFoundError(
             f"{where}: expected one file that is called `{name}`, such as `{name}.parquet` or "
-            f"`{name}.csv`, found {listed}\nhint: name it: `file: NAME`"
+            f"`{name}.csv`, found {names}\nhint: name it: `file: NAME`"
         )
     return found[0].name
 
