@@ -31,6 +31,13 @@ from outercore.importing.table.text import Convention, TextFile, TextOptions, su
 from outercore.importing.table.times import is_date_column, is_time, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
+_FORMATS: dict[str, EdgeFormat] = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".mtx": "mtx",
+    ".gr": "dimacs",
+    ".dimacs": "dimacs",
+}
 _CHUNK = 1 << 20
 
 Pairs = Iterator[tuple[NDArray[Any], NDArray[Any]]]
@@ -417,15 +424,6 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
 
     more = mirrored if sign else None
     return RowSource(str(table.path), dtype, chunks, width=len(names), mirrored=more)
-
-
-_FORMATS: dict[str, EdgeFormat] = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".mtx": "mtx",
-    ".gr": "dimacs",
-    ".dimacs": "dimacs",
-}
 
 
 _OUT_OF_RANGE = " is out of range: the graph has "

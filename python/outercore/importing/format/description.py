@@ -23,6 +23,9 @@ _MOST_BYTES = 1 << 18
 _MOST_DEPTH = 16
 _MOST_VALUES = 100_000
 _MOST_SHOWN = 60
+"""Characters of a value in a message."""
+_MOST_OF_PATH = 500
+"""Characters of a path in a message."""
 
 
 class _Plain(yaml.BaseLoader):
@@ -178,10 +181,6 @@ def shortened(value: Any, most: int = _MOST_SHOWN) -> str:
         return "a map" if isinstance(value, dict) else "a list"
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-_MOST_OF_PATH = 500
-"""Characters of a path in a message."""
 
 
 def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Path:

@@ -53,6 +53,8 @@ _ENDS: dict[str, Role] = {
 _WHOLE = ("int", "long", "short", "byte")
 _TIMES = ("date", "datetime", "localdatetime")
 _OTHERS = ("string", "char", "point", "time", "localtime", "duration")
+_ROWS = 1 << 20
+"""Relationships that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -687,9 +689,6 @@ def _header_of(path: Path, filled: dict[Path, _Headed], empty: dict[Path, _Heade
     first = next((one for one in filled if _part_stem(one) == _part_stem(path)), None)
     fitting += [first] if first is not None else []
     return max(fitting, key=lambda one: len(_part_stem(one)), default=None)
-
-
-_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -49,42 +49,6 @@ from outercore.importing.table.times import (
     whole_times,
 )
 
-
-def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
-    """What to say of a column without numbers, one of `columns`.
-
-    Cost: reads a text up to the first such field.
-    """
-    found = table.kind(name)
-    way = "cast the column to numbers: `column.cast('float64')`"
-    if found.startswith(("list", "large_list", "fixed_size_list")):
-        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
-    elif found == "text":
-        way = (
-            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
-            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
-            "numbers by `codes, names = pandas.factorize(column)`"
-        )
-        found += _first_text(table, name)
-    if len(columns) > 1:
-        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
-    return InvalidError(
-        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
-    )
-
-
-def _first_text(table: Table, name: str) -> str:
-    """The first field of a text that is not a number, and its place."""
-    if isinstance(table, TextTable):
-        try:
-            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
-                pass
-        except InvalidError as error:
-            _, _, why = str(error).partition("\n")[0].partition("`: ")
-            return f" ({why})"
-    return ""
-
-
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
 
@@ -448,6 +412,41 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
+
+
+def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+    """What to say of a column without numbers, one of `columns`.
+
+    Cost: reads a text up to the first such field.
+    """
+    found = table.kind(name)
+    way = "cast the column to numbers: `column.cast('float64')`"
+    if found.startswith(("list", "large_list", "fixed_size_list")):
+        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
+    elif found == "text":
+        way = (
+            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
+            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
+            "numbers by `codes, names = pandas.factorize(column)`"
+        )
+        found += _first_text(table, name)
+    if len(columns) > 1:
+        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
+    return InvalidError(
+        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
+    )
+
+
+def _first_text(table: Table, name: str) -> str:
+    """The first field of a text that is not a number, and its place."""
+    if isinstance(table, TextTable):
+        try:
+            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
+                pass
+        except InvalidError as error:
+            _, _, why = str(error).partition("\n")[0].partition("`: ")
+            return f" ({why})"
+    return ""
 
 
 def from_array(name: str, array: NDArray) -> RowSource:

@@ -20,6 +20,9 @@ from outercore.importing.table.rows import RowSource
 from outercore.importing.table.text import suffix_of
 
 _CHUNK = 1 << 20
+_CHUNK_BYTES = 8 << 20
+_WIDEST = 1 << 28
+"""Bytes of a row with all its zeros."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,6 @@ class _Values:
             raise CorruptError(f"{self._member}: fewer than `indptr` says")
         found, self._rest = self._rest[:most], self._rest[most:]
         return found
-
-
-_CHUNK_BYTES = 8 << 20
-_WIDEST = 1 << 28
-"""Bytes of a row with all its zeros."""
 
 
 def is_sparse(spec: FileSpec) -> bool:
