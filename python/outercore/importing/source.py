@@ -30,7 +30,7 @@ class Format(Generic[_Opener]):
     open: _Opener
     """Opens the data set at a path as a source."""
     options: tuple[str, ...] = ()
-    """The options that this format has besides those of every import."""
+    """Options of an import that only this format and few others take, such as `relation`."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class GraphSource:
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
     identity: str = ""
-    """Options and files besides the edges that make another import of the same edges."""
+    """Options and further files that make another import of the same edges."""
     notes: list[str] = field(default_factory=list)
     """How the inputs were understood, to be shown once."""
     graphs: GraphLevel | None = None
     """Which nodes belong to which graph, in a data set of many."""
     also_read: tuple[FileState, ...] = ()
-    """The files that were read besides those of edges and arrays."""
+    """Files that were read and hold neither edges nor arrays."""
 
     @property
     def first_id(self) -> int:
