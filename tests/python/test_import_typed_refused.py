@@ -14,7 +14,7 @@ import outercore as oc
 from outercore import _core
 from outercore.importing import keys
 from outercore.importing.build import graph as build_graph
-from outercore.importing.keyed_edges import EdgesOfType
+from outercore.importing.keyed_edges import KeyedEdges
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(
@@ -200,7 +200,7 @@ def test_a_stopped_import_is_resumed_to_the_same_data_set(
 
     place = {
         "keys": (keys.Keys, "_number"),
-        "edges": (EdgesOfType, "feed"),
+        "edges": (KeyedEdges, "feed"),
         "arrays": (build_graph, "feed_array"),
     }[phase]
     with monkeypatch.context() as patch:

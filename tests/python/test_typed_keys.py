@@ -24,10 +24,10 @@ from outercore.data.names import KEY, Names
 from outercore.data.node_numbers import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.labels import random_splits
 from outercore.importing.options import ImportOptions
+from outercore.importing.splits import random_splits
 from outercore.importing.table.rows import NodeArray, RowSource
-from outercore.importing.table.text import names_of
+from outercore.importing.table.text import offsets_and_bytes
 from outercore.importing.typed_graph import import_typed
 from outercore.runs.custom_code import from_place
 from outercore.training.typed.labelled_type import LabelledNodes
@@ -280,7 +280,7 @@ def test_long_keys_are_looked_up_in_parts(tmp_path: Path) -> None:
     import_typed(inputs, tmp_path / "g")
     names = oc.open(tmp_path / "g").keys_of("a")
     assert names is not None
-    wanted = names_of(pa.array(keys[::-1], pa.large_string()))
+    wanted = offsets_and_bytes(pa.array(keys[::-1], pa.large_string()))
     tracemalloc.start()
     found = names.lookup(*wanted)
     peak = tracemalloc.get_traced_memory()[1]
@@ -340,7 +340,7 @@ def test_any_keys_are_kept_and_found(
     else:
         assert names.names() == keys
         wanted = [*keys[::-1], "no such key", *keys[:2]]
-        found = names.lookup(*names_of(pa.array(wanted, pa.large_string())))
+        found = names.lookup(*offsets_and_bytes(pa.array(wanted, pa.large_string())))
         assert found.tolist() == [keys.index(one) if one in keys else -1 for one in wanted]
     assert edges_by_type(graph)["a__to__a"] == [
         (row, len(keys) - 1 - row, row) for row in range(len(keys))
@@ -370,7 +370,7 @@ def test_an_order_that_is_none_is_told(mag: Graph) -> None:
     arrays["names/paper.key.order"] = arrays["names/author.key.order"]
     keys = Names(mag.root, arrays, "paper.key")
     with pytest.raises(CorruptError, match="order"):
-        keys.lookup(*names_of(pa.array(["p20", "p1"], pa.large_string())))
+        keys.lookup(*offsets_and_bytes(pa.array(["p20", "p1"], pa.large_string())))
 
 
 def test_an_embedding_is_exported_with_keys(mag: Graph, outcome: Any) -> None:

@@ -107,7 +107,6 @@ def add(arguments: _Options) -> None:
         key=arguments.key,
         text=arguments.text,
         fill=None if keeps_gaps else arguments.fill,
-        keeps_gaps=keeps_gaps,
     )
     how = replace(arguments.how, allow_nan=keeps_gaps)
     with console.bars(quiet=arguments.json) as progress:

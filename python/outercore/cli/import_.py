@@ -13,7 +13,6 @@ import typer
 import outercore
 from outercore.base.display import flat
 from outercore.base.native import Progress
-from outercore.base.sizes import parse_size
 from outercore.cli import console, options
 from outercore.cli.info import types
 from outercore.cli.next_step import read_again
@@ -393,10 +392,6 @@ def _import_edges(
         edge_values=arguments.edge_values,
         text=arguments.text,
         fill=None if keeps_gaps else arguments.fill,
-        keeps_gaps=keeps_gaps,
-        memory=parse_size(chosen.memory),
-        task=chosen.task,
-        outside_files=chosen.outside_files,
     )
     with console.bars(quiet=arguments.json) as progress:
         if arguments.ids == "dictionary" or table is not None:
@@ -405,10 +400,11 @@ def _import_edges(
                     "--graph-ids: does not go with `--ids dictionary`\n"
                     "hint: number the nodes from 0, graph after graph"
                 )
-            with NamedInputs(inputs, arguments.out) as named:
+            with NamedInputs(inputs, arguments.out, chosen) as named:
                 summary = _write(context, named.build(progress), arguments, chosen, progress, note)
         else:
-            summary = _write(context, open_inputs(inputs), arguments, chosen, progress, note)
+            source = open_inputs(inputs, chosen)
+            summary = _write(context, source, arguments, chosen, progress, note)
     console.result(summary, str(arguments.out), notable(summary), as_json=arguments.json)
 
 

@@ -18,7 +18,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
 from outercore.importing.edges import EdgeSource
-from outercore.importing.table.columns import IDS, SOURCES, TARGETS, plain
+from outercore.importing.table.columns import IDS, SOURCES, TARGETS, alphanumeric, plain
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.rows import (
     NodeArray,
@@ -271,8 +271,7 @@ def _refuse_ids(option: str, spec: FileSpec, table: Table) -> None:
 
 
 def _is_id(column: str) -> bool:
-    letters = "".join(letter for letter in column.lower() if letter.isalnum())
-    return letters in IDS or letters in _EDGE_IDS or plain(column) in SOURCES | TARGETS
+    return alphanumeric(column) in IDS | _EDGE_IDS or plain(column) in SOURCES | TARGETS
 
 
 def _no_times(where: str, dtype: np.dtype, reading: Reading) -> InvalidError:

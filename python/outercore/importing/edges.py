@@ -18,10 +18,10 @@ from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import EdgeColumns
 from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import RowSource, common_type, time_rows
@@ -31,6 +31,13 @@ from outercore.importing.table.text import Convention, TextFile, TextOptions, su
 from outercore.importing.table.times import is_date_column, is_time, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
+_FORMATS: dict[str, EdgeFormat] = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".mtx": "mtx",
+    ".gr": "dimacs",
+    ".dimacs": "dimacs",
+}
 _CHUNK = 1 << 20
 
 Pairs = Iterator[tuple[NDArray[Any], NDArray[Any]]]
@@ -417,15 +424,6 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
 
     more = mirrored if sign else None
     return RowSource(str(table.path), dtype, chunks, width=len(names), mirrored=more)
-
-
-_FORMATS: dict[str, EdgeFormat] = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".mtx": "mtx",
-    ".gr": "dimacs",
-    ".dimacs": "dimacs",
-}
 
 
 _OUT_OF_RANGE = " is out of range: the graph has "

@@ -16,19 +16,17 @@ from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.format.description import count_of
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import id_column
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts, joined
-from outercore.importing.table.rows import Reading, open_node_table
+from outercore.importing.table.rows import Reading, is_array, open_node_table
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
 from outercore.importing.table.text import PLAIN, TextFile, TextOptions, suffix_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 """What a type may be called: it becomes part of a path."""
-
-_ARRAYS = (".npy", ".npz")
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def _node_table(node_type: str, value: str, reading: Reading, parts: Parts) -> N
         return NodeTable(node_type, None, None, (), count)
     spec = FileSpec.parse(value)
     files = states(spec.path)
-    if suffix_of(spec.path) in _ARRAYS:
+    if is_array(spec):
         return NodeTable(node_type, spec, None, (), None, files)
     if len(spec.columns) > 1:
         raise InvalidError(
@@ -196,7 +194,7 @@ def _edge_table(
     refuse_foreign(spec.path)
     if suffix_of(spec.path) == ".npy":
         return array_of_edges(edge_type, EdgeArrayTable.open(spec))
-    if suffix_of(spec.path) in _ARRAYS:
+    if is_array(spec):
         raise InvalidError(f"`{spec}`: expected edges in text, Parquet or `.npy`")
     files = states(spec.path)
     is_table = is_parquet(spec.path)
@@ -291,7 +289,7 @@ def refuse_keys(option: str, file: str, nodes: NodeTable, reading: Reading) -> N
     """Errors: `InvalidError` for a table with a column of keys, whose rows may be in another
     order than the nodes."""
     spec = FileSpec.parse(file, may_leave_out=True)
-    if not nodes.key or suffix_of(spec.path) in _ARRAYS:
+    if not nodes.key or is_array(spec):
         return
     table = open_node_table(spec, reading)
     key = id_column(table, nodes.key[0])

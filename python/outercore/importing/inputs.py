@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outercore.base.sizes import parse_size
 from outercore.importing.edge_arrays import EdgeChoice
@@ -38,24 +38,11 @@ class Inputs:
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
-    keeps_gaps: bool = False
-    """Whether missing features and values of edges stay NaN."""
-    task: str | None = None
-    """What the labels are for; by their values where it is not said."""
-    memory: int = 1 << 30
-    """The budget of the import, in bytes."""
-    outside_files: bool = False
-    """Whether the description of a folder may name files outside of it."""
+    """What stands for missing values; with `ImportOptions.allow_nan` they may stay missing."""
 
-    def reading(self) -> Reading:
+    def reading(self, options: ImportOptions) -> Reading:
         """How the files are read."""
-        return Reading(
-            self.text,
-            self.fill,
-            self.keeps_gaps,
-            self.memory // 4,
-            outside_files=self.outside_files,
-        )
+        return _reading(self.text, self.fill, options)
 
 
 @dataclass(frozen=True)
@@ -86,12 +73,8 @@ class TypedInputs:
 
     def reading(self, options: ImportOptions) -> Reading:
         """How the files are read."""
-        memory = parse_size(options.memory) // 4
-        return Reading(
-            self.text,
-            self.fill,
-            options.allow_nan,
-            memory,
-            is_in_order=self.is_in_order,
-            outside_files=options.outside_files,
-        )
+        return replace(_reading(self.text, self.fill, options), is_in_order=self.is_in_order)
+
+
+def _reading(text: TextOptions, fill: float | None, options: ImportOptions) -> Reading:
+    return Reading(text, fill, options.allow_nan, parse_size(options.memory) // 4)

@@ -1,4 +1,4 @@
-"""Edges of all types, by rows of their ends."""
+"""Edges of each type, by the rows of their ends, which keys name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.importing.graph_tables import EdgeTable, NodeTable
-from outercore.importing.keys import EMPTY, NO_NODE, Column, Keys, column_of, readable, shown
+from outercore.importing.keys import (
+    EMPTY,
+    NO_NODE,
+    Column,
+    Keys,
+    column_of,
+    columns_in_words,
+    readable,
+)
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.rows import NodeArray, RowSource, common_type, without_gaps
 from outercore.importing.table.table import Table
@@ -83,7 +91,7 @@ class Ends:
         for first in range(0, total, _ROWS):
             yield min(_ROWS, total - first), np.empty((0, 0), np.int64)
 
-    def kept(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
+    def with_both_ends(self, keys: Keys, part: slice) -> NDArray[np.bool_] | None:
         """Which rows of a part have both ends; `None` for all."""
         found = [
             self.of_type(end, keys.part(use, part))
@@ -99,7 +107,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class EdgesOfType:
+class KeyedEdges:
     """All edges of one type."""
 
     edge_type: EdgeType
@@ -206,7 +214,7 @@ class EdgesOfType:
                 else:
                     batches = (rows[:, 0] for rows in table.numbers([name], dtype, "nan"))
                 for values in batches:
-                    kept = ends.kept(keys, slice(first, first + len(values)))
+                    kept = ends.with_both_ends(keys, slice(first, first + len(values)))
                     first += len(values)
                     values = without_gaps(values if kept is None else values[kept], fill)
                     yield np.ascontiguousarray(values)
@@ -225,7 +233,7 @@ def _has_values(table: Table, name: str) -> bool:
 
 def edges_of_types(
     tables: list[EdgeTable], nodes: dict[str, NodeTable], *, add_reverse: bool
-) -> tuple[list[EdgesOfType], list[Column]]:
+) -> tuple[list[KeyedEdges], list[Column]]:
     """The edge types in the order of their keys, and the columns of keys that they use.
 
     Errors: `InvalidError` for a reverse edge type that is given, too.
@@ -244,12 +252,12 @@ def edges_of_types(
     return with_reverse(ends, add_reverse=add_reverse), uses
 
 
-def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[EdgesOfType]:
+def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list[KeyedEdges]:
     """The edge types, with their reverse ones if these are wanted, in the order of their keys.
 
     Errors: `InvalidError` for a reverse edge type that is given, too.
     """
-    found = [EdgesOfType(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
+    found = [KeyedEdges(edge_type, tuple(of), reverse=False) for edge_type, of in ends.items()]
     if add_reverse:
         for source, relation, target in ends:
             reverse = (target, f"{REVERSE}{relation}", source)
@@ -259,7 +267,7 @@ def with_reverse(ends: dict[EdgeType, list[Ends]], *, add_reverse: bool) -> list
                     "hint: leave it out, or leave out `--add-reverse`"
                 )
             of = tuple(ends[source, relation, target])
-            found.append(EdgesOfType(reverse, of, reverse=True))
+            found.append(KeyedEdges(reverse, of, reverse=True))
     return sorted(found, key=lambda one: one.key)
 
 
@@ -291,7 +299,7 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
         use = ends.uses[end]
         if use is None or keys.rows(use)[row] >= 0:
             continue
-        where = f"`{table.spec}`: {shown(columns)}: row {row}"
+        where = f"`{table.spec}`: {columns_in_words(columns)}: row {row}"
         if keys.rows(use)[row] == EMPTY:
             return InvalidError(
                 f"{where} is empty, expected a key of type `{node_type}`\n"

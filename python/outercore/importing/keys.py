@@ -28,7 +28,7 @@ from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import names_of
+from outercore.importing.table.text import offsets_and_bytes
 from outercore.importing.texts import text_arrays
 
 _SEPARATOR, _WITHIN = "\x1f", "\x1e"
@@ -78,12 +78,12 @@ def column_of(
         for parts in key_texts(table, list(columns), empty):
             yield parts[0] if len(parts) == 1 else _joined(parts)
 
-    name = f"`{table.path}`: {shown(columns)}"
+    name = f"`{table.path}`: {columns_in_words(columns)}"
     return Column(node_type, name, texts, may_be_empty, space, first, len(columns) == 1)
 
 
-def shown(columns: tuple[str, ...]) -> str:
-    """What messages call the columns of a key."""
+def columns_in_words(columns: tuple[str, ...]) -> str:
+    """The columns of a key as messages name them."""
     word = "column" if len(columns) == 1 else "columns"
     return f"{word} {', '.join(f'`{name}`' for name in columns)}"
 
@@ -148,7 +148,7 @@ class Keys:
                 yield "train", keys, keys
             self._counts.append(row)
         # Tables may all be empty, and a dictionary may not.
-        none = names_of(pa.array([_SEPARATOR], pa.large_string()))
+        none = offsets_and_bytes(pa.array([_SEPARATOR], pa.large_string()))
         yield "train", none, none
 
     def rows(self, use: int) -> NDArray[np.int64]:
@@ -287,7 +287,7 @@ def _named(column: Column, texts: Any, first: int) -> Names:
         raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
     prefix = pa.scalar(column.prefix + _SEPARATOR, pa.large_string())
     joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
-    return names_of(joined)
+    return offsets_and_bytes(joined)
 
 
 def _empty_name(column: Column, names: Any) -> int:

@@ -20,7 +20,6 @@ from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
-    RowSource,
     from_array,
     is_array,
     name_arrays,
@@ -41,9 +40,9 @@ def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:
         raise InvalidError(f"{where} has no label in any row")
     known = pa.array(names, pa.large_string())
     rows = replace(
-        from_array("labels", _codes(texts, known)), notes=[numbered_classes(where, len(names))]
+        from_array("labels", _codes(texts, known)), notes=[_numbered_classes(where, len(names))]
     )
-    return [NodeArray("labels", "y", rows), *class_names(known)]
+    return [NodeArray("labels", "y", rows), *name_arrays("class", known)]
 
 
 def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
@@ -52,12 +51,7 @@ def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
     return places.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def class_names(names: pa.Array) -> list[NodeArray]:
-    """The arrays that keep the names of classes, in the order of their numbers."""
-    return name_arrays("class", names)
-
-
-def numbered_classes(where: str, count: int) -> str:
+def _numbered_classes(where: str, count: int) -> str:
     """A note on words that became classes."""
     return f"{where} has {count:,} classes, numbered in the order of their names"
 
@@ -88,13 +82,13 @@ def label_arrays(
         return [NodeArray("labels", "y", rows, node_type)]
     files = states(spec.path)
     table = open_node_table(spec, reading)
-    found = label_columns(
+    found = _label_columns(
         spec, table, node_columns(spec, table, reading.key), reading, task, node_type
     )
     return [replace(found[0], rows=replace(found[0].rows, files=files)), *found[1:]]
 
 
-def label_columns(
+def _label_columns(
     spec: FileSpec,
     table: Table,
     columns: NodeColumns,
@@ -113,9 +107,9 @@ def label_columns(
     (column,) = columns.values
     coded: Any = _Codes(table, column, names)
     rows = table_rows(spec, coded, columns, reading, missing, absent)
-    note = numbered_classes(f"`{table.path}`: column `{column}`", len(names))
+    note = _numbered_classes(f"`{table.path}`: column `{column}`", len(names))
     rows = replace(rows, notes=[*rows.notes, note])
-    return [NodeArray("labels", "y", rows, node_type), *class_names(names)]
+    return [NodeArray("labels", "y", rows, node_type), *name_arrays("class", names)]
 
 
 def _on_zeros(table: Table, columns: list[str]) -> list[str]:
@@ -129,7 +123,7 @@ def _on_zeros(table: Table, columns: list[str]) -> list[str]:
     ]
 
 
-def words_of(table: Table, column: str) -> Iterator[pa.Array]:
+def _words_of(table: Table, column: str) -> Iterator[pa.Array]:
     """A column of text; a null or an empty text means no label."""
     if isinstance(table, ParquetTable):
         for (values,) in table.batches([column]):
@@ -150,7 +144,7 @@ def _names(table: Table, columns: list[str]) -> pa.Array | None:
     if len(columns) != 1 or table.kind(columns[0]) != "text":
         return None
     found: set[str] = set()
-    for batch in words_of(table, columns[0]):
+    for batch in _words_of(table, columns[0]):
         known = pc.unique(batch.filter(pc.invert(_is_missing(batch))))
         found.update(known.to_pylist())
     is_typed = not isinstance(table, TextTable)
@@ -188,7 +182,7 @@ class _Codes:
         """As `Table.missing`."""
         if name != self._column:
             return self._table.missing(name)
-        words = words_of(self._table, name)
+        words = _words_of(self._table, name)
         return sum(int(pc.sum(_is_missing(batch)).as_py() or 0) for batch in words)
 
     def numbers(
@@ -198,13 +192,9 @@ class _Codes:
         if columns != [self._column]:
             yield from self._table.numbers(columns, dtype, missing)
             return
-        for batch in words_of(self._table, self._column):
+        for batch in _words_of(self._table, self._column):
             codes = _codes(batch, self._names)
             yield exactly(codes.reshape(-1, 1), dtype, str(self._table.path))
-
-
-SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
-"""How labelled nodes are divided where no split is given."""
 
 
 def open_labels(
@@ -212,7 +202,7 @@ def open_labels(
 ) -> list[NodeArray]:
     """Labels given as `TYPE.COLUMN` of a node table, or as `TYPE=FILE`.
 
-    Words become classes, as in `label_columns`.
+    Words become classes, as in `label_arrays`.
 
     Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
     """
@@ -226,7 +216,7 @@ def open_labels(
     table, spec = nodes[node_type].table, nodes[node_type].spec
     assert table is not None
     assert spec is not None
-    return label_columns(spec, table, NodeColumns(None, [column]), reading, task, node_type)
+    return _label_columns(spec, table, NodeColumns(None, [column]), reading, task, node_type)
 
 
 def label_column(
@@ -262,60 +252,6 @@ def _require_type(
             f"{option} {text}: there is no node type `{node_type}`\n"
             f"hint: the node types are {', '.join(nodes)}"
         )
-
-
-def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
-    """Labelled nodes, divided at random: the same for the same labels."""
-    nodes = _labelled(labels, task)
-    shuffled = np.random.default_rng(0).permutation(nodes)
-    splits, start = [], 0
-    for place, (name, share) in enumerate(SHARES):
-        later = len(SHARES) - 1 - place
-        # Of few nodes each split has one, as far as they go.
-        end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
-        end = end if later else len(nodes)
-        own = np.sort(shuffled[start:end]).astype(np.int64)
-        splits.append(NodeArray("split", name, from_array(f"split `{name}`", own), labels.of_type))
-        start = end
-    return splits
-
-
-def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
-    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
-
-    Nodes of one time stay together. `None` where that leaves a split without nodes.
-
-    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
-    """
-    nodes = _labelled(labels, task)
-    of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
-    ordered = np.sort(of_nodes)
-    splits, start, share = [], 0, 0.0
-    for name, own_share in SHARES:
-        share += own_share
-        place = round(share * len(ordered))
-        end = len(ordered)
-        if place < len(ordered):
-            end = int(np.searchsorted(ordered, ordered[place]))
-        if end <= start:
-            return None
-        is_own = of_nodes >= ordered[start]
-        if end < len(ordered):
-            is_own &= of_nodes < ordered[end]
-        splits.append(
-            NodeArray("split", name, from_array(f"split `{name}`", nodes[is_own]), labels.of_type)
-        )
-        start = end
-    return splits
-
-
-def _labelled(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
-    """The nodes with a label, in ascending order."""
-    labelled, first = [np.empty(0, np.int64)], 0
-    for chunk in labels.rows.chunks():
-        labelled.append(first + np.flatnonzero(has_label(chunk, task)))
-        first += len(chunk)
-    return np.concatenate(labelled)
 
 
 def has_label(labels: NDArray, task: str | None) -> NDArray[np.bool_]:

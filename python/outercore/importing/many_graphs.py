@@ -140,7 +140,7 @@ def class_numbers(values: NDArray[np.int64], what: str) -> tuple[NDArray[np.int6
     return classes.astype(np.int64), [f"{what}: classes {listed} are stored as 0, 1, ..."]
 
 
-def split_of(ids: NDArray[Any], graphs: int, where: str) -> NDArray[np.int64]:
+def _split_of(ids: NDArray[Any], graphs: int, where: str) -> NDArray[np.int64]:
     """Ids of graphs, from ids or a mask.
 
     Errors: `InvalidError` with the row of an id that is out of range or comes twice.
@@ -212,7 +212,7 @@ def _require(where: str, good: NDArray[np.bool_], values: NDArray[Any], expected
         )
 
 
-def with_ids(text: str, reading: Reading) -> GraphLevel:
+def open_graph_ids(text: str, reading: Reading) -> GraphLevel:
     """The graphs that a file with the graph of each node describes.
 
     Cost: reads the file; 8 bytes of memory a node.
@@ -240,7 +240,7 @@ def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.i
     """Splits of graphs by their names; `reading.nodes` is the number of graphs."""
     graphs = reading.nodes or 0
     return {
-        name: split_of(_all(rows), graphs, f"--split: `{rows.name}`")
+        name: _split_of(_all(rows), graphs, f"--split: `{rows.name}`")
         for name, rows in open_choice(choice, reading)
     }
 

@@ -1,4 +1,4 @@
-"""A table with a row for each node, and the column by which other files name them."""
+"""Inputs whose nodes have names: a dictionary on disk gives each name a number."""
 
 from __future__ import annotations
 
@@ -14,36 +14,40 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.base.native import Names, Progress
 from outercore.base.shell import quoted
+from outercore.base.sizes import parse_size
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
-from outercore.files.large_arrays import blocks, forget, mapped
+from outercore.files.large_arrays import blocks, mapped
 from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import dates_of, pushed, table_values
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs
 from outercore.importing.node_files import NodeFile
-from outercore.importing.options import require_once
-from outercore.importing.plain_graph import node_files, reading_of
+from outercore.importing.options import ImportOptions, require_once
+from outercore.importing.plain_graph import node_files, reading_identity
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import EdgeColumns, NodeColumns, id_column, node_columns
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import NodeIds, key_texts
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.rows import NodeArray, from_array, open_node_table
+from outercore.importing.table.rows import NodeArray, from_array, is_array, open_node_table
 from outercore.importing.table.table import Table, TextTable, is_parquet
-from outercore.importing.table.text import names_of, suffix_of
+from outercore.importing.table.text import offsets_and_bytes, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
+"""Rows that are looked at together."""
+_LOOKED_AT = 1000
+"""Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
-class NamedRows:
+class _NamedRows:
     """Rows of a file that name nodes, with the node of each; [rows] or [rows, ends]."""
 
     spec: FileSpec
@@ -52,7 +56,7 @@ class NamedRows:
     has_header: bool
 
 
-def key_of(spec: FileSpec, table: Table) -> str:
+def _key_column(spec: FileSpec, table: Table) -> str:
     """The column of a table of nodes that has their keys: the one chosen, else by its name.
 
     Errors: `InvalidError` for several columns, and where no name says it.
@@ -71,8 +75,8 @@ def key_of(spec: FileSpec, table: Table) -> str:
     return key
 
 
-def require_rows_of_nodes(
-    table: NamedRows, uses: Sequence[NamedRows], count: int, called: Callable[[int], str]
+def _require_rows_of_nodes(
+    table: _NamedRows, uses: Sequence[_NamedRows], count: int, called: Callable[[int], str]
 ) -> None:
     """Makes sure that each node has one row in the table. `called` gives the key of a node.
 
@@ -85,7 +89,6 @@ def require_rows_of_nodes(
         if known[block].any() or len(np.unique(block)) < len(block):
             raise _twice(table, start + len(block), called)
         known[block] = True
-        forget(table.nodes)
     if known.all():
         return
     for use in uses:
@@ -113,10 +116,9 @@ def require_rows_of_nodes(
 def _rows(nodes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     for _, block in blocks(nodes, _BLOCK):
         yield np.array(block).reshape(len(block), -1)
-        forget(nodes)
 
 
-def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> InvalidError:
+def _twice(table: _NamedRows, stop: int, called: Callable[[int], str]) -> InvalidError:
     nodes = np.array(table.nodes[:stop])
     order = np.argsort(nodes, kind="stable")
     again = np.flatnonzero(np.diff(nodes[order]) == 0)
@@ -127,12 +129,6 @@ def _twice(table: NamedRows, stop: int, called: Callable[[int], str]) -> Invalid
         f"stands in rows {first} and {second}, expected once\n"
         "hint: each row is a node; leave the second one out"
     )
-
-
-_CHUNK = 1 << 20
-_ARRAYS = (".npy", ".npz")
-_LOOKED_AT = 1000
-"""Rows that tell which column has the names of the edges."""
 
 
 @dataclass(frozen=True)
@@ -167,15 +163,15 @@ class NamedInputs:
     Cost: the names of both ends of each edge are read twice.
     """
 
-    def __init__(self, inputs: Inputs, out: Path) -> None:
+    def __init__(self, inputs: Inputs, out: Path, options: ImportOptions) -> None:
         """Opens all files.
 
         Errors: `InvalidError` for a node table without a column of ids, and for options that mean
         nothing here.
         """
         _refuse_options(inputs)
-        self._inputs = inputs
-        self._reading = replace(inputs.reading(), purpose="named_table")
+        self._inputs, self._options = inputs, options
+        self._reading = replace(inputs.reading(options), purpose="named_table")
         parts = Parts()
         self._edges = [_open_edges(text, inputs, parts) for text in inputs.edges]
         node_table = inputs.node_table
@@ -194,7 +190,7 @@ class NamedInputs:
 
     def build(self, progress: Progress) -> GraphSource:
         """Builds the dictionary and gives the graph by ids."""
-        names = self._dictionary.build(self._inputs.memory, progress, self._pairs())
+        names = self._dictionary.build(parse_size(self._options.memory), progress, self._pairs())
         return self._source(names)
 
     def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
@@ -218,22 +214,22 @@ class NamedInputs:
         rows = [
             " ".join([f"{one.key}={one.spec}", *map(str, one.files)]) for one in self._node_tables()
         ]
-        return [*edges, *rows, reading_of(self._inputs)]
+        return [*edges, *rows, reading_identity(self._inputs, self._options.task)]
 
     def _source(self, names: Graph) -> GraphSource:
-        of_edges, of_tables = list[NamedRows](), list[NamedRows]()
+        of_edges, of_tables = list[_NamedRows](), list[_NamedRows]()
         first, ends = 0, self._dictionary.numbers(names, "train")
         for edges in self._edges:
             part = ends[first : first + edges.table.rows]
             first += len(part)
             columns = edges.columns.source, edges.columns.target
-            of_edges.append(NamedRows(edges.spec, columns, part, edges.table.is_named))
+            of_edges.append(_NamedRows(edges.spec, columns, part, edges.table.is_named))
         tables = self._node_tables()
         first, nodes = 0, self._dictionary.numbers(names, "valid")[:, 0] if tables else ends[:0]
         for one in tables:
             part = nodes[first : first + one.table.rows]
             first += len(part)
-            of_tables.append(NamedRows(one.spec, (one.key,), part, one.table.is_named))
+            of_tables.append(_NamedRows(one.spec, (one.key,), part, one.table.is_named))
         sources = [
             pushed(
                 str(one.spec),
@@ -250,7 +246,7 @@ class NamedInputs:
         ]
         values, notes = edge_arrays(sources, self._inputs.edge_values, self._reading)
         if self._table is not None:
-            require_rows_of_nodes(
+            _require_rows_of_nodes(
                 of_tables[0],
                 [*of_edges, *of_tables[1:]],
                 int(names.num_nodes),
@@ -266,7 +262,7 @@ class NamedInputs:
             array
             for one in self._files
             if one.file is not None
-            for array in one.file.open(reading, self._inputs.task)
+            for array in one.file.open(reading, self._options.task)
         ]
         for part_of_names in ("offsets", "bytes"):
             key = f"names/entity.{part_of_names}"
@@ -279,7 +275,7 @@ class NamedInputs:
             sources,
             [*arrays, *values],
             int(names.num_nodes),
-            reading="\n".join(self._identity()) + " by a dictionary",
+            identity="\n".join(self._identity()) + " by a dictionary",
             notes=shown + notes,
         )
 
@@ -287,7 +283,7 @@ class NamedInputs:
         """The table that says which nodes there are."""
         spec = FileSpec.parse(text)
         files, table = self._opened(spec)
-        return _NodeTable(None, spec, table, key_of(spec, table), [], files)
+        return _NodeTable(None, spec, table, _key_column(spec, table), [], files)
 
     def _opened(self, spec: FileSpec) -> tuple[tuple[FileState, ...], Table]:
         """A table of nodes, and its file as it is now.
@@ -295,7 +291,7 @@ class NamedInputs:
         Errors: `InvalidError` for an array, whose rows are in the order of the nodes.
         """
         refuse_foreign(spec.path)
-        if suffix_of(spec.path) in _ARRAYS:
+        if is_array(spec):
             raise _without_order(str(spec))
         return states(spec.path), open_node_table(spec, self._reading)
 
@@ -416,7 +412,7 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
 
     Errors: `InvalidError` with the row of an empty name.
     """
-    offsets, data = names_of(names)
+    offsets, data = offsets_and_bytes(names)
     empty = np.flatnonzero(np.diff(offsets) == 0)
     if len(empty):
         raise InvalidError(
@@ -427,18 +423,13 @@ def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
 
 
 def _batches(ends: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    for first in range(0, len(ends), _CHUNK):
-        part = np.asarray(ends[first : first + _CHUNK])
-        yield np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 1])
-        forget(ends)
+    for _, block in blocks(ends, _BLOCK):
+        yield np.ascontiguousarray(block[:, 0]), np.ascontiguousarray(block[:, 1])
 
 
 def _numbers(
     ids: dict[tuple[Path, str], NDArray[np.int64]], table: Table, key: str
 ) -> Iterator[NDArray[np.int64]]:
-    """The ids of a table's rows, cut as the table cuts them."""
-    first, of_rows = 0, ids[table.path, key]
-    for (names,) in key_texts(table, [key]):
-        yield np.array(of_rows[first : first + len(names)])
-        first += len(names)
-        forget(of_rows)
+    """The ids of a table's rows."""
+    for _, block in blocks(ids[table.path, key], _BLOCK):
+        yield np.array(block)

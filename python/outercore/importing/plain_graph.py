@@ -13,9 +13,9 @@ from outercore.importing.edge_arrays import edge_arrays
 from outercore.importing.edges import EdgeFormat, open_edges
 from outercore.importing.format.registry import is_named, located, plain_format
 from outercore.importing.inputs import Inputs
-from outercore.importing.many_graphs import read_labels, read_splits, with_ids
+from outercore.importing.many_graphs import open_graph_ids, read_labels, read_splits
 from outercore.importing.node_files import NodeFile, require_array_name
-from outercore.importing.options import require_once
+from outercore.importing.options import ImportOptions, require_once
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice, open_choice
 from outercore.importing.table.parts import Parts
@@ -34,22 +34,24 @@ _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")
 _SHAPES = (None, "2,E", "E,2")
 
 
-def open_inputs(inputs: Inputs) -> GraphSource:
+def open_inputs(inputs: Inputs, options: ImportOptions | None = None) -> GraphSource:
     """Opens everything that `inputs` names; what is given explicitly wins over a data set's own.
 
     Errors: `NotFoundError` and `InvalidError` name the file; nothing is written.
     """
+    options = options or ImportOptions()
     if inputs.nodes is not None and inputs.nodes < 0:
         raise InvalidError(f"--nodes: expected at least 0, found {inputs.nodes}")
-    reading, source = inputs.reading(), _edges(inputs)
+    reading, source = inputs.reading(options), _edges(inputs, options)
     if source.graphs is None and inputs.graph_ids is None:
         first_id = max(source.first_id, int(inputs.text.one_based))
         reading = reading.starting_at(first_id, f"as in `{inputs.edges[0]}`")
-    source = with_graphs(source, inputs, reading)
+    source = _with_graphs(source, inputs, reading, options.task)
     if source.graphs is not None:
         # Labels and splits belong to graphs.
         inputs = replace(inputs, labels=None, splits=SplitChoice(), nodes=source.graphs.nodes)
-    given = _arrays(inputs, replace(reading, nodes=source.stated_nodes(inputs.nodes)))
+    of_all = replace(reading, nodes=source.stated_nodes(inputs.nodes))
+    given = _arrays(inputs, of_all, options.task)
     others = {one.name for one in source.of_nodes if one.role != "array"}
     for array in given:
         if array.role == "array" and array.name in others:
@@ -72,7 +74,7 @@ def open_inputs(inputs: Inputs) -> GraphSource:
         arrays=_replaced(source.arrays, [*given, *of_edges]),
         nodes=nodes,
         notes=notes,
-        reading=reading_of(inputs),
+        identity=reading_identity(inputs, options.task),
     )
 
 
@@ -93,13 +95,13 @@ def _disagreement(source: GraphSource, inputs: Inputs) -> list[str]:
     ]
 
 
-def reading_of(inputs: Inputs) -> str:
-    """What makes another import of the same files."""
-    chosen = [inputs.edge_shape, vars(inputs.edge_values), inputs.task, inputs.graph_ids]
+def reading_identity(inputs: Inputs, task: str | None) -> str:
+    """The options that make another import of the same files."""
+    chosen = [inputs.edge_shape, vars(inputs.edge_values), task, inputs.graph_ids]
     return json.dumps([inputs.text.native(), inputs.fill, *chosen])
 
 
-def _edges(inputs: Inputs) -> GraphSource:
+def _edges(inputs: Inputs, options: ImportOptions) -> GraphSource:
     if inputs.format not in _FORMATS:
         raise InvalidError(
             f"--format: expected one of {', '.join(_FORMATS)}; found `{inputs.format}`"
@@ -117,13 +119,13 @@ def _edges(inputs: Inputs) -> GraphSource:
     whole, path = None, Path(first)
     if is_whole or (path.is_file() and not more and inputs.format == "auto"):
         whole = plain_format(path := located(first))
-    options = () if whole is None else whole.options
-    if inputs.outside_files and "outside_files" not in options:
+    known = () if whole is None else whole.options
+    if options.outside_files and "outside_files" not in known:
         raise InvalidError(f"--outside-files: has no effect on `{first}`, which names no files")
-    if inputs.relation is not None and "relation" not in options:
+    if inputs.relation is not None and "relation" not in known:
         raise InvalidError(f"--relation: expected a data set of triples, found `{first}`")
     if whole is not None:
-        return whole.open(path, inputs)
+        return whole.open(path, inputs, options)
     kind, shape = cast(EdgeFormat, inputs.format), inputs.edge_shape
     values, parts = inputs.edge_values.names, Parts()
     return GraphSource(
@@ -131,7 +133,9 @@ def _edges(inputs: Inputs) -> GraphSource:
     )
 
 
-def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphSource:
+def _with_graphs(
+    source: GraphSource, inputs: Inputs, reading: Reading, task: str | None
+) -> GraphSource:
     """The source with the ids, labels and splits of graphs.
 
     Errors: `InvalidError` for graph ids of a set that has its own, or another number of nodes.
@@ -140,14 +144,14 @@ def with_graphs(source: GraphSource, inputs: Inputs, reading: Reading) -> GraphS
     if inputs.graph_ids is not None:
         if level is not None:
             raise InvalidError(f"--graph-ids: `{inputs.edges[0]}` says itself what its graphs are")
-        level = with_ids(inputs.graph_ids, reading)
+        level = open_graph_ids(inputs.graph_ids, reading)
     if level is None:
         return source
     if inputs.nodes not in (None, level.nodes):
         raise InvalidError(f"--nodes: found {inputs.nodes}, but {level.nodes} nodes have a graph")
     reading = replace(reading, fill=None, nodes=level.count)
     if inputs.labels is not None:
-        labels = {"y": read_labels(inputs.labels, reading, inputs.task)}
+        labels = {"y": read_labels(inputs.labels, reading, task)}
         level = replace(level, arrays={**level.arrays, **labels})
     splits = read_splits(inputs.splits, reading)
     if splits:
@@ -168,7 +172,7 @@ def _refuse_options(data_set: str, inputs: Inputs) -> None:
             raise InvalidError(f"{option}: has no effect on `{data_set}`")
 
 
-def array_name(text: str, inputs: Inputs) -> tuple[str, str]:
+def _array_name(text: str, inputs: Inputs) -> tuple[str, str]:
     """Name and file of `NAME=FILE`.
 
     Errors: `InvalidError` for another form, and for names that batches use themselves.
@@ -198,13 +202,13 @@ def node_files(inputs: Inputs) -> list[NodeFile]:
         wanted.append(NodeFile("features", "x", inputs.features))
     if inputs.labels is not None:
         wanted.append(NodeFile("labels", "y", inputs.labels))
-    named = [array_name(text, inputs) for text in inputs.arrays]
+    named = [_array_name(text, inputs) for text in inputs.arrays]
     require_once("--array", [name for name, _ in named])
     return wanted + [NodeFile("array", name, file) for name, file in named]
 
 
-def _arrays(inputs: Inputs, reading: Reading) -> list[NodeArray]:
-    arrays, reading = _in_order(inputs, node_files(inputs), reading)
+def _arrays(inputs: Inputs, reading: Reading, task: str | None) -> list[NodeArray]:
+    arrays, reading = _in_order(node_files(inputs), reading, task)
     splits: dict[str, RowSource] = {}
     for name, rows in open_choice(inputs.splits, reading):
         splits.pop(name, None)
@@ -223,7 +227,7 @@ def _texts(inputs: Inputs, reading: Reading) -> tuple[list[NodeArray], int]:
 
 
 def _in_order(
-    inputs: Inputs, wanted: list[NodeFile], reading: Reading
+    wanted: list[NodeFile], reading: Reading, task: str | None
 ) -> tuple[list[NodeArray], Reading]:
     """Opens node arrays, with the number of nodes that they imply together.
 
@@ -232,7 +236,7 @@ def _in_order(
     opened: dict[NodeFile, list[NodeArray]] = {}
     # Arrays come first: they say at once how many rows they have.
     for one in sorted(wanted, key=lambda one: not is_array(FileSpec.parse(one.file))):
-        arrays = opened[one] = one.open(reading, inputs.task)
+        arrays = opened[one] = one.open(reading, task)
         if reading.nodes is None and arrays[0].rows.key is None:
             reading = replace(reading, nodes=arrays[0].rows.count)
     if reading.nodes is None:
@@ -241,6 +245,6 @@ def _in_order(
     for one in wanted:
         rows = opened[one][0].rows
         if rows.key is not None and rows.count != reading.nodes:
-            opened[one] = one.open(reading, inputs.task)
+            opened[one] = one.open(reading, task)
         require_row_of_each_node(one.file, opened[one][0].rows, reading)
     return [array for one in wanted for array in opened[one]], reading

@@ -9,28 +9,28 @@ from typing import Any, Generic, TypeVar
 
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
-from outercore.importing.keyed_edges import EdgesOfType
+from outercore.importing.keyed_edges import KeyedEdges
 from outercore.importing.keys import Column, Keys
 from outercore.importing.many_graphs import GraphLevel
 from outercore.importing.splits import Splits
 from outercore.importing.table.file_state import FileState
 from outercore.importing.table.rows import NodeArray, count_rows
 
-Opener = TypeVar("Opener", bound=Callable[..., Any], covariant=True)
+_Opener = TypeVar("_Opener", bound=Callable[..., Any], covariant=True)
 
 
 @dataclass(frozen=True)
-class Format(Generic[Opener]):
+class Format(Generic[_Opener]):
     """Data sets of another tool, each named by one path."""
 
     what: str
-    """What messages call one."""
+    """The name of such a data set in messages."""
     matches: Callable[[Path], bool]
-    """Whether a path is one."""
-    open: Opener
-    """Opens it as a source."""
+    """Whether a path names a data set in this format."""
+    open: _Opener
+    """Opens the data set at a path as a source."""
     options: tuple[str, ...] = ()
-    """Options of an import that only some formats have."""
+    """Options of an import that only this format and few others take, such as `relation`."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class GraphSource:
     nodes: int | None = None
     undirected: bool | None = None
     """What the origin says about its edges; `ImportOptions.undirected` wins."""
-    reading: str = ""
-    """What else decides how the inputs are read; an import with another one is another import."""
+    identity: str = ""
+    """Options and further files that make another import of the same edges."""
     notes: list[str] = field(default_factory=list)
     """How the inputs were understood, to be shown once."""
     graphs: GraphLevel | None = None
     """Which nodes belong to which graph, in a data set of many."""
     also_read: tuple[FileState, ...] = ()
-    """What was read besides edges and arrays."""
+    """Files that were read and hold neither edges nor arrays."""
 
     @property
     def first_id(self) -> int:
@@ -110,20 +110,20 @@ class TypedSource:
     """Everything that one data set of several types is made from."""
 
     nodes: dict[str, NodeTable]
-    edges: list[EdgesOfType]
+    edges: list[KeyedEdges]
     node_keys: list[Column]
     edge_keys: list[Column]
     splits: Splits | None
     """Those by keys."""
     arrays: list[NodeArray]
     identities: list[str]
-    """What makes another import."""
+    """Files and options that make another import."""
     notes: list[str]
     inputs: list[str]
     """What the user named, for the provenance."""
     fill: float | None = None
     """What stands for missing values of edges; those of nodes are filled when they are read."""
-    find_edges: Callable[[Keys], list[EdgesOfType]] | None = None
+    find_edges: Callable[[Keys], list[KeyedEdges]] | None = None
     """Finds the edge types where only the keys tell them."""
 
     @property

@@ -1,4 +1,4 @@
-"""Splits from files: node ids or one boolean a node, one file each or all in an archive."""
+"""Splits: node ids or one Boolean a node, in a file each or in one archive."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
 from outercore.importing.graph_tables import NodeTable
 from outercore.importing.keys import Column, Keys, column_of, readable
+from outercore.importing.labels import has_label
 from outercore.importing.options import require_once
-from outercore.importing.table.columns import NodeColumns, id_column
+from outercore.importing.table.columns import NodeColumns, alphanumeric, id_column
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
 from outercore.importing.table.keys import NodeIds, alongside
@@ -208,8 +209,7 @@ def _is_called(column: str, split: str) -> bool:
 
 
 def _short(column: str) -> str:
-    letters = "".join(letter for letter in column.lower() if letter.isalnum())
-    return letters.removesuffix("mask").removeprefix("is").removeprefix("in")
+    return alphanumeric(column).removesuffix("mask").removeprefix("is").removeprefix("in")
 
 
 def _refuse_other_split(name: str, spec: FileSpec, column: str) -> None:
@@ -307,7 +307,7 @@ class Splits:
         self.arrays: list[NodeArray] = []
         """Those by rows."""
         self.columns: list[Column] = []
-        """The keys of the others, in the order of `names`."""
+        """The keys of the others, split by split."""
         self._names: list[str] = []
         self._headerless: set[str] = set()
         """The splits whose first line is read as a key."""
@@ -423,3 +423,61 @@ def _texts(rows: RowSource) -> Any:
             yield pa.array(chunk).cast(pa.large_string())
 
     return texts
+
+
+SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))
+"""How labelled nodes are divided where no split is given."""
+
+
+def random_splits(labels: NodeArray, task: str | None) -> list[NodeArray]:
+    """Labelled nodes, divided at random: the same for the same labels."""
+    nodes = _labelled_nodes(labels, task)
+    shuffled = np.random.default_rng(0).permutation(nodes)
+    splits, start = [], 0
+    for place, (name, share) in enumerate(SHARES):
+        later = len(SHARES) - 1 - place
+        # Of few nodes each split has one, as far as they go.
+        end = min(start + max(round(share * len(nodes)), 1), max(len(nodes) - later, start))
+        end = end if later else len(nodes)
+        own = np.sort(shuffled[start:end]).astype(np.int64)
+        splits.append(NodeArray("split", name, from_array(f"split `{name}`", own), labels.of_type))
+        start = end
+    return splits
+
+
+def splits_by_time(labels: NodeArray, times: RowSource, task: str | None) -> list[NodeArray] | None:
+    """Labelled nodes, divided by their times: the oldest are learnt from, the newest are tested.
+
+    Nodes of one time stay together. `None` where that leaves a split without nodes.
+
+    Cost: in memory, 16 bytes for each node and 40 for each labelled one.
+    """
+    nodes = _labelled_nodes(labels, task)
+    of_nodes = np.concatenate([np.empty(0, np.int64), *times.chunks()])[nodes]
+    ordered = np.sort(of_nodes)
+    splits, start, share = [], 0, 0.0
+    for name, own_share in SHARES:
+        share += own_share
+        place = round(share * len(ordered))
+        end = len(ordered)
+        if place < len(ordered):
+            end = int(np.searchsorted(ordered, ordered[place]))
+        if end <= start:
+            return None
+        is_own = of_nodes >= ordered[start]
+        if end < len(ordered):
+            is_own &= of_nodes < ordered[end]
+        splits.append(
+            NodeArray("split", name, from_array(f"split `{name}`", nodes[is_own]), labels.of_type)
+        )
+        start = end
+    return splits
+
+
+def _labelled_nodes(labels: NodeArray, task: str | None) -> NDArray[np.int64]:
+    """The nodes with a label, in ascending order."""
+    labelled, first = [np.empty(0, np.int64)], 0
+    for chunk in labels.rows.chunks():
+        labelled.append(first + np.flatnonzero(has_label(chunk, task)))
+        first += len(chunk)
+    return np.concatenate(labelled)

@@ -22,7 +22,7 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.keys import KeyedRows, alongside
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, is_array, open_node_table
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import names_of
+from outercore.importing.table.text import offsets_and_bytes
 
 Texts = Callable[[], Iterator[pa.Array]]
 """Batches of large strings, a text for each node; no nulls."""
@@ -45,13 +45,13 @@ def text_arrays(
         total = 0
         yield np.zeros(1, np.uint64)
         for batch in texts():
-            ends = names_of(batch)[0][1:] + total
+            ends = offsets_and_bytes(batch)[0][1:] + total
             total = int(ends[-1]) if len(ends) else total
             yield ends.astype(np.uint64)
 
     def characters() -> Iterator[NDArray[np.uint8]]:
         for batch in texts():
-            yield names_of(batch)[1]
+            yield offsets_and_bytes(batch)[1]
 
     kind = f"{node_type or 'node'}.{name}"
     parts: tuple[tuple[str, Any, Any, list[str]], ...] = (
@@ -114,7 +114,7 @@ def open_texts(
         if columns.key is not None:
             count = _Keyed(table, columns.key, lambda: iter(()), reading).lengths().count
     reading = replace(reading, nodes=count)
-    return table_texts(name, node_type, spec, table, columns, reading, files), count
+    return _table_texts(name, node_type, spec, table, columns, reading, files), count
 
 
 def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ def text_files(texts: tuple[str, ...]) -> list[tuple[str, str]]:
     return found
 
 
-def table_texts(
+def _table_texts(
     name: str,
     node_type: str | None,
     spec: FileSpec,
@@ -192,7 +192,7 @@ class _Keyed:
 
         def values() -> Iterator[NDArray[np.int64]]:
             for batch in self.texts():
-                yield np.diff(names_of(batch)[0]).reshape(-1, 1)
+                yield np.diff(offsets_and_bytes(batch)[0]).reshape(-1, 1)
 
         dtype, memory = np.dtype(np.int64), self.reading.memory
         ids, nodes = self.reading.node_ids, self.reading.nodes
@@ -213,23 +213,20 @@ class _Keyed:
         return pc.cast(texts, pa.large_string())
 
 
-_OPTION = "--text"
-
-
 def text_columns(given: tuple[str, ...], nodes: dict[str, NodeTable]) -> dict[str, list[str]]:
     """The columns of each type that are kept as text, given as `TYPE.COLUMN`.
 
     Errors: `InvalidError` for another form; `NotFoundError` for a column that is not there.
     """
-    require_once(_OPTION, list(given))
+    require_once("--text", list(given))
     found: dict[str, list[str]] = {}
     for text in given:
         if "=" in text:
             raise InvalidError(
-                f"{_OPTION}: expected TYPE.COLUMN, found `{text}`\n"
+                f"--text: expected TYPE.COLUMN, found `{text}`\n"
                 "hint: `outercore add DATASET --text TYPE/NAME=FILE:COLUMN` takes another file"
             )
-        node_type, column = label_column(text, nodes, _OPTION)
+        node_type, column = label_column(text, nodes, "--text")
         require_text_name(column)
         found.setdefault(node_type, []).append(column)
     return found
@@ -249,7 +246,9 @@ def open_node_texts(
         assert one.spec is not None
         for column in columns:
             of_one = NodeColumns(None, [column])
-            found += table_texts(column, node_type, one.spec, one.table, of_one, reading, one.files)
+            found += _table_texts(
+                column, node_type, one.spec, one.table, of_one, reading, one.files
+            )
     return found
 
 

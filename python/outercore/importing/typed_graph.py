@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_typ
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import edges_of_types
 from outercore.importing.keys import column_of
-from outercore.importing.labels import SHARES, open_labels, random_splits, splits_by_time
+from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
-from outercore.importing.splits import Splits
+from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
 from outercore.importing.table.table import ParquetTable, Table, TextTable
 from outercore.importing.table.times import (
@@ -39,10 +40,7 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
-    of_nodes = [
-        (one.table, name) for one in nodes.values() if one.table for name in one.table.names
-    ]
-    of_edges = [(one.table, name) for one in tables for name in one.others]
+    of_nodes, of_edges = _columns(nodes, tables)
     require_one_clock([*of_nodes, *of_edges])
     besides = columns_besides(inputs.label, inputs.texts, nodes)
     found = open_features(inputs.features, nodes, besides, reading)
@@ -119,10 +117,17 @@ def typed_source(
 
 def require_kinds(nodes: dict[str, NodeTable], tables: list[EdgeTable]) -> None:
     """Errors: as `require_one_kind`, for all columns that may become arrays of one name."""
+    require_one_kind(*_columns(nodes, tables))
+
+
+def _columns(
+    nodes: dict[str, NodeTable], tables: list[EdgeTable]
+) -> tuple[list[tuple[Table, str]], list[tuple[Table, str]]]:
+    """The columns of the tables of nodes, and those of edges besides the ends."""
     of_nodes = [
         (one.table, name) for one in nodes.values() if one.table for name in one.table.names
     ]
-    require_one_kind(of_nodes, [(one.table, name) for one in tables for name in one.others])
+    return of_nodes, [(one.table, name) for one in tables for name in one.others]
 
 
 def _splits(
@@ -158,7 +163,7 @@ def import_typed(
     out: str | Path,
     options: ImportOptions | None = None,
     progress: Progress = lambda *_: None,
-    note: Any = lambda _: None,
+    note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Writes a data set of several types and returns the summary; as `write_typed`."""
     options = options or ImportOptions()

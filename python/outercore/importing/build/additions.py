@@ -37,7 +37,7 @@ from outercore.importing.table.rows import (
     require_row_of_each_node,
 )
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import TextOptions, names_of
+from outercore.importing.table.text import TextOptions, offsets_and_bytes
 from outercore.importing.texts import require_text_name
 
 
@@ -59,8 +59,7 @@ class Additions:
     """The column of ids in tables of nodes, where it is not called `id` or the like."""
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
-    keeps_gaps: bool = False
-    """Whether missing values stay NaN."""
+    """What stands for missing values; with `ArrayOptions.allow_nan` they may stay missing."""
 
 
 def add(
@@ -126,7 +125,7 @@ class _Opening:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_nodes(graph)
         memory = parse_size(options.memory) // 4
-        reading = Reading(given.text, given.fill, given.keeps_gaps, memory, key=given.key)
+        reading = Reading(given.text, given.fill, options.allow_nan, memory, key=given.key)
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names, graph))
@@ -287,7 +286,7 @@ def by_name(names: Names, graph: Graph) -> NodeIds:
         row = 0
         verify_arrays(graph.root, names.keys)
         for (column,) in key_texts(table, [key]):
-            found = names.lookup(*names_of(column))
+            found = names.lookup(*offsets_and_bytes(column))
             if len(wrong := np.flatnonzero(found < 0)):
                 place = int(wrong[0])
                 raise NotFoundError(

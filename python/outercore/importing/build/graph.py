@@ -65,15 +65,15 @@ def import_graph(
         "command": options.command,
         "inputs": source.inputs(),
         "edges": [edge.identity for edge in source.edges],
-        "reading": source.reading,
+        "reading": source.identity,
     }
     if source.graphs is None:
         return _import_nodes(source, Path(out), options, described, progress)
     found: dict[str, Any] = {}
-    if not is_unfinished(Path(out), described):
+    if not _is_unfinished(Path(out), described):
         require_inside(source.edges, source.graphs)
         found = _import_nodes(source, Path(out), options, described, progress)
-    return found | add_graphs(Path(out), source.graphs)
+    return found | _add_graphs(Path(out), source.graphs)
 
 
 def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
@@ -279,17 +279,16 @@ def write_typed(
     }
 
 
-def is_unfinished(out: Path, options: dict[str, Any]) -> bool:
+def _is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     """Whether an import with these options was stopped when only arrays of graphs were missing."""
-    path = out / "graph.json"
-    if not path.exists():
+    if not (out / native.MANIFEST).exists():
         return False
     schema = Schema(_core.DataSet(out).manifest())
     made = schema.import_options
     return FIRST not in schema.arrays and made == json.loads(json.dumps(options))
 
 
-def add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
+def _add_graphs(out: Path, level: GraphLevel) -> dict[str, Any]:
     """Adds the arrays of graphs to a data set that is there, and returns what to tell."""
     for key, values in level.stored():
         native.add_array(out, key, values, "")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from outercore.base.fields import one_of
 from outercore.base.native import Names, Progress, TripleImporter
 from outercore.base.options import Option
 from outercore.base.shell import quoted
@@ -17,12 +18,13 @@ from outercore.base.sizes import parse_size
 from outercore.data.time_arrays import is_calendar_name
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import SOURCES, TARGETS, plain
 from outercore.importing.table.file_state import require_unchanged, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.parts import Parts
+from outercore.importing.table.rows import is_array
 from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
-from outercore.importing.table.text import TextFile, TextOptions, names_of, suffix_of
+from outercore.importing.table.text import TextFile, TextOptions, offsets_and_bytes
 from outercore.importing.table.times import is_date_column, is_time
 
 _WORDS = {
@@ -62,14 +64,8 @@ class TripleOptions:
     command: str = ""
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("unknown", ("error", "drop", "keep")),
-            ("duplicates", ("keep", "drop")),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                known = ", ".join(choices)
-                raise InvalidError(f"{name}: expected one of {known}; found `{value}`")
+        one_of("unknown", self.unknown, ("error", "drop", "keep"))
+        one_of("duplicates", self.duplicates, ("keep", "drop"))
 
 
 def import_triples(
@@ -182,7 +178,7 @@ def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> Text
     `UnsupportedError` for files of other tools.
     """
     refuse_foreign(spec.path)
-    if suffix_of(spec.path) in (".npy", ".npz"):
+    if is_array(spec):
         raise InvalidError(
             f"`{spec.path}`: triples are taken from text or Parquet, not from NumPy's files"
             "\nhint: write three columns with `pyarrow.parquet.write_table`"
@@ -261,7 +257,7 @@ def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch
     weights = _weights(table, places["w"]) if "w" in places else itertools.repeat(None)
     ends = [places[letter] for letter in "hrt"]
     for columns, weight in zip(table.texts(ends), weights, strict=False):
-        heads, relations, tails = (names_of(column) for column in columns)
+        heads, relations, tails = (offsets_and_bytes(column) for column in columns)
         yield heads, relations, tails, weight
 
 

@@ -23,6 +23,9 @@ _MOST_BYTES = 1 << 18
 _MOST_DEPTH = 16
 _MOST_VALUES = 100_000
 _MOST_SHOWN = 60
+"""Characters of a value in a message."""
+_MOST_OF_PATH = 500
+"""Characters of a path in a message."""
 
 
 class _Plain(yaml.BaseLoader):
@@ -94,7 +97,7 @@ def _map_without_doubles(loader: _Plain, node: yaml.MappingNode) -> dict[Any, An
             )
         if key in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"`{shown(key)}` is there twice", key_node.start_mark
+                None, None, f"`{shortened(key)}` is there twice", key_node.start_mark
             )
         seen.add(key)
     return loader.construct_mapping(node, deep=True)
@@ -129,11 +132,11 @@ def map_of(value: Any, where: str, known: tuple[str, ...] | None = None) -> dict
     if value in ("", None):
         return {}
     if not isinstance(value, dict):
-        raise InvalidError(f"{where}: expected `name: value` lines, found {shown(value)}")
+        raise InvalidError(f"{where}: expected `name: value` lines, found {shortened(value)}")
     for key in value:
         if known is not None and key not in known:
-            guess = suggestion(shown(key), known, otherwise="known are")
-            raise InvalidError(f"{where}: `{shown(key)}` is not known\nhint: {guess}")
+            guess = suggestion(shortened(key), known, otherwise="known are")
+            raise InvalidError(f"{where}: `{shortened(key)}` is not known\nhint: {guess}")
     return value
 
 
@@ -145,7 +148,7 @@ def list_of(value: Any, where: str) -> list[Any]:
     if value in ("", None):
         return []
     if not isinstance(value, list):
-        raise InvalidError(f"{where}: expected a list, found {shown(value)}")
+        raise InvalidError(f"{where}: expected a list, found {shortened(value)}")
     return value
 
 
@@ -155,7 +158,7 @@ def text_of(value: Any, where: str) -> str:
     Errors: `InvalidError` for anything else, and for none.
     """
     if not isinstance(value, str):
-        raise InvalidError(f"{where}: expected one value, found {shown(value)}")
+        raise InvalidError(f"{where}: expected one value, found {shortened(value)}")
     if not value:
         raise InvalidError(f"{where}: expected a value, found none")
     return value
@@ -168,20 +171,16 @@ def count_of(value: Any, where: str) -> int:
     """
     text = text_of(value, where)
     if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) >= 2**63:
-        raise InvalidError(f"{where}: expected a number of nodes, found {shown(text)}")
+        raise InvalidError(f"{where}: expected a number of nodes, found {shortened(text)}")
     return int(text)
 
 
-def shown(value: Any, most: int = _MOST_SHOWN) -> str:
-    """What messages show of a value: a text of at most so many characters."""
+def shortened(value: Any, most: int = _MOST_SHOWN) -> str:
+    """A value as messages have it: at most `most` characters of a text, the kind of all else."""
     if isinstance(value, (dict, list)):
         return "a map" if isinstance(value, dict) else "a list"
     text = str(value)
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-_MOST_OF_PATH = 500
-"""Characters of a path in a message."""
 
 
 def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Path:
@@ -201,7 +200,7 @@ def described_file(folder: Path, name: str, where: str, *, outside: bool) -> Pat
         # Longer than a name may be, with a zero byte, or links in a circle.
         is_there = False
     if not is_there:
-        raise NotFoundError(f"{where}: file `{shown(path, _MOST_OF_PATH)}` does not exist")
+        raise NotFoundError(f"{where}: file `{shortened(path, _MOST_OF_PATH)}` does not exist")
     return path
 
 
@@ -214,7 +213,7 @@ def require_inside(folder: Path, path: Path, where: str, *, outside: bool) -> No
     for one in (path, *parts):
         if not one.resolve().is_relative_to(root):
             raise InvalidError(
-                f"{where}: `{shown(one, _MOST_OF_PATH)}` is outside of the folder `{folder}`\n"
+                f"{where}: `{shortened(one, _MOST_OF_PATH)}` is outside of the folder `{folder}`\n"
                 "hint: put the file into the folder, or, where you trust the description, pass "
                 "`--outside-files`"
             )

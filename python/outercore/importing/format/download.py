@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,18 @@ def library(module: str, package: str, install: str) -> Any:
         raise UnsupportedError(f"package `{package}` is not installed\nhint: {install}") from error
 
 
-class reaching:  # noqa: N801 - reads as the statement `with reaching(...)`
-    """Turns a failed download into an error that says so."""
+@contextmanager
+def download_errors(what: str) -> Iterator[None]:
+    """Turns a failed download of `what` into an error that says so.
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, OSError):
-            raise DeviceError(
-                f"{self._what}: cannot be downloaded: {error}\n"
-                "hint: fetch its files elsewhere and import those"
-            ) from error
-        if isinstance(error, (ValueError, AssertionError, TypeError)):
-            raise InvalidError(f"{self._what}: {error}") from error
+    Errors: `DeviceError` where it cannot be fetched; `InvalidError` where the library refuses it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DeviceError(
+            f"{what}: cannot be downloaded: {error}\n"
+            "hint: fetch its files elsewhere and import those"
+        ) from error
+    except (ValueError, AssertionError, TypeError) as error:
+        raise InvalidError(f"{what}: {error}") from error

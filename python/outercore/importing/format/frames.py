@@ -28,7 +28,7 @@ from outercore.importing.labels import class_arrays
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 from outercore.importing.source import GraphSource
-from outercore.importing.table.columns import IDS, SOURCES, TARGETS, other_ends, plain
+from outercore.importing.table.columns import IDS, SOURCES, TARGETS, alphanumeric, other_ends, plain
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
 from outercore.importing.table.times import times_in_memory
@@ -131,8 +131,8 @@ class _Opening:
         found = GraphSource([edges], arrays, self._count, graph.undirected)
         if not self._not_taken:
             return found, [*graph.notes]
-        listed = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-        return found, [*graph.notes, f"{graph.name}: not taken: {listed}"]
+        others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+        return found, [*graph.notes, f"{graph.name}: not taken: {others}"]
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
@@ -631,16 +631,16 @@ def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
     ]
     if times:
         ways = [*other_ends([str(name) for name in names], times), (names[:2], "as nodes")]
-        listed = "; ".join(f"{why}: `ends={tuple(chosen)}`" for chosen, why in ways)
+        hints = "; ".join(f"{why}: `ends={tuple(chosen)}`" for chosen, why in ways)
         raise InvalidError(
             f"from_pandas: column `{times[0]}` holds times and would be taken as an end of edges\n"
-            f"hint: {listed}"
+            f"hint: {hints}"
         )
     return names[0], names[1]
 
 
 def _is_id(name: Any) -> bool:
-    return "".join(letter for letter in str(name).lower() if letter.isalnum()) in IDS
+    return alphanumeric(str(name)) in IDS
 
 
 def _objects(values: list[Any]) -> Any:

@@ -20,6 +20,7 @@ from outercore.errors import InvalidError, OutercoreError
 from outercore.importing.edges import pushed
 from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_of_counts
+from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, from_array
@@ -56,7 +57,7 @@ def is_graph_text(path: Path) -> bool:
     return graphs > 0 and nodes > 0 and 0 <= degree <= len(head[2]) - 2
 
 
-def open_graph_text(path: Path, _: Inputs) -> GraphSource:
+def open_graph_text(path: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
     """The graphs of such a file: an arc into each node from each of its neighbours.
 
     The node array `tag` has the tags, `x` the features where there are any.

@@ -1,6 +1,6 @@
 """Directories of GraphBolt's `OnDiskDataset`: `metadata.yaml` and the files that it names.
 
-Source: DGL's "YAML specification" of `metadata.yaml`.
+**Source** DGL's "YAML specification" of `metadata.yaml`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outercore.importing.format.description import (
     list_of,
     map_of,
     read_yaml,
-    shown,
+    shortened,
     text_of,
 )
 from outercore.importing.graph_tables import (
@@ -150,7 +150,7 @@ def _graph(top: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, i
         entry = map_of(value, here)
         name = _kind(entry, here)
         if name in counts:
-            raise InvalidError(f"{here}: expected a new type, found `{shown(name)}` again")
+            raise InvalidError(f"{here}: expected a new type, found `{shortened(name)}` again")
         counts[name] = count_of(entry.get("num"), f"{here}: `num`")
     if not counts:
         raise InvalidError(f"{where}: expected `nodes`, found none")
@@ -170,7 +170,7 @@ def _add_features(
         if not isinstance(domain, str) or domain not in data:
             raise InvalidError(
                 f"{where}, entry {number}: domain node, edge or graph expected, found "
-                f"`{shown(domain)}`"
+                f"`{shortened(domain)}`"
             )
         if part in data[domain]:
             continue
@@ -242,7 +242,7 @@ def _parts(
         form = text_of(entry.get("format"), f"{here}: `format`")
         if form not in formats:
             raise InvalidError(
-                f"{here}: format {' or '.join(formats)} expected, found `{shown(form)}`"
+                f"{here}: format {' or '.join(formats)} expected, found `{shortened(form)}`"
             )
         name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
         found.append(Part(_kind(entry, here), name, form, path))
@@ -272,7 +272,7 @@ def _sets(
                             f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
                         )
                     own.append(part)
-        name = shown(task.get("name") or f"number {number}")
+        name = shortened(task.get("name") or f"number {number}")
         if not chosen and _is_of_nodes(found):
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
@@ -369,7 +369,7 @@ def _all(sets: dict[str, list[Part]]) -> list[Part]:
     return [part for parts in sets.values() for part in parts]
 
 
-def labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
+def _labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
     """The labels and splits of a node type, as the sets of the task have them."""
     count, of_type = description.counts[kind], kind or None
     found, labelled = [], []
@@ -419,14 +419,14 @@ def _scattered(labelled: list[tuple[NDArray[Any], NDArray[Any]]], count: int) ->
     )
 
 
-def open_untyped(root: Path, inputs: Inputs) -> GraphSource:
+def open_untyped(root: Path, inputs: Inputs, options: ImportOptions) -> GraphSource:
     """The graph of a directory without node types.
 
     Errors: as `read_description`.
     """
-    reading = inputs.reading()
-    description = read_description(root, outside=reading.outside_files)
-    from_task = labels_and_splits(description, "")
+    reading = inputs.reading(options)
+    description = read_description(root, outside=options.outside_files)
+    from_task = _labels_and_splits(description, "")
     is_labelled = any(one.role == "labels" for one in from_task)
     edges = [
         open_edges(
@@ -462,7 +462,9 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         require_type_name(where, name)
     tables = [_edges(one, where) for one in description.edges]
     reading = inputs.reading(options)
-    from_task = [one for kind in description.counts for one in labels_and_splits(description, kind)]
+    from_task = [
+        one for kind in description.counts for one in _labels_and_splits(description, kind)
+    ]
     labelled = {one.of_type for one in from_task if one.role == "labels"}
     of_nodes = [
         array

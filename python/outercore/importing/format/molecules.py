@@ -20,6 +20,7 @@ from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import pushed
 from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, first_of_counts, labels_of, whole_counts
+from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.npz import NpzMember, member_names, open_member, read_member
@@ -37,7 +38,7 @@ def is_molecules(path: Path) -> bool:
     return set(_NEEDED) <= set(member_names(path))
 
 
-def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
+def open_molecules(path: Path, _: Inputs, options: ImportOptions) -> GraphSource:
     """The molecules of such an archive; every bond counts in both directions.
 
     Atoms are the features and bonds the edge array `attr`, as they are. An array of another name
@@ -65,13 +66,13 @@ def open_molecules(path: Path, inputs: Inputs) -> GraphSource:
                 f"`{path}:{name}`: expected whole numbers [bonds], found {member.dtype} "
                 f"{member.shape}"
             )
-    ends = np.cumsum(bond_counts.astype(np.int64))
+    ends = np.cumsum(bond_counts)
 
     def batches() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        yield from _bonds(path, bonds.shape[0], first, ends, counts.astype(np.int64))
+        yield from _bonds(path, bonds.shape[0], first, ends, counts)
 
     edges = pushed(str(path), batches, files=files)
-    notes = _graph_arrays(path, level, inputs.task)
+    notes = _graph_arrays(path, level, options.task)
     arrays = [NodeArray("features", "x", npz_rows(atoms))]
     if "bond" in member_names(path):
         rows = npz_rows(open_member(path, ("bond",)))

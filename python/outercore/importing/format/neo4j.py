@@ -1,6 +1,6 @@
 """A folder of CSV files for `neo4j-admin database import` as a typed graph.
 
-Source: the Neo4j operations manual, "CSV header format".
+**Source** The Neo4j operations manual, "CSV header format".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from outercore.importing.features import arrays_of_table
 from outercore.importing.format.description import require_inside
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.keyed_edges import EdgesOfType, Ends, with_reverse
+from outercore.importing.keyed_edges import Ends, KeyedEdges, with_reverse
 from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
@@ -53,6 +53,8 @@ _ENDS: dict[str, Role] = {
 _WHOLE = ("int", "long", "short", "byte")
 _TIMES = ("date", "datetime", "localdatetime")
 _OTHERS = ("string", "char", "point", "time", "localtime", "duration")
+_ROWS = 1 << 20
+"""Relationships that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Header:
         return self.of(role)[0].space
 
 
-def is_header(names: list[str]) -> bool:
+def _is_header(names: list[str]) -> bool:
     """Whether a first line names columns as Neo4j does."""
     kinds = {found["kind"] for name in names if (found := _FIELD.fullmatch(name)) is not None}
     return "ID" in kinds or {"START_ID", "END_ID"} <= kinds
@@ -185,7 +187,7 @@ class Part:
         assert self.chosen is not None
         column, value = self.chosen
         for (texts,) in self.table.texts([column]):
-            yield np.asarray(pc.equal(first_word(texts), value))
+            yield np.asarray(pc.equal(_first_word(texts), value))
 
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
@@ -209,7 +211,7 @@ class Part:
             yield [column.filter(pa.array(mask)) for column in batch]
 
 
-def first_word(texts: pa.Array) -> pa.Array:
+def _first_word(texts: pa.Array) -> pa.Array:
     """The text before the first semicolon of each text."""
     return pc.replace_substring_regex(texts, "(?s);.*", "")
 
@@ -373,7 +375,7 @@ class ExportFile:
         column = names[self.header.of(role)[0].column]
         rows = Counter[str]()
         for (texts,) in self.table.texts([column]):
-            for one in pc.value_counts(first_word(texts)).to_pylist():
+            for one in pc.value_counts(_first_word(texts)).to_pylist():
                 rows[one["values"]] += one["counts"]
         for value in sorted(rows):
             chosen = (column, value) if len(rows) > 1 else None
@@ -614,7 +616,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
             wrong = wrong or error
             continue
         names = table.names if table.is_named else []
-        if is_header(names) and (found is None or len(names) > len(found.names)):
+        if _is_header(names) and (found is None or len(names) > len(found.names)):
             found, chosen = table, said
     if found is not None:
         return found, chosen
@@ -627,7 +629,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
     """The error of a file whose header has another number of fields than its rows."""
     line = next(lines(path), "").strip()
     cuts = {name: [one.strip('"') for one in line.split(by)] for name, by in _SEPARATORS.items()}
-    fitting = [name for name, fields in cuts.items() if is_header(fields)]
+    fitting = [name for name, fields in cuts.items() if _is_header(fields)]
     separator = max(fitting, key=lambda name: len(cuts[name]), default=None)
     said = options.native()["separator"]
     if separator is not None and said not in (None, separator):
@@ -687,9 +689,6 @@ def _header_of(path: Path, filled: dict[Path, _Headed], empty: dict[Path, _Heade
     first = next((one for one in filled if _part_stem(one) == _part_stem(path)), None)
     fitting += [first] if first is not None else []
     return max(fitting, key=lambda one: len(_part_stem(one)), default=None)
-
-
-_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -798,8 +797,8 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
         if len(same) < len(own):
             continue
         if any((one.role, one.dtype) != (wanted.role, wanted.dtype) for one in same):
-            listed = " and ".join(f"`{one.path}`" for one, _ in own)
-            raise InvalidError(f"{listed}: property `{wanted.name}` has different types")
+            paths = " and ".join(f"`{one.path}`" for one, _ in own)
+            raise InvalidError(f"{paths}: property `{wanted.name}` has different types")
         shared[wanted.name] = wanted.dtype if wanted.role == "number" else None
         if wanted.role == "time":
             times.add(wanted.name)
@@ -852,7 +851,7 @@ def _uses(relation: _Relation) -> list[Column]:
     ]
 
 
-def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[EdgesOfType]:
+def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[KeyedEdges]:
     """The edge types that the rows have, in the order of their keys."""
     ends: dict[EdgeType, list[Ends]] = {}
     for number, one in enumerate(relations):

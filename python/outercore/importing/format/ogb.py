@@ -13,26 +13,26 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.base.shell import quoted
 from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.split_names import KNOWN
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import npz_edges, text_edges
-from outercore.importing.format.download import CACHE, library, reaching
-from outercore.importing.format.foreign import refuse_foreign
+from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import member_names, open_member, read_member
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, npz_rows, open_rows
 from outercore.importing.table.table import TextTable
 from outercore.importing.table.text import PLAIN, TextFile
 from outercore.importing.typed_graph import source_of_arrays
 
-_SPLITS = ("train", "valid", "test")
-_LINK_SPLITS = {f"{name}.pt" for name in _SPLITS}
+_LINK_SPLITS = {f"{name}.pt" for name in KNOWN}
 """A folder of held-out edges, as in ogbl-citation2."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _TYPED = (TRIPLES, COUNTS, "relations")
@@ -57,7 +57,7 @@ def is_hetero_layout(root: Path) -> bool:
     return (root / "raw" / COUNTS).exists() and (root / "raw" / TRIPLES).exists()
 
 
-def open_layout(root: Path, inputs: Inputs) -> GraphSource:
+def open_layout(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
     """The edges, features, labels and splits under `root/raw` and `root/split`.
 
     Both layouts: text (`edge.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) and the archives
@@ -85,10 +85,9 @@ def open_layout(root: Path, inputs: Inputs) -> GraphSource:
             f"directory `{root}`: expected an OGB node data set with `raw/edge.csv.gz` or "
             "`raw/data.npz`, a TU set with `NAME_graph_indicator.txt`, or `.parquet` files"
         )
-    # Looks at the name of the split too.
     source.arrays.extend(
         NodeArray("split", name, rows)
-        for name, rows in split_arrays(root / "split", inputs.ogb_split)
+        for name, rows in _split_arrays(root / "split", inputs.ogb_split)
     )
     source.notes.extend(_not_read(root, inputs.ogb_split))
     if undirected:
@@ -106,7 +105,7 @@ def _not_read(root: Path, split: str | None) -> list[str]:
     if (raw / "data.npz").exists():
         names = member_names(raw / "data.npz")
         others += [f"raw/data.npz:{name}" for name in names if name not in _READ_MEMBERS]
-    taken = [f"{name}.csv.gz" for name in _SPLITS]
+    taken = [f"{name}.csv.gz" for name in KNOWN]
     folders = [root / "split" / split] if split else sorted((root / "split").glob("*"))
     notes = []
     for folder in folders:
@@ -133,7 +132,7 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     if features.exists():
         arrays.append(NodeArray("features", "x", _numbers(features)))
     if labels.exists():
-        arrays.append(NodeArray("labels", "y", label_rows(labels)))
+        arrays.append(NodeArray("labels", "y", _label_rows(labels)))
     edge_features = raw / "edge-feat.csv.gz"
     if edge_features.exists():
         arrays.append(NodeArray("edge", FEATURES, _numbers(edge_features)))
@@ -180,7 +179,7 @@ def _numbers(path: Path) -> RowSource:
     return RowSource(str(path), np.dtype(np.float32), chunks, width=width, files=states(path))
 
 
-def label_rows(path: Path) -> RowSource:
+def _label_rows(path: Path) -> RowSource:
     """Classes, or a column for each of several tasks; empty and `nan` mean a missing label.
 
     One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
@@ -235,7 +234,7 @@ def _archives(raw: Path, undirected: bool | None) -> GraphSource:
     return GraphSource([edges], arrays, nodes, undirected)
 
 
-def split_arrays(
+def _split_arrays(
     directory: Path, split: str | None, node_type: str = ""
 ) -> list[tuple[str, RowSource]]:
     """The ids of each part of the split called `split`, or of the only one; in a
@@ -262,7 +261,7 @@ def split_arrays(
     elif split not in folders:
         raise NotFoundError(f"splits `{directory}`: no `{split}`; there is {', '.join(folders)}")
     found = []
-    for name in _SPLITS:
+    for name in KNOWN:
         path = directory / split / node_type / f"{name}.csv.gz"
         if path.exists():
             found.append((name, _ids(path)))
@@ -306,7 +305,7 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
     for node_type in labelled:
         arrays += [
             NodeArray("split", name, rows, node_type)
-            for name, rows in split_arrays(root / "split", inputs.ogb_split, node_type)
+            for name, rows in _split_arrays(root / "split", inputs.ogb_split, node_type)
         ]
     arrays += [array for one in edge_types for array in _of_edges(raw, one, reading)]
     tables = [_edges(raw, one) for one in edge_types]
@@ -315,7 +314,7 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
     """The fields of a short text without a header."""
-    table = TextTable(TextFile.detect(path, "table", PLAIN))
+    table = TextTable(_file(path))
     columns: list[list[str]] = [[] for _ in table.names]
     for batch in table.texts(list(table.names)):
         for column, values in zip(columns, batch, strict=True):
@@ -374,7 +373,7 @@ def _of_nodes(raw: Path, node_type: str, reading: Reading) -> list[NodeArray]:
         found.append(NodeArray(role, name, open_rows(FileSpec(path, ()), reading), node_type))  # type: ignore[arg-type]
     labels = raw / "node-label" / node_type / "node-label.csv.gz"
     if labels.exists():
-        found.append(NodeArray("labels", "y", label_rows(labels), node_type))
+        found.append(NodeArray("labels", "y", _label_rows(labels), node_type))
     return found
 
 
@@ -402,14 +401,14 @@ def directory_of(name: str) -> Path:
     import pyarrow.csv
 
     table = pyarrow.csv.read_csv(Path(ogb.__file__).with_name("master.csv")).to_pydict()
-    listed = [key for key in table if key]
-    if name not in listed:
-        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(listed)}")
+    known = [key for key in table if key]
+    if name not in known:
+        raise NotFoundError(f"OGB has no node data set `{name}`; it has {', '.join(known)}")
     described = dict(zip(next(iter(table.values())), table[name], strict=True))
     unpacked = directory / described["download_name"]
     if not (unpacked / "raw").exists():
         directory.mkdir(parents=True, exist_ok=True)
-        with reaching(f"ogb:{name}"):
+        with download_errors(f"ogb:{name}"):
             archive = urls.download_url(described["url"], str(directory))
             urls.extract_zip(archive, str(directory))
     return unpacked

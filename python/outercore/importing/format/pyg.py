@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.graph import Graph
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
 from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
-from outercore.importing.format.download import CACHE, library, reaching
+from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import array_of_edges, require_type_name
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
@@ -35,12 +36,8 @@ _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
 """Attributes of edges whatever their length, and the edge arrays they become."""
 TOPOLOGY = ("offsets", "sources", "ids")
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
-
-
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""
-
-
 _PYG = {
     "Planetoid": ("Cora", "CiteSeer", "PubMed"),
     "HeterophilousGraphDataset": (
@@ -63,6 +60,7 @@ _PYG = {
     "GitHub": (),
     "LastFMAsia": (),
 }
+"""Classes of PyG with one graph, and their data sets, for short names such as `pyg:Cora`."""
 
 
 @called_from_python
@@ -74,7 +72,7 @@ def from_pyg(
     arrays: Sequence[str] = (),
     mask_column: int = 0,
     options: ImportOptions | None = None,
-) -> Any:
+) -> Graph:
     """Writes a PyG `Data` or `HeteroData` object as a data set and opens it.
 
     Taken are `edge_index`, `x`, `y`, every attribute with a row for each edge, such as `edge_attr`,
@@ -92,8 +90,6 @@ def from_pyg(
 
     Errors: `InvalidError` names the attribute that does not fit.
     """
-    import outercore
-
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
     if hasattr(data, "edge_types"):
@@ -106,7 +102,7 @@ def from_pyg(
         notes = source.notes
     for note in notes:
         warnings.warn(note, stacklevel=3)
-    return outercore.open(out)
+    return Graph(out)
 
 
 def open_data(
@@ -131,7 +127,7 @@ def open_data(
         if getattr(data, name, None) is None:
             raise InvalidError(f"PyG object: no attribute `{name}`; it has {data.keys()}")
     named = [name for name in arrays if name not in of_edges]
-    chosen = masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
+    chosen = _masks_of(data, mask_column) if splits is None else splits_of(splits, nodes)
     others = sorted(_not_taken(data, {"edge_index", "y", *arrays, *of_edges}, splits))
     hint = "arrays of nodes by `arrays=(NAME, ...)`, splits by `splits={NAME: IDS}`"
     return GraphSource(
@@ -242,7 +238,7 @@ def open_hetero(
         own = _not_taken(store, {*arrays, *(["y"] if is_labelled else [])}, splits, is_labelled)
         others += [f"{where}.{name}" for name in own]
     if splits is None:
-        chosen = masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
+        chosen = _masks_of(data[labelled], mask_column, _where(labelled)) if labelled else {}
     elif labelled is None:
         raise InvalidError(
             "splits: no node type has labels `y`, so they do not say whose nodes they are"
@@ -443,7 +439,7 @@ def edge_values(
     return found
 
 
-def masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
+def _masks_of(data: Any, column: int, where: str = "data") -> dict[str, NDArray]:
     """The splits that are masks of what messages call `where`.
 
     Errors: `InvalidError` for a mask that is neither true and false nor 1 and 0.
@@ -560,7 +556,7 @@ def _strided() -> Any:
     return torch.strided
 
 
-def _open_named(path: Path, _: Inputs) -> GraphSource:
+def _open_named(path: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
     """A data set that PyG downloads: `pyg:Cora`, `pyg:Class/Name`.
 
     Errors: `UnsupportedError` where PyG is not installed, `DeviceError` where it cannot reach its
@@ -578,7 +574,7 @@ def _pyg_data(name: str, directory: Path) -> Any:
         raise NotFoundError(f"PyG has no data set `{name}`\nhint: give it as `pyg:Class/Name`")
     arguments = {"name": member} if member else {}
     root = directory / kind if not member else directory / kind / member
-    with reaching(f"pyg:{name}"):
+    with download_errors(f"pyg:{name}"):
         return getattr(datasets, kind)(root=str(root), **arguments)[0]
 
 

@@ -17,12 +17,12 @@ from outercore.importing.format import (
     triples,
     tu,
 )
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.table.foreign import refuse_foreign
 
-PlainFormat = Format[Callable[[Path, Inputs], GraphSource]]
+PlainFormat = Format[Callable[[Path, Inputs, ImportOptions], GraphSource]]
 TypedFormat = Format[Callable[[Path, TypedInputs, ImportOptions], TypedSource]]
 
 _TYPED: tuple[TypedFormat, ...] = (

@@ -20,7 +20,6 @@ from outercore.importing.format.description import (
     read_yaml,
     text_of,
 )
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import label_column
@@ -28,6 +27,7 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.rows import NodeArray, Reading
 from outercore.importing.table.table import (
     ParquetTable,
@@ -171,10 +171,10 @@ def _file(folder: Path, name: str, value: Any, where: str) -> str:
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
     found = found or sorted(one for one in folder.iterdir() if one.name.startswith(f"{name}."))
     if len(found) != 1:
-        listed = ", ".join(one.name for one in found) or "none"
+        names = ", ".join(one.name for one in found) or "none"
         raise NotFoundError(
             f"{where}: expected one file that is called `{name}`, such as `{name}.parquet` or "
-            f"`{name}.csv`, found {listed}\nhint: name it: `file: NAME`"
+            f"`{name}.csv`, found {names}\nhint: name it: `file: NAME`"
         )
     return found[0].name
 

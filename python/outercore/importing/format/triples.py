@@ -19,6 +19,7 @@ from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.importing.edge_arrays import WEIGHT
 from outercore.importing.edges import pushed
 from outercore.importing.inputs import Inputs
+from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
@@ -28,7 +29,7 @@ _CHUNK = 1 << 20
 _PARTS = ("offsets", "bytes", "order")
 
 
-def open_triples(root: Path, inputs: Inputs) -> GraphSource:
+def open_triples(root: Path, inputs: Inputs, _: ImportOptions) -> GraphSource:
     """Heads and tails of the training triples as edges, with the names of the entities.
 
     Every entity is a node under its id. The edge array `relation` has the id of each edge's
@@ -90,7 +91,7 @@ def open_triples(root: Path, inputs: Inputs) -> GraphSource:
         [pushed(str(root), ends, files=files)],
         [*(_name_array(graph, key) for key in names), *arrays],
         graph.num_nodes,
-        reading=f"relation {relation}",
+        identity=f"relation {relation}",
         notes=[f"left out: {', '.join(left)}"] if left else [],
     )
 

@@ -18,6 +18,7 @@ from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
 from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
+from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, from_array
@@ -33,7 +34,7 @@ def is_tu(directory: Path) -> bool:
     return any(directory.glob(f"*{_INDICATOR}"))
 
 
-def open_tu(directory: Path, _: Inputs) -> GraphSource:
+def open_tu(directory: Path, _: Inputs, _options: ImportOptions) -> GraphSource:
     """The graphs of such a directory.
 
     Labels of graphs become classes, their attributes numbers to predict in a set without labels,
@@ -50,8 +51,8 @@ def open_tu(directory: Path, _: Inputs) -> GraphSource:
         if not path[part].exists():
             raise NotFoundError(f"TU directory `{directory}`: `{path[part].name}` is missing")
     files = [state for one in path.values() if one.exists() for state in states(one)]
-    first = first_nodes(_column(path["graph_indicator"]), f"`{path['graph_indicator']}`", 1)
-    nodes = len(_column(path["graph_indicator"]))
+    graph_ids = _read(path["graph_indicator"], np.int64).reshape(-1)
+    first, nodes = first_nodes(graph_ids, f"`{path['graph_indicator']}`", 1), len(graph_ids)
     arrays, notes = _graph_arrays(path, len(first))
     options = TextOptions(separator="comma", header=False, comment="", one_based=True)
     edges = text_edges(FileSpec(path["A"], ()), "text", options)
@@ -112,10 +113,6 @@ def _node_arrays(path: dict[str, Path], nodes: int) -> list[NodeArray]:
         values = _rows_for(file, nodes, "node", np.float64).astype(np.float32)
         arrays.append(NodeArray("features", "x", from_array(str(file), values)))
     return arrays
-
-
-def _column(path: Path) -> NDArray[np.int64]:
-    return _read(path, np.int64).reshape(-1)
 
 
 def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.times import is_date_column, is_time
 
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
-"""What a column of node ids is called, in lower case and without other signs than letters."""
+"""What a column of node ids is called, as `alphanumeric` writes it."""
 
 _FIRSTS = {"id1", "node1", "nodeid1", "vertex1"}
 _SECONDS = {"id2", "node2", "nodeid2", "vertex2"}
@@ -29,11 +29,12 @@ TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object"
 _NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
 """How Neo4j ends the names of ids: `personId:ID(Person)`."""
 _COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
-"""What pandas and R call the column in which they number the rows, as `_letters`."""
+"""What pandas and R call the column in which they number the rows, as `alphanumeric` writes it."""
 _MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
 
 
-def _letters(name: str) -> str:
+def alphanumeric(name: str) -> str:
+    """A name in lower case, without other signs than letters and digits: `node_id` as `nodeid`."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -42,7 +43,7 @@ def plain(name: str) -> str:
     neo4j = _NEO4J.search(name)
     if neo4j is not None:
         return {"START_ID": "source", "END_ID": "target"}.get(neo4j[1], "id")
-    letters = _letters(name)
+    letters = alphanumeric(name)
     short = letters.removesuffix("id").removesuffix("node")
     return short or letters
 
@@ -55,7 +56,7 @@ def has_ends(names: list[str]) -> bool:
 
 def is_counting(name: str) -> bool:
     """Whether a column is called as programs call the one in which they number the rows."""
-    return _COUNTING.fullmatch(_letters(name)) is not None
+    return _COUNTING.fullmatch(alphanumeric(name)) is not None
 
 
 def may_be_ids(name: str) -> bool:
@@ -77,7 +78,7 @@ def id_column(table: Table, key: str | None = None) -> str | None:
 
 def _is_id(name: str) -> bool:
     neo4j = _NEO4J.search(name)
-    return _letters(name) in IDS or (neo4j is not None and neo4j[1] == "ID")
+    return alphanumeric(name) in IDS or (neo4j is not None and neo4j[1] == "ID")
 
 
 @dataclass(frozen=True)

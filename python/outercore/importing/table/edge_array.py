@@ -19,6 +19,8 @@ from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.table import Missing, Table
 
+EdgeShape = Literal["2,E", "E,2"]
+"""Whether sources and targets are the two rows or the two columns of an edge array."""
 ENDS = ("source", "target")
 """What the columns are called."""
 _ROWS = 1 << 18
@@ -96,9 +98,6 @@ class EdgeArrayTable(Table):
         """As `Table.texts`."""
         for rows in self.numbers(columns, self.ends.dtype.newbyteorder("="), "nan"):
             yield [pa.array(column).cast(pa.large_string()) for column in rows.T]
-
-
-EdgeShape = Literal["2,E", "E,2"]
 
 
 def oriented(

@@ -18,10 +18,8 @@ from outercore.importing.table.columns import EdgeColumns, edge_columns
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.table import Table, open_table
-from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 
-_PAIRS = 1 << 17
-"""Pairs of an array that are looked at together."""
 _OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
 
 
@@ -89,7 +87,7 @@ class PairList:
             first += len(columns[0])
 
     def _found(self, names: Names, column: Any, first: int) -> NDArray[np.int64]:
-        found = names.lookup(*names_of(column))
+        found = names.lookup(*offsets_and_bytes(column))
         if len(missing := np.flatnonzero(found < 0)):
             row = int(missing[0])
             name = column[row].as_py()

@@ -1,4 +1,4 @@
-"""What to say of a column that was expected to hold numbers."""
+"""Rows for nodes, edges or graphs: from files, from tables and from arrays in memory, in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks
 from outercore.files.npy import open_npy, require_numbers
-from outercore.importing.format.foreign import refuse_foreign
 from outercore.importing.table.columns import (
     NodeColumns,
     node_columns,
@@ -28,6 +27,7 @@ from outercore.importing.table.columns import (
 )
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
+from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
 from outercore.importing.table.parts import Parts
@@ -39,7 +39,7 @@ from outercore.importing.table.table import (
     is_parquet,
     list_rows,
 )
-from outercore.importing.table.text import Purpose, TextOptions, names_of, suffix_of
+from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 from outercore.importing.table.times import (
     STORED,
     are_whole,
@@ -48,42 +48,6 @@ from outercore.importing.table.times import (
     times_of,
     whole_times,
 )
-
-
-def no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
-    """What to say of a column without numbers, one of `columns`.
-
-    Cost: reads a text up to the first such field.
-    """
-    found = table.kind(name)
-    way = "cast the column to numbers: `column.cast('float64')`"
-    if found.startswith(("list", "large_list", "fixed_size_list")):
-        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
-    elif found == "text":
-        way = (
-            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
-            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
-            "numbers by `codes, names = pandas.factorize(column)`"
-        )
-        found += _first_text(table, name)
-    if len(columns) > 1:
-        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
-    return InvalidError(
-        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
-    )
-
-
-def _first_text(table: Table, name: str) -> str:
-    """The first field of a text that is not a number, and its place."""
-    if isinstance(table, TextTable):
-        try:
-            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
-                pass
-        except InvalidError as error:
-            _, _, why = str(error).partition("\n")[0].partition("`: ")
-            return f" ({why})"
-    return ""
-
 
 _CHUNK_BYTES = 8 << 20
 _TEXTS = (".csv", ".tsv", ".txt", ".tab", ".dat", "")
@@ -176,8 +140,6 @@ class Reading:
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
     """Whether rows are in their order, whatever columns of ids say."""
-    outside_files: bool = False
-    """Whether the description of a folder may name files outside of it."""
     purpose: Purpose = "table"
     """What the tables of nodes are for: it decides how comments are told from rows."""
     takes_times: bool = False
@@ -262,7 +224,7 @@ def time_rows(table: Table, name: str) -> RowSource:
     )
 
 
-def require_rows(table: Table, *, of_names: bool = False) -> None:
+def _require_rows(table: Table, *, of_names: bool = False) -> None:
     """Errors: `InvalidError` for a table without rows; a line of words is data only of names."""
     if table.rows:
         return
@@ -289,7 +251,7 @@ def open_node_table(
         _require_table(spec)
     table = (parts or Parts()).open(spec, reading.text, reading.purpose)
     if not (may_be_empty and table.is_named):
-        require_rows(table, of_names=reading.purpose == "named_table")
+        _require_rows(table, of_names=reading.purpose == "named_table")
     return table
 
 
@@ -439,7 +401,7 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     for name in columns:
         kind = table.dtype(name)
         if kind is None:
-            raise no_numbers(table, name, columns)
+            raise _no_numbers(table, name, columns)
         kinds.append(kind)
     if all(kind == kinds[0] for kind in kinds):
         found = kinds[0]
@@ -450,6 +412,41 @@ def common_type(table: Table, columns: list[str], missing: Missing = "nan") -> n
     if found.kind in "iub" and any(table.missing(name) for name in columns):
         return np.dtype(np.int64 if missing == "minus_one" else np.float64)
     return found
+
+
+def _no_numbers(table: Table, name: str, columns: list[str]) -> InvalidError:
+    """What to say of a column without numbers, one of `columns`.
+
+    Cost: reads a text up to the first such field.
+    """
+    found = table.kind(name)
+    way = "cast the column to numbers: `column.cast('float64')`"
+    if found.startswith(("list", "large_list", "fixed_size_list")):
+        way = f"name it alone, with its file: `{quoted(table.path)}:{name}`"
+    elif found == "text":
+        way = (
+            "write numbers such as `1234.5`, nothing for a missing one, 1 and 0 for true and "
+            "false; titles and other texts of nodes are kept by `--text NAME=FILE`; names become "
+            "numbers by `codes, names = pandas.factorize(column)`"
+        )
+        found += _first_text(table, name)
+    if len(columns) > 1:
+        way += f"; choose columns by `{quoted(table.path)}:NAME,NAME`"
+    return InvalidError(
+        f"`{table.path}`: column `{name}`: expected numbers, found {found}\nhint: {way}"
+    )
+
+
+def _first_text(table: Table, name: str) -> str:
+    """The first field of a text that is not a number, and its place."""
+    if isinstance(table, TextTable):
+        try:
+            for _ in table.numbers([name], np.dtype(np.float64), "nan"):
+                pass
+        except InvalidError as error:
+            _, _, why = str(error).partition("\n")[0].partition("`: ")
+            return f" ({why})"
+    return ""
 
 
 def from_array(name: str, array: NDArray) -> RowSource:
@@ -469,7 +466,7 @@ def from_array(name: str, array: NDArray) -> RowSource:
 
 def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
     """Names in memory as the two arrays that keep them; `called` is what messages call both."""
-    offsets, characters = names_of(names)
+    offsets, characters = offsets_and_bytes(names)
     return [
         NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
         for part, values in (("offsets", offsets.astype(np.uint64)), ("bytes", characters))

@@ -20,6 +20,9 @@ from outercore.importing.table.rows import RowSource
 from outercore.importing.table.text import suffix_of
 
 _CHUNK = 1 << 20
+_CHUNK_BYTES = 8 << 20
+_WIDEST = 1 << 28
+"""Bytes of a row with all its zeros."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ def is_sparse_matrix(members: list[str]) -> bool:
     return {"format", "shape", "data"} <= set(members)
 
 
-def form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
+def _form_and_shape(path: Path) -> tuple[str, tuple[int, int]]:
     """The form of a matrix, such as `csr`, and its numbers of rows and columns.
 
     Errors: `CorruptError` for what SciPy does not write.
@@ -61,7 +64,7 @@ def sparse_edges(path: Path) -> SparseMatrix:
     Cost: read in chunks, for a matrix of any size.
     Errors: `InvalidError` for a matrix that is not square; `UnsupportedError` for other forms.
     """
-    form, (rows, columns) = form_and_shape(path)
+    form, (rows, columns) = _form_and_shape(path)
     if rows != columns:
         raise InvalidError(
             f"`{path}`: the matrix is {rows} x {columns}, expected a square one (one row and "
@@ -156,11 +159,6 @@ class _Values:
         return found
 
 
-_CHUNK_BYTES = 8 << 20
-_WIDEST = 1 << 28
-"""Bytes of a row with all its zeros."""
-
-
 def is_sparse(spec: FileSpec) -> bool:
     """Whether a file is a sparse matrix as `scipy.sparse.save_npz` writes it."""
     return (
@@ -177,7 +175,7 @@ def sparse_rows(path: Path) -> RowSource:
     Cost: the matrix is held in memory in its sparse form.
     Errors: `UnsupportedError` for another form; `CorruptError` for an index outside the matrix.
     """
-    form, (count, width) = form_and_shape(path)
+    form, (count, width) = _form_and_shape(path)
     if form != "csr":
         raise UnsupportedError(
             f"`{path}`: a sparse matrix of form `{form}`, expected csr\nhint: save `matrix.tocsr()`"

@@ -72,7 +72,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
             f"`{out}` holds a data set already\nhint: choose another directory, or pass "
             "`--overwrite` to replace it"
         )
-    path = _kept(sys.stdin.buffer, out.parent / f".{out.name}.stdin")
+    path = _saved(sys.stdin.buffer, out.parent / f".{out.name}.stdin")
     columns = "".join(given[0].partition(":")[1:])
     found = Piped([f"{path}{columns}" if text in given else text for text in files], path)
     try:
@@ -85,7 +85,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
             path.unlink()
 
 
-def _kept(stream: BinaryIO, path: Path) -> Path:
+def _saved(stream: BinaryIO, path: Path) -> Path:
     """A file with all of `stream`, with the ending of its kind."""
     start = stream.read(_CHUNK)
     kind = next((kind for sign, kind in _KINDS.items() if start.startswith(sign)), ".txt")

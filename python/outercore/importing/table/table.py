@@ -269,10 +269,10 @@ class ParquetTable(Table):
         Errors: `InvalidError` for a file with other columns, or with a type that no such type
         includes.
         """
-        with parquet_file(self.files[0]) as file:
+        with _parquet_file(self.files[0]) as file:
             schema = file.schema_arrow
         for path in self.files[1:]:
-            with parquet_file(path) as file:
+            with _parquet_file(path) as file:
                 part = file.schema_arrow
             if sorted(part.names) != sorted(schema.names):
                 raise InvalidError(
@@ -303,7 +303,7 @@ class ParquetTable(Table):
         """Rows of all files, from their footers."""
         count = 0
         for path in self.files:
-            with parquet_file(path) as file:
+            with _parquet_file(path) as file:
                 count += file.metadata.num_rows
         return count
 
@@ -351,7 +351,7 @@ class ParquetTable(Table):
     def batches(self, columns: list[str], rows: int = _BATCH) -> Iterator[list[Any]]:
         """The columns as Arrow arrays, batch by batch."""
         for path in self.files:
-            with parquet_file(path) as file:
+            with _parquet_file(path) as file:
                 try:
                     for batch in file.iter_batches(batch_size=rows, columns=columns):
                         yield [self._as_in_schema(batch.column(name), name) for name in columns]
@@ -453,7 +453,7 @@ def _common_type(one: Any, other: Any) -> Any:
 
 
 @contextmanager
-def parquet_file(path: Path) -> Iterator[Any]:
+def _parquet_file(path: Path) -> Iterator[Any]:
     """An open Parquet file; what is wrong with it is an `InvalidError` that names it."""
     require_file(path, "Parquet file")
     try:

@@ -115,7 +115,6 @@ class Profile:
     """The kinds of values in the columns of a whole file."""
 
     rows: int
-    comments: int
     repeated_headers: int
     """Lines that name the columns again; they are passed over."""
     kinds: list[str]
@@ -271,7 +270,6 @@ class TextFile:
         columns = found["columns"]
         return Profile(
             found["rows"],
-            found["comments"],
             found["repeated_headers"],
             [column["kind"] for column in columns],
             [column["missing"] for column in columns],
@@ -350,7 +348,7 @@ def lines(path: Path) -> Iterator[str]:
         raise CorruptError(f"`{path}`: {error}\nhint: copy the file again") from error
 
 
-def names_of(column: Any) -> Names:
+def offsets_and_bytes(column: Any) -> Names:
     """A column of large strings as offsets and bytes."""
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]

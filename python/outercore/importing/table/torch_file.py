@@ -1,6 +1,6 @@
 """Arrays and numbers in files that `torch.save` wrote, without running what a pickle asks for.
 
-See [0047](../../../docs/design/0047-foreign-files.md) for why PyTorch does not read them.
+See [0047](../../../../docs/design/0047-foreign-files.md) for why PyTorch does not read them.
 """
 
 from __future__ import annotations
