@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.edge_types import EdgeType
 from outercore.files.large_arrays import forget, mapped
 
 if TYPE_CHECKING:
@@ -332,10 +332,6 @@ def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
     return not may_differ and edges.rows == count_links(graph, edge_type)
 
 
-def _key_of(graph: DataSet, edge_type: EdgeType) -> str:
-    return edge_type_key(edge_type) if graph.is_typed else "edge"
-
-
 def _bounds(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64]:
     columns = columns_of(graph, edge_type)
     return topology(graph, "offsets")[columns.start : columns.stop + 1].astype(np.int64)
@@ -369,7 +365,7 @@ def array_of(graph: DataSet, key: str) -> NDArray[Any]:
 
 def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:
     """The manifest key of an array of a type's edges."""
-    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
+    return f"edges/{graph.schema.edges[edge_type].key}/{name}"
 
 
 def columns_of(graph: DataSet, edge_type: EdgeType) -> range:

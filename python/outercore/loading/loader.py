@@ -26,6 +26,7 @@ from outercore.data.sample_rules import (
     SubgraphType,
     TemporalStrategy,
 )
+from outercore.data.schema import type_of
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.loading.bidirectional import lead_both_ways, reverse_types
 from outercore.loading.loader_arguments import ARGUMENTS, check_arguments
@@ -325,7 +326,8 @@ class NeighborLoader(MiniBatches[Any]):
 
     def _typed(self, widths: dict[str, int]) -> HeteroData:
         parts = self._core.typed_batch()
-        data, labelled = HeteroData(), _type_of(self._label_key)
+        data = HeteroData()
+        labelled = None if self._label_key is None else type_of(self._label_key)
         for node_type, nodes in parts["nodes"].items():
             store, n_id = data[node_type], nodes["n_id"]
             store.n_id = torch.from_numpy(n_id)
@@ -396,8 +398,3 @@ def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
     if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], Tensor):
         return nodes[0], nodes[1].cpu().numpy()
     return nodes
-
-
-def _type_of(key: str | None) -> str | None:
-    """The node type of an array of nodes."""
-    return None if key is None else key.split("/")[1]
