@@ -6,7 +6,6 @@ export the core has to compute the same logits from it as PyTorch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -123,9 +122,9 @@ def _to_bytes(
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
-    described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
+    described["weights"] = digest_of(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
-    return manifest, _sorted(save(tensors, {"manifest": _digest(manifest), **kept}))
+    return manifest, _sorted(save(tensors, {"manifest": digest_of(manifest), **kept}))
 
 
 def _sorted(weights: bytes) -> bytes:
@@ -207,10 +206,6 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
             f"model.{what} `{found}`: an exported model can have {', '.join(known)}\n"
             f"hint: train again with `--set model.{what}=...`, one of these"
         )
-
-
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 _EPSILON = 1e-5

@@ -130,25 +130,23 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
 
 
 def is_own(directory: Path) -> bool:
-    """Whether the model's network is one of the user's own."""
-    try:
-        described = parse_json((directory / "model.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    return (
-        isinstance(described, dict)
-        and described.get("format") == _FORMAT
-        and ("network" in described)
-    )
+    """Whether the model has a custom network."""
+    described = _unchecked(directory)
+    return described.get("format") == _FORMAT and "network" in described
 
 
 def is_exported(directory: Path) -> bool:
     """Whether `outercore export-model` wrote what is in `directory`."""
+    return _unchecked(directory).get("format") == EXPORTED
+
+
+def _unchecked(directory: Path) -> dict[str, Any]:
+    """The content of `model.json` without its checksum; empty if it is missing or damaged."""
     try:
         described = parse_json((directory / "model.json").read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(described, dict) and described.get("format") == EXPORTED
+        return {}
+    return described if isinstance(described, dict) else {}
 
 
 def _task(described: dict[str, Any]) -> Task:
