@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from outercore.errors import InvalidError
 from outercore.runs.custom_code import CustomCode, custom_code, is_place, require_same_code
 from outercore.training.config import ModelConfig, Norm
-from outercore.training.models import Network
+from outercore.training.models import Network, evaluating
 
 Given: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 """A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
@@ -143,18 +143,14 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
 def _check(place: str, module: nn.Module, layers: int, features: int, outputs: int) -> None:
     """Tries the network on three nodes and two edges."""
     x, edge_index = torch.ones(3, features), torch.tensor([[1, 2], [0, 0]])
-    was = module.training
-    module.eval()
     try:
-        with torch.no_grad():
+        with evaluating(module), torch.no_grad():
             found: Any = module(x, edge_index)
     except Exception as error:
         raise InvalidError(
             f"model `{place}` fails for x [3, {features}] and edge_index [2, 2]: "
             f"{type(error).__name__}: {error}\nhint: its `forward` takes `x` and `edge_index`"
         ) from error
-    finally:
-        module.train(was)
     shape = tuple(getattr(found, "shape", ()))
     if shape != (3, outputs):
         raise InvalidError(

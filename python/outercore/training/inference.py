@@ -21,7 +21,7 @@ from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
 from outercore.training.links.model import LinkModel
 from outercore.training.loaders import Loaders
-from outercore.training.models import Perceptron
+from outercore.training.models import Perceptron, evaluating
 from outercore.training.streamed.exact import Exact, Outputs
 from outercore.training.streamed.files import feature_key
 from outercore.training.streamed.network import of_network
@@ -260,20 +260,6 @@ def layer_directory(scratch: Path) -> Iterator[Path]:
         scratch.mkdir(parents=True, exist_ok=True)
     with scratch_directory(scratch, "layers-") as directory:
         yield directory
-
-
-class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`
-    """Dropout off and running statistics frozen within the block."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._model = model
-
-    def __enter__(self) -> None:
-        self._training = self._model.training
-        self._model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self._model.train(self._training)
 
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:

@@ -18,9 +18,10 @@ from outercore.files.large_arrays import forget
 from outercore.files.npy import NpyRows
 from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Context, Inference, evaluating
+from outercore.training.inference import Context, Inference
 from outercore.training.links.data import LinkData
 from outercore.training.links.model import LinkModel
+from outercore.training.models import evaluating
 from outercore.training.scoring import AnyScoring, validates_fully
 
 _HITS: dict[LinkMetric, int] = {
