@@ -24,12 +24,12 @@ from outercore.base.shell import quoted
 from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
 from outercore.training.config import TrainConfig
-from outercore.training.custom_network import OwnNetwork
+from outercore.training.custom_network import CustomNetwork
 from outercore.training.exported import digest_of, require_expressed, rule_of
 from outercore.training.graph_batches import GraphBatch
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
-from outercore.training.model_files import EXPORTED, Model, is_exported, is_own, load_model
+from outercore.training.model_files import EXPORTED, Model, is_custom, is_exported, load_model
 from outercore.training.models import Network, Perceptron
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel
@@ -65,7 +65,7 @@ def export_model(
     the core computes other logits than PyTorch.
     """
     directory = model_directory(run)
-    if is_own(directory):
+    if is_custom(directory):
         raise UnsupportedError(
             f"model `{directory}`: exported models have built-in layers, not your own network\n"
             f"hint: for predictions, `outercore evaluate {quoted(directory)} --network "
@@ -254,7 +254,7 @@ def network_of(model: Model) -> Network | Perceptron:
             f"model `{model.config.kind}` of a graph with several types: the format of exported "
             "models has none\nhint: `outercore evaluate --predictions FILE` writes its predictions"
         )
-    if isinstance(model, OwnNetwork):
+    if isinstance(model, CustomNetwork):
         raise InternalError("a network of the user's own has no exported form")
     if isinstance(model, LinkModel):
         return model.encoder

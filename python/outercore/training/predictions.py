@@ -26,7 +26,7 @@ from outercore.data.outputs import (
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.importing.table.pairs import PairList
 from outercore.runs.progress import Observer
-from outercore.training.custom_network import Given
+from outercore.training.custom_network import NetworkSource
 from outercore.training.inference import Context, Prediction
 from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
@@ -48,7 +48,7 @@ def predict(
     *,
     edges: str | Path | None = None,
     memory: str | None = None,
-    network: Given | None = None,
+    network: NetworkSource | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
     open_graph: Callable[[Path], Any] = open_graph,
