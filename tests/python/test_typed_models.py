@@ -28,7 +28,7 @@ from outercore.training.streamed import layer as layer_module  # noqa: E402
 from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.typed.inputs import Schema, feature_keys, schema_of  # noqa: E402
 from outercore.training.typed.models import TypedNetwork  # noqa: E402
-from outercore.training.typed.streamed import of_typed_network  # noqa: E402
+from outercore.training.typed.streamed import typed_network_steps  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
 torch.set_num_threads(1)
@@ -226,7 +226,7 @@ def test_sampling_all_neighbours_of_all_types_equals_exact_inference(
 def exactly(graph: TypedGraph, model: TypedNetwork, nodes: np.ndarray | None) -> Exact:
     features = {name: f"nodes/{name}/x" for name in ("paper", "topic")}
     quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
-    computation = of_typed_network(model.eval(), features)
+    computation = typed_network_steps(model.eval(), features)
     return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)
 
 

@@ -31,7 +31,7 @@ from outercore.errors import InvalidError, UnsupportedError
 from outercore.loading.bidirectional import lead_both_ways, reverse_types
 from outercore.loading.loader_arguments import ARGUMENTS, check_arguments
 from outercore.loading.loader_data import LoaderData, take_for_inference
-from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
+from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, as_graph
 from outercore.loading.seed_code import SeedCode, code_of_nodes
 from outercore.loading.typed_choice import FeatureNames
 
@@ -203,7 +203,7 @@ class NeighborLoader(MiniBatches[Any]):
         **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        graph = opened(data)
+        graph = as_graph(data)
         seeds = partial(self._seed_code, data, graph, input_nodes)
         check_arguments(others, type(self), seeds, of_links=self._of_links)
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)

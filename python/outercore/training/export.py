@@ -392,7 +392,7 @@ def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
     return Example(batch, x, _degrees(offsets, sources, model)[batch.n_id], sizes)
 
 
-def by_network(model: Model, asked: Example) -> NDArray[np.float32]:
+def network_logits(model: Model, asked: Example) -> NDArray[np.float32]:
     """The network's logits: of the seeds, of pairs of them, or of graphs; [rows, outputs]."""
     batch = asked.batch
     edge_index = torch.from_numpy(np.stack([batch.row, batch.col]))
@@ -425,7 +425,7 @@ def by_network(model: Model, asked: Example) -> NDArray[np.float32]:
         return found
 
 
-def by_core(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
+def core_logits(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
     """The same by the exported model."""
     batch, core = asked.batch, _core.Model(str(exported))
     hops = isinstance(network_of(model), Network)
@@ -469,7 +469,7 @@ def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> flo
 def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> None:
     """Errors: `InternalError` where the exported model has other logits than the network."""
     asked = example(model, fanout, seed=0)
-    error = difference(by_core(exported, model, asked), by_network(model, asked))
+    error = difference(core_logits(exported, model, asked), network_logits(model, asked))
     if not error <= TOLERANCE:
         raise InternalError(
             f"model `{exported}`: its logits differ by {error:.1e} from the network's, expected "

@@ -18,7 +18,13 @@ from torch.nn import functional
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
 from outercore.training.typed.inputs import Schema
-from outercore.training.typed.models import Encoder, TypedParts, as_features, by_type, norm_of_type
+from outercore.training.typed.models import (
+    Encoder,
+    TypedParts,
+    by_type,
+    feature_deviation,
+    norm_of_type,
+)
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -190,7 +196,7 @@ class TemporalLinkModel(nn.Module):
         self.schema = schema
         self.layers = schema.types.layers
         hidden = config.model.hidden
-        self.encoder = Encoder(hidden, schema.types, as_features(hidden))
+        self.encoder = Encoder(hidden, schema.types, feature_deviation(hidden))
         self.time = TimeEncoding(schema.span)
         self.stack = nn.ModuleList(
             TimedLayer(config, schema, layer) for layer in range(schema.types.layers)

@@ -184,10 +184,10 @@ class TransformerLayer(nn.Module):
             relation: Any = self.relations[edge_type]
             keys, messages = mapped[edge_type[0]].unbind(dim=1)
             # `index_select` has a faster gradient than brackets.
-            keys = of_head(keys, relation.attention).index_select(0, source)
+            keys = map_by_head(keys, relation.attention).index_select(0, source)
             alike = (queries.index_select(0, place) * keys).sum(dim=-1)
             scores.append(alike * relation.prior)
-            values.append(of_head(messages, relation.message).index_select(0, source))
+            values.append(map_by_head(messages, relation.message).index_select(0, source))
             places.append(place)
         index = torch.cat(places)
         weights = softmax(torch.cat(scores) / math.sqrt(self._size), index, num_nodes=len(own))
@@ -219,7 +219,7 @@ class _Target(nn.Module):
         self.skip = nn.Parameter(torch.ones(1))
 
 
-def of_head(x: Tensor, maps: Tensor) -> Tensor:
+def map_by_head(x: Tensor, maps: Tensor) -> Tensor:
     """Applies the map of each head to its share of a row.
 
     Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
@@ -277,7 +277,7 @@ class FeatureMap(nn.Module):
         return mapped
 
 
-def as_features(hidden: int) -> float:
+def feature_deviation(hidden: int) -> float:
     """The deviation of rows of length 1, as long as mapped rows of features are on average."""
     return hidden**-0.5
 
@@ -381,7 +381,7 @@ class TypedNetwork(nn.Module):
         self.features = schema.inputs[schema.labelled].features
         self.outputs = outputs
         has_features = any(of.features for of in schema.inputs.values())
-        deviation = as_features(config.hidden) if has_features else _SMALL
+        deviation = feature_deviation(config.hidden) if has_features else _SMALL
         self.encoder = Encoder(config.hidden, schema, deviation)
         convolution = TransformerLayer if config.kind == "hgt" else RelationSum
         layers = range(schema.layers)
