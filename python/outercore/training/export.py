@@ -45,6 +45,14 @@ _WEIGHTS = "model.safetensors"
 _KINDS = ("sage", "gcn", "gin", "gat", "mlp")
 _NORMS = ("none", "batch", "layer")
 _JUMPING = ("none", "cat", "max")
+_EPSILON = 1e-5
+"""Epsilon of the norms; the format has this value only."""
+_COUNTER = "num_batches_tracked"
+"""A counter of batch normalisation that only training needs."""
+_NODES = 60
+"""Nodes in the graph of an example."""
+TOLERANCE = 1e-5
+"""Largest `difference` between the logits of the core and those of PyTorch."""
 
 
 def export_model(
@@ -208,13 +216,6 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
         )
 
 
-_EPSILON = 1e-5
-"""Epsilon of the norms; the format has this value only."""
-
-_COUNTER = "num_batches_tracked"
-"""A counter of batch normalisation that only training needs."""
-
-
 def tensors_of(model: Model) -> dict[str, Tensor]:
     """The weights by their names in the format.
 
@@ -337,12 +338,6 @@ def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]
             yield f"{place}.{names.get(last, last)}", tensor
 
 
-NODES = 60
-TOLERANCE = 1e-5
-"""Largest difference, as a share of the largest logit where that is above 1: some are sums of far
-larger terms."""
-
-
 @dataclass(frozen=True)
 class _Neighbourhood:
     """As a PyG loader has it: `n_id` [nodes], seeds first; `row` and `col` [arcs], by hop."""
@@ -374,7 +369,7 @@ def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
     """An example for `model`; a function of the arguments."""
     random = np.random.default_rng(seed)
     of_graphs = isinstance(model, GraphNetwork)
-    count = min(NODES, model.table_rows or NODES) if isinstance(model, LinkModel) else NODES
+    count = min(_NODES, model.table_rows or _NODES) if isinstance(model, LinkModel) else _NODES
     offsets, sources = _graph(random, count)
     seeds = np.array([0, min(7, count - 1), 0, count - 1, *random.integers(count, size=6)])
     if of_graphs:
@@ -462,7 +457,10 @@ def _pairs(seeds: int) -> NDArray[np.int64]:
 
 
 def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
-    """The largest difference, as a share of the largest logit where that is above 1."""
+    """The largest difference, as a share of the largest logit if that is above 1.
+
+    Some logits are sums of far larger terms.
+    """
     return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 
@@ -480,7 +478,7 @@ def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> 
 def _graph(random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Offsets and sources: parallel arcs, self-loops, and a last node without arcs."""
     most = max(1, count - 1)
-    source, target = random.integers(most, size=(2, 6 * NODES))
+    source, target = random.integers(most, size=(2, 6 * _NODES))
     source[:20] = target[:20] = random.integers(most, size=20)
     source[20:40], target[20:40] = 0, 0
     order = np.lexsort((source, target))

@@ -32,6 +32,8 @@ _PIECE = 1 << 17
 """Values that are looked at together."""
 _CONSTANT = 1e-6
 """A column that deviates by less than this part of its mean has one value."""
+_SMALL = 1e-3
+"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -280,10 +282,6 @@ class FeatureMap(nn.Module):
 def feature_deviation(hidden: int) -> float:
     """The deviation of rows of length 1, as long as mapped rows of features are on average."""
     return hidden**-0.5
-
-
-_SMALL = 1e-3
-"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 class Encoder(nn.Module):
