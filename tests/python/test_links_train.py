@@ -206,6 +206,8 @@ def test_every_encoder_and_head_trains_and_is_scored_again(
     assert again["hits@10"] == record["result"]["links"]["test"]["hits@10"]
     sampled = evaluate(tmp_path / "run", split="val", validation="sampled")
     assert (sampled["split"], sampled["neighbours"]) == ("valid", "sampled")
+    with pytest.raises(InvalidError, match="expected one of full, sampled; found 'sample'"):
+        evaluate(tmp_path / "run", validation="sample")
     assert not list((tmp_path / "run").glob("**/scratch"))
 
 

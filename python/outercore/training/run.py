@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.display import Forecast
+from outercore.base.fields import one_of
 from outercore.base.plan_display import LoaderPlan, TrainPlan
 from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
@@ -274,7 +275,7 @@ def evaluate(
     memory: str | None = None,
     far: FarOptions | None = None,
     network: NetworkSource | None = None,
-    validation: str = "full",
+    validation: Literal["full", "sampled"] = "full",
     predictions: str | Path | None = None,
     logits: str | Path | None = None,
     overwrite: bool = False,
@@ -285,7 +286,8 @@ def evaluate(
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a custom network. `predictions` and
+    stands for every node, in order. `network` is the code of a custom network. `validation` says
+    whether all neighbours count, or those sampled with the training fan-outs. `predictions` and
     `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
     `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
     used if it holds the data set permanently.
@@ -294,6 +296,7 @@ def evaluate(
     or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
     set whose features do not fit.
     """
+    one_of("validation", validation, ("full", "sampled"))
     for option, file in (("predictions", predictions), ("logits", logits)):
         if file is not None:
             check_output(Path(file), VALUES, option=option, overwrite=overwrite)
