@@ -17,7 +17,7 @@ from outercore.base.fields import one_of
 from outercore.base.plan_display import LoaderPlan, TrainPlan
 from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
-from outercore.data.graph import Source, root_of
+from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled, ManyGraphs
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.data.split_names import find_split, normal_split
@@ -45,7 +45,7 @@ from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.trained_model import model_directory, opened_work
 from outercore.training.work import PredictingWork, Work, samples_only
 
 _COMMAND = "outercore train"
@@ -59,7 +59,7 @@ def train(
     network: NetworkSource | None = None,
     observer: Observer | None = None,
     command: str = "",
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
@@ -124,7 +124,7 @@ def plan(
     *,
     network: NetworkSource | None = None,
     observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainPlan:
@@ -189,7 +189,7 @@ def resume(
     network: NetworkSource | None = None,
     observer: Observer | None = None,
     command: str = "",
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
@@ -280,7 +280,7 @@ def evaluate(
     logits: str | Path | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
 ) -> dict[str, Any]:
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
