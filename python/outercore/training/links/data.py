@@ -25,7 +25,6 @@ from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checksum_of_file, seal, unseal
-from outercore.files.large_arrays import blocks, mapped
 from outercore.files.npy import NpyRows
 from outercore.importing.table.torch_file import read_torch
 from outercore.loading.link_seeds import Purpose, generator
@@ -40,6 +39,8 @@ _DESCRIBED = "links.json"
 """Written last: without it, the directory is not complete."""
 _VERSION = 2
 _WIDENED = "x.npy"
+_WIDENED_ROWS = 1 << 12
+"""Rows of features that are widened together."""
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
 PAIRS = 1 << 16
@@ -312,11 +313,11 @@ def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
     """
     if _features_file(root, graph, config) != str((root / _WIDENED).resolve()):
         return
-    entry = graph.arrays[array_key(graph, config.sampling.features)]
-    halves = mapped(Path(graph.root), {**entry, "dtype": "uint16"})
-    with NpyRows(root / _WIDENED, halves.shape) as copy:
-        for _, block in blocks(halves, 1 << 12):
-            copy.append((block.astype(np.uint32) << 16).view(np.float32))
+    key = array_key(graph, config.sampling.features)
+    shape = graph.arrays[key]["shape"]
+    with NpyRows(root / _WIDENED, tuple(shape)) as copy:
+        for first in range(0, shape[0], _WIDENED_ROWS):
+            copy.append(graph.rows(key, slice(first, first + _WIDENED_ROWS)))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
