@@ -390,9 +390,10 @@ def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
 
 
 def _bytes(entry: dict[str, Any]) -> int:
-    width = 2 if entry["dtype"] == "bfloat16" else np.dtype(entry["dtype"]).itemsize
-    # It is widened when it is read.
-    return prod(entry["shape"]) * (4 if entry["dtype"] == "bfloat16" else width)
+    """Bytes of an array in memory."""
+    # The core reads bfloat16 as float32.
+    dtype = "float32" if entry["dtype"] == "bfloat16" else entry["dtype"]
+    return prod(entry["shape"]) * np.dtype(dtype).itemsize
 
 
 def _no_reads() -> dict[str, Any]:
