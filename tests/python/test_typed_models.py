@@ -26,7 +26,7 @@ from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.streamed import exact as exact_module  # noqa: E402
 from outercore.training.streamed import layer as layer_module  # noqa: E402
 from outercore.training.streamed.exact import Exact  # noqa: E402
-from outercore.training.typed.inputs import Schema, feature_keys, schema_of  # noqa: E402
+from outercore.training.typed.inputs import TypedSchema, feature_keys, schema_of  # noqa: E402
 from outercore.training.typed.models import TypedNetwork  # noqa: E402
 from outercore.training.typed.streamed import typed_network_steps  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
@@ -346,7 +346,7 @@ def test_a_batch_without_any_edge_has_logits(kind: str, graph: TypedGraph) -> No
 
 def test_a_schema_is_read_as_it_was_written(graph: TypedGraph) -> None:
     schema = network("rgcn", graph).schema
-    assert Schema.from_dict(schema.to_dict(), 3) == schema
+    assert TypedSchema.from_dict(schema.to_dict(), 3) == schema
 
 
 def test_embeddings_are_as_long_as_features_and_short_where_there_are_none(

@@ -32,7 +32,7 @@ from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
-from outercore.training.typed.inputs import Schema
+from outercore.training.typed.inputs import TypedSchema
 from outercore.training.typed.models import TypedNetwork
 
 _FORMAT = "outercore-model"
@@ -224,7 +224,7 @@ def _build(config: TrainConfig, described: dict[str, Any], code: CustomCode | No
     if code is not None:
         return build_custom(code, config.model, *sizes)
     if "schema" in described:
-        schema = Schema.from_dict(described["schema"], described["layers"])
+        schema = TypedSchema.from_dict(described["schema"], described["layers"])
         return TypedNetwork(config.model, schema, described["outputs"])
     if not config.of_graphs:
         return build_model(config.model, *sizes)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
-from outercore.training.typed.inputs import Schema
+from outercore.training.typed.inputs import TypedSchema
 from outercore.training.typed.models import (
     Encoder,
     TypedParts,
@@ -38,7 +38,7 @@ _FINEST = 1e6
 class TimedSchema:
     """The graph of a temporal network: its types, the edges with times, and their span."""
 
-    types: Schema
+    types: TypedSchema
     """Its seeds are the types of source and target of the links."""
     timed: frozenset[EdgeType]
     array: str
@@ -57,7 +57,7 @@ class TimedSchema:
         timed = frozenset(
             (source, relation, target) for source, relation, target in values["timed"]
         )
-        types = Schema.from_dict(values, layers)
+        types = TypedSchema.from_dict(values, layers)
         return cls(types, timed, values["array"], values["span"])
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from outercore.training.config import ModelConfig
 from outercore.training.models import norm_of
 from outercore.training.neighbours import Arcs
-from outercore.training.typed.inputs import Schema
+from outercore.training.typed.inputs import TypedSchema
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -106,7 +106,7 @@ class RelationSum(nn.Module):
     **Source** Schlichtkrull et al., 2018, for `rgcn`; PyG's `to_hetero` for `sage`.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, layer: int) -> None:
         super().__init__()
         self._kind = config.kind
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
@@ -152,7 +152,7 @@ class TransformerLayer(nn.Module):
     **Source** Hu et al., 2020.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, layer: int) -> None:
         super().__init__()
         self._heads, self._size = config.heads, config.hidden // config.heads
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
@@ -291,7 +291,7 @@ class Encoder(nn.Module):
     vector for the type.
     """
 
-    def __init__(self, hidden: int, schema: Schema, deviation: float) -> None:
+    def __init__(self, hidden: int, schema: TypedSchema, deviation: float) -> None:
         """`deviation` of the initial embeddings and vectors."""
         super().__init__()
         self.hidden = hidden
@@ -371,7 +371,7 @@ class TypedNetwork(nn.Module):
     `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, outputs: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, outputs: int) -> None:
         super().__init__()
         self.config = config
         self.schema = schema
