@@ -29,7 +29,7 @@ from outercore.training.config import ModelConfig
 from outercore.training.degrees import in_degrees
 from outercore.training.models import Hop, build_model
 from outercore.training.streamed.exact import Exact
-from outercore.training.streamed.network import of_network
+from outercore.training.streamed.network import network_steps
 from outercore.training.streamed.steps import Input
 
 BATCH = 8192
@@ -57,7 +57,7 @@ def checked(parts):
 def outercore(options, graph, model, degrees):
     """Stream all nodes within a budget."""
     exact = Exact(
-        graph, of_network(model, Input(lambda x, _: x, "nodes/node/x"), degrees), None,
+        graph, network_steps(model, Input(lambda x, _: x, "nodes/node/x"), degrees), None,
         device=torch.device("cpu"), observer=Observer(), stop=StopRequest(),
     )  # fmt: skip
     exact.plan(parse_size(options.memory))

@@ -18,8 +18,8 @@ import outercore as oc  # noqa: E402
 from multigraph import rows  # noqa: E402
 from outercore.errors import InvalidError  # noqa: E402
 from outercore.training.config import LinkConfig, TrainConfig  # noqa: E402
-from outercore.training.links.data import GivenEdges, open_links  # noqa: E402
-from outercore.training.links.scoring import LinkScores, OwnNegatives  # noqa: E402
+from outercore.training.links.data import EdgesFile, open_links  # noqa: E402
+from outercore.training.links.scoring import LinkScores, SeparateNegatives  # noqa: E402
 
 NODES, CANDIDATES = 200, 30
 
@@ -79,7 +79,7 @@ def test_metrics_are_those_of_each_edge_among_its_own_negatives(levels: int, blo
     draws = np.random.default_rng(levels)
     edges = (draws.integers(levels, size=50) / levels).astype(np.float32)
     negatives = (draws.integers(levels, size=(50, CANDIDATES)) / levels).astype(np.float32)
-    scores = OwnNegatives("mrr", edges)
+    scores = SeparateNegatives("mrr", edges)
     for first in range(0, 50, block):
         scores.add(negatives[first : first + block])
     found = scores.values()
@@ -127,7 +127,7 @@ def test_a_folder_of_ogb_and_an_archive_give_the_same_edges(
 def test_pairs_of_ogb_are_negatives_of_all_edges(graph: oc.Graph, tmp_path: Path) -> None:
     pairs = links(graph)
     parts = {"test": {"edge": pairs[:30], "edge_neg": np.array([[0, 1], [2, 3]])}}
-    given = GivenEdges.read(folder(tmp_path / "target", parts), NODES)
+    given = EdgesFile.read(folder(tmp_path / "target", parts), NODES)
     np.testing.assert_array_equal(given.arrays["test_neg"], [[0, 1], [2, 3]])
 
 
@@ -188,7 +188,7 @@ def test_negatives_of_other_edges_are_refused(
     parts = layout(graph, 3)
     parts["valid"][name] = changed(parts["valid"][name])
     with pytest.raises(InvalidError) as error:
-        GivenEdges.read(folder(tmp_path / "time", parts), NODES)
+        EdgesFile.read(folder(tmp_path / "time", parts), NODES)
     assert message in str(error.value)
 
 

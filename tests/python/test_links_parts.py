@@ -21,7 +21,7 @@ from outercore.data.edge_types import PLAIN_EDGE  # noqa: E402
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.training.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
 from outercore.training.links.batches import EpochOrder, Negatives  # noqa: E402
-from outercore.training.links.data import GivenEdges, LinkData, open_links  # noqa: E402
+from outercore.training.links.data import EdgesFile, LinkData, open_links  # noqa: E402
 from outercore.training.links.model import link_loss  # noqa: E402
 from outercore.training.links.scoring import LinkScores  # noqa: E402
 
@@ -190,19 +190,19 @@ def test_given_edges_are_the_parts(graph: oc.Graph, tmp_path: Path) -> None:
 def test_wrong_edges_are_refused(arrays: Any, message: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "e.npz", **{name: np.array(value) for name, value in arrays.items()})
     with pytest.raises(InvalidError, match=message):
-        GivenEdges.read(tmp_path / "e.npz", nodes=9)
+        EdgesFile.read(tmp_path / "e.npz", nodes=9)
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
-        GivenEdges.read(tmp_path / "absent.npz", 9)
+        EdgesFile.read(tmp_path / "absent.npz", 9)
     np.save(tmp_path / "one.npy", np.zeros((3, 2), np.int64))
     with pytest.raises(InvalidError, match="found another kind of file"):
-        GivenEdges.read(tmp_path / "one.npy", 9)
+        EdgesFile.read(tmp_path / "one.npy", 9)
     with zipfile.ZipFile(tmp_path / "cut.npz", "w") as archive:
         archive.writestr("test.npy", b"\x93NUMPY half of a header")
     with pytest.raises(CorruptError, match=r"expected an `\.npz` of arrays"):
-        GivenEdges.read(tmp_path / "cut.npz", 9)
+        EdgesFile.read(tmp_path / "cut.npz", 9)
 
 
 def test_training_edges_that_the_graph_lacks_are_refused(graph: oc.Graph, tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_pair_keys_are_the_same_in_either_order() -> None:
 
 @pytest.mark.skipif(not DDI.exists(), reason="the data set is not here")
 def test_the_published_edges_of_ogbl_ddi_are_read() -> None:
-    given = GivenEdges.read(DDI, nodes=4267)
+    given = EdgesFile.read(DDI, nodes=4267)
     sizes = {name: len(pairs) for name, pairs in given.arrays.items()}
     assert sizes == {
         "train": 1_067_911,

@@ -206,6 +206,8 @@ def test_every_encoder_and_head_trains_and_is_scored_again(
     assert again["hits@10"] == record["result"]["links"]["test"]["hits@10"]
     sampled = evaluate(tmp_path / "run", split="val", validation="sampled")
     assert (sampled["split"], sampled["neighbours"]) == ("valid", "sampled")
+    with pytest.raises(InvalidError, match="expected one of full, sampled; found 'sample'"):
+        evaluate(tmp_path / "run", validation="sample")
     assert not list((tmp_path / "run").glob("**/scratch"))
 
 
@@ -222,6 +224,22 @@ def test_features_of_every_type_are_learnt_from(dtype: str, tmp_path: Path) -> N
     loader = oc.NeighborLoader(data.graph, [2], batch_size=200, features=data.features)
     batch = next(iter(loader))
     assert np.array_equal(batch.x.numpy(), x[batch.n_id.numpy()])
+
+
+def test_labels_of_nodes_do_not_matter_to_edges(tmp_path: Path) -> None:
+    data_set, sampling = bare(tmp_path / "bare"), {"fanout": (4, 3), "batch_size": 512}
+    records = [
+        train(
+            data_set,
+            settings(
+                sampling=SamplingConfig(**sampling, **labels),
+                optimiser=OptimiserConfig(epochs=1),
+            ),
+            out=tmp_path / f"run-{number}",
+        )
+        for number, labels in enumerate(({}, {"labels": "venue"}))
+    ]
+    assert records[0]["result"] == records[1]["result"]
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

@@ -247,12 +247,12 @@ def test_a_partial_function_decides_what_it_binds() -> None:
     from torch_geometric.nn import GCN
 
     from outercore.training.config import ModelConfig
-    from outercore.training.custom_network import build_own, own_code
+    from outercore.training.custom_network import build_custom, network_code
 
-    own = own_code(partial(GCN, hidden_channels=5))
-    network: Any = build_own(own, ModelConfig(hidden=8), 2, 12, 4)
+    code = network_code(partial(GCN, hidden_channels=5))
+    network: Any = build_custom(code, ModelConfig(hidden=8), 2, 12, 4)
     assert network.module.hidden_channels == 5
-    assert own.place.endswith(":GCN")
+    assert code.place.endswith(":GCN")
 
 
 def test_the_command_line_plans_for_a_network_of_its_own(

@@ -24,12 +24,12 @@ from outercore.training.streamed.columns import (  # noqa: E402
     Columns,
     Targets,
     Weight,
-    needed,
+    needed_sources,
     parts_of,
 )
 from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.streamed.files import Moved  # noqa: E402
-from outercore.training.streamed.network import of_network  # noqa: E402
+from outercore.training.streamed.network import network_steps  # noqa: E402
 from outercore.training.streamed.steps import Input  # noqa: E402
 
 torch.set_num_threads(1)
@@ -76,7 +76,7 @@ def of_graph(graph: FakeGraph, model: Any, nodes: np.ndarray) -> Exact:
     if model.needs_degrees:
         degrees = torch.from_numpy(in_degrees(graph, count_loops=model.counts_loops))
     quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
-    computation = of_network(model, Input(lambda x, _: x, "nodes/node/x"), degrees)
+    computation = network_steps(model, Input(lambda x, _: x, "nodes/node/x"), degrees)
     return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)  # type: ignore[arg-type]
 
 
@@ -179,7 +179,7 @@ def test_parts_hold_consecutive_targets_within_their_bytes(graph: FakeGraph) -> 
         incoming = columns.incoming(first, last)
         assert (incoming.sources == graph.sources[graph.offsets[first] :][:arcs]).all()
     assert max(sizes) == largest
-    used = np.unpackbits(needed(columns, targets, parts, NODES, loops=False), axis=1)
+    used = np.unpackbits(needed_sources(columns, targets, parts, NODES, loops=False), axis=1)
     for place, (first, last) in enumerate(parts):
         sources = graph.sources[graph.offsets[first] : graph.offsets[last]]
         assert (np.flatnonzero(used[place]) == np.unique(sources)).all()

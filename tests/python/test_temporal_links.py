@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
 from outercore.cli import run  # noqa: E402
+from outercore.data.triples import PARTS  # noqa: E402
 from outercore.errors import (  # noqa: E402
     BudgetError,
     InterruptError,
@@ -40,7 +41,7 @@ from outercore.training.graph_work import GraphWork  # noqa: E402
 from outercore.training.loaders import neighbor_loader  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
-from outercore.training.temporal.links import PARTS, timed_links  # noqa: E402
+from outercore.training.temporal.links import timed_links  # noqa: E402
 from outercore.training.temporal.network import TimeEncoding  # noqa: E402
 from outercore.training.temporal.work import TemporalLinkWork  # noqa: E402
 from typed_files import write_table  # noqa: E402

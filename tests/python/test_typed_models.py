@@ -26,9 +26,9 @@ from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.streamed import exact as exact_module  # noqa: E402
 from outercore.training.streamed import layer as layer_module  # noqa: E402
 from outercore.training.streamed.exact import Exact  # noqa: E402
-from outercore.training.typed.inputs import Schema, feature_keys, schema_of  # noqa: E402
+from outercore.training.typed.inputs import TypedSchema, feature_keys, schema_of  # noqa: E402
 from outercore.training.typed.models import TypedNetwork  # noqa: E402
-from outercore.training.typed.streamed import of_typed_network  # noqa: E402
+from outercore.training.typed.streamed import typed_network_steps  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
 torch.set_num_threads(1)
@@ -226,7 +226,7 @@ def test_sampling_all_neighbours_of_all_types_equals_exact_inference(
 def exactly(graph: TypedGraph, model: TypedNetwork, nodes: np.ndarray | None) -> Exact:
     features = {name: f"nodes/{name}/x" for name in ("paper", "topic")}
     quiet: dict[str, Any] = {"observer": Observer(), "stop": StopRequest()}
-    computation = of_typed_network(model.eval(), features)
+    computation = typed_network_steps(model.eval(), features)
     return Exact(graph, computation, nodes, device=torch.device("cpu"), **quiet)
 
 
@@ -346,7 +346,7 @@ def test_a_batch_without_any_edge_has_logits(kind: str, graph: TypedGraph) -> No
 
 def test_a_schema_is_read_as_it_was_written(graph: TypedGraph) -> None:
     schema = network("rgcn", graph).schema
-    assert Schema.from_dict(schema.to_dict(), 3) == schema
+    assert TypedSchema.from_dict(schema.to_dict(), 3) == schema
 
 
 def test_embeddings_are_as_long_as_features_and_short_where_there_are_none(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.edge_types import EdgeType
 from outercore.files.large_arrays import forget, mapped
 
 if TYPE_CHECKING:
@@ -148,6 +149,28 @@ class RowOrder:
         places[order] = self._next[ordered] + earlier
         self._next[ordered[begins]] += sizes.astype(self._next.dtype)
         return places
+
+
+def array_of(graph: DataSet, key: str) -> NDArray[Any]:
+    """An array, mapped from its file. For a live graph: in memory, with all updates."""
+    is_live = graph.schema.is_live
+    return graph.array(key) if is_live else mapped(graph.root, graph.arrays[key])
+
+
+def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:
+    """The manifest key of an array of a type's edges."""
+    return f"edges/{graph.schema.edges[edge_type].key}/{name}"
+
+
+def columns_of(graph: DataSet, edge_type: EdgeType) -> range:
+    """The columns of an edge type in the CSC: one for each node of its target type."""
+    first = _first_column(graph, edge_type)
+    return range(first, first + graph.node_types[edge_type[2]])
+
+
+def topology(graph: DataSet, name: str) -> NDArray[Any]:
+    """An array of the CSC: `offsets`, `sources` or `ids`."""
+    return array_of(graph, f"edges/edge/{name}")
 
 
 def first_ids(graph: DataSet) -> dict[str, int]:
@@ -332,10 +355,6 @@ def _is_one_edge_a_row(graph: DataSet, edge_type: EdgeType) -> bool:
     return not may_differ and edges.rows == count_links(graph, edge_type)
 
 
-def _key_of(graph: DataSet, edge_type: EdgeType) -> str:
-    return edge_type_key(edge_type) if graph.is_typed else "edge"
-
-
 def _bounds(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64]:
     columns = columns_of(graph, edge_type)
     return topology(graph, "offsets")[columns.start : columns.stop + 1].astype(np.int64)
@@ -343,41 +362,14 @@ def _bounds(graph: DataSet, edge_type: EdgeType) -> NDArray[np.int64]:
 
 def _first_column(graph: DataSet, edge_type: EdgeType) -> int:
     """The CSC column of the first target of an edge type."""
-    column = 0
-    for other in graph.edge_types:
-        if other == edge_type:
-            break
-        column += graph.node_types[other[2]]
-    return column
+    return sum(graph.node_types[target] for _, _, target in _types_before(graph, edge_type))
 
 
 def _first_row(graph: DataSet, edge_type: EdgeType) -> int:
     """The row of the first edge of a type among the edges of all types."""
-    before = 0
-    for other in graph.edge_types:
-        if other == edge_type:
-            break
-        before += num_rows(graph, other)
-    return before
+    return sum(num_rows(graph, other) for other in _types_before(graph, edge_type))
 
 
-def array_of(graph: DataSet, key: str) -> NDArray[Any]:
-    """An array, mapped from its file. For a live graph: in memory, with all updates."""
-    is_live = graph.schema.is_live
-    return graph.array(key) if is_live else mapped(graph.root, graph.arrays[key])
-
-
-def edge_array_key(graph: DataSet, edge_type: EdgeType, name: str) -> str:
-    """The manifest key of an array of a type's edges."""
-    return f"edges/{edge_type_key(edge_type) if graph.is_typed else 'edge'}/{name}"
-
-
-def columns_of(graph: DataSet, edge_type: EdgeType) -> range:
-    """The columns of an edge type in the CSC: one for each node of its target type."""
-    first = _first_column(graph, edge_type)
-    return range(first, first + graph.node_types[edge_type[2]])
-
-
-def topology(graph: DataSet, name: str) -> NDArray[Any]:
-    """An array of the CSC: `offsets`, `sources` or `ids`."""
-    return array_of(graph, f"edges/edge/{name}")
+def _types_before(graph: DataSet, edge_type: EdgeType) -> Iterator[EdgeType]:
+    """The edge types whose edges precede those of `edge_type` in the CSC."""
+    return takewhile(lambda other: other != edge_type, graph.edge_types)

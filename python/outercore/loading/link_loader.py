@@ -26,7 +26,7 @@ from outercore.loading.batch_options import LARGEST_SEED, batch_options
 from outercore.loading.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, edge_type_of
 from outercore.loading.loader import NeighborLoader
 from outercore.loading.loader_arguments import refuse_arguments
-from outercore.loading.minibatches import FanOuts, Source, opened
+from outercore.loading.minibatches import FanOuts, Source, as_graph
 from outercore.loading.ranks import share_of
 from outercore.loading.seed_code import SeedCode, code_of_links
 from outercore.loading.seed_edges import leave_out_links
@@ -136,7 +136,7 @@ class LinkNeighborLoader(NeighborLoader):
     ) -> None:
         """Bind a graph and the links. Reads the links of the first batches."""
         refuse_arguments(options, type(self), _INSTEAD)
-        graph = opened(data)
+        graph = as_graph(data)
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
         seed = whole("seed", seed, 0, LARGEST_SEED)
         self._edge_type, index = _links(graph, edge_label_index)

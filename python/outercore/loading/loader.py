@@ -26,11 +26,12 @@ from outercore.data.sample_rules import (
     SubgraphType,
     TemporalStrategy,
 )
+from outercore.data.schema import type_of
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.loading.bidirectional import lead_both_ways, reverse_types
 from outercore.loading.loader_arguments import ARGUMENTS, check_arguments
 from outercore.loading.loader_data import LoaderData, take_for_inference
-from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, opened
+from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, as_graph
 from outercore.loading.seed_code import SeedCode, code_of_nodes
 from outercore.loading.typed_choice import FeatureNames
 
@@ -202,7 +203,7 @@ class NeighborLoader(MiniBatches[Any]):
         **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        graph = opened(data)
+        graph = as_graph(data)
         seeds = partial(self._seed_code, data, graph, input_nodes)
         check_arguments(others, type(self), seeds, of_links=self._of_links)
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
@@ -325,7 +326,8 @@ class NeighborLoader(MiniBatches[Any]):
 
     def _typed(self, widths: dict[str, int]) -> HeteroData:
         parts = self._core.typed_batch()
-        data, labelled = HeteroData(), _type_of(self._label_key)
+        data = HeteroData()
+        labelled = None if self._label_key is None else type_of(self._label_key)
         for node_type, nodes in parts["nodes"].items():
             store, n_id = data[node_type], nodes["n_id"]
             store.n_id = torch.from_numpy(n_id)
@@ -396,8 +398,3 @@ def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
     if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], Tensor):
         return nodes[0], nodes[1].cpu().numpy()
     return nodes
-
-
-def _type_of(key: str | None) -> str | None:
-    """The node type of an array of nodes."""
-    return None if key is None else key.split("/")[1]

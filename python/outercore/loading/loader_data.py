@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.models import basic_gnn
 
-from outercore.data.edge_types import EdgeType, edge_type_key
+from outercore.data.csc import edge_array_key
+from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
+from outercore.data.schema import type_of
 from outercore.data.split_names import find_split
 from outercore.data.stores import FeatureStore
 from outercore.loading.link_seeds import all_links
@@ -86,13 +88,12 @@ def attribute(graph: Graph, of_type: str | EdgeType, name: str) -> Any:
     if isinstance(of_type, tuple):
         if name == "edge_index":
             return torch.from_numpy(all_links(graph, of_type).astype(np.int64))
-        key = edge_type_key(of_type) if graph.is_typed else "edge"
         array = name.removeprefix("edge_")
-        if name == array or f"edges/{key}/{array}" not in graph.arrays:
+        if name == array or edge_array_key(graph, of_type, array) not in graph.arrays:
             return None
         return FeatureStore(graph).view(group_name=of_type, attr_name=array)
     of_role = {"x": graph.features_of(of_type), "y": graph.schema.labels}.get(name)
-    if of_role is not None and of_role.split("/")[1] == of_type:
+    if of_role is not None and type_of(of_role) == of_type:
         name = of_role.split("/", 2)[2]
     if f"nodes/{of_type}/{name}" in graph.arrays:
         return FeatureStore(graph).view(group_name=of_type, attr_name=name)

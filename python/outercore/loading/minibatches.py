@@ -42,9 +42,9 @@ from outercore.loading.input_nodes import Seeds
 from outercore.loading.ranks import share_of
 from outercore.loading.typed_choice import (
     FeatureNames,
+    fan_out_options,
     features_by_type,
     input_type,
-    numbers,
     path_of,
 )
 
@@ -101,7 +101,7 @@ class MiniBatches(ABC, Generic[Batch]):
             InvalidError: an argument out of range, or a seed outside the graph.
             NotFoundError: the data set lacks the split or the array.
         """
-        self.graph = graph = opened(graph)
+        self.graph = graph = as_graph(graph)
         require_edges(graph)
         # Paths are absolute: the working directory may change until the data set is opened again.
         self._rank, self._world_size = rank, world_size
@@ -127,7 +127,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._input_nodes = Seeds(seeds, node_type)
         self._input_times = input_times(input_time)
         self._rules = rules or SampleRules()
-        chosen |= numbers(graph, num_neighbors, of_nodes=self._rules.method == "hgt")
+        chosen |= fan_out_options(graph, num_neighbors, of_nodes=self._rules.method == "hgt")
         if rules is not None:
             chosen |= sample_rules(graph, rules)
         hotness = graph.hotness(hotness)
@@ -431,7 +431,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self.close()
 
 
-def opened(graph: Source) -> Graph:
+def as_graph(graph: Source) -> Graph:
     """The data set as an open graph.
 
     Errors: `InvalidError` if `graph` is not a data set; also the errors of `outercore.open`.

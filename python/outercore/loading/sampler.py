@@ -19,7 +19,7 @@ from outercore.loading.minibatches import (
     InputNodes,
     MiniBatches,
     Source,
-    opened,
+    as_graph,
 )
 from outercore.loading.seed_code import code_of_nodes
 
@@ -184,7 +184,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
-        data, graph = graph, opened(graph)
+        data, graph = graph, as_graph(graph)
         check_arguments(
             others, type(self), lambda: code_of_nodes(data, graph, input_nodes), of_links=False
         )

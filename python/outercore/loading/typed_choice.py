@@ -21,7 +21,7 @@ FeatureNames = Mapping[str, "str | os.PathLike[str]"]
 """Features by node type: the name of an array, or the path of an `.npy` matrix."""
 
 
-def numbers(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
+def fan_out_options(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
     """Fan-outs in the form of the core: a list, or one list per edge type.
 
     With `of_nodes` they are the nodes that HGT draws: a list, or one list per node type.

@@ -53,9 +53,6 @@ def all_rows_memory(
 
 
 def _bytes(graph: Graph, name: str) -> int:
-    """Bytes of a part of the topology, over all edge types."""
-    return sum(
-        prod(described["shape"]) * np.dtype(described["dtype"]).itemsize
-        for key, described in graph.arrays.items()
-        if key.startswith("edges/") and key.endswith(f"/{name}")
-    )
+    """Bytes of an array of the CSC, which has the edges of all types."""
+    entry = graph.arrays[f"edges/edge/{name}"]
+    return prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize

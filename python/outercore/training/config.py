@@ -90,12 +90,12 @@ class ModelConfig:
     ] = "none"
 
     @property
-    def is_own(self) -> bool:
+    def is_custom(self) -> bool:
         """Whether the network is custom code; the kind says where it is from."""
         return ":" in self.kind
 
     def __post_init__(self) -> None:
-        if not self.is_own:
+        if not self.is_custom:
             one_of("model.kind", self.kind, get_args(ModelKind))
         positive("model.hidden", self.hidden)
         positive("model.heads", self.heads)

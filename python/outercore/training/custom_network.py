@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -13,50 +13,52 @@ from torch import Tensor, nn
 from outercore.errors import InvalidError
 from outercore.runs.custom_code import CustomCode, custom_code, is_place, require_same_code
 from outercore.training.config import ModelConfig, Norm
-from outercore.training.models import Network
+from outercore.training.models import Network, evaluating
 
-Given: TypeAlias = nn.Module | Callable[..., nn.Module] | str
+NetworkSource: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 """A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
 
 
-OwnCode: TypeAlias = CustomCode
-"""A class or a function that makes a network, or a module itself."""
-
-
-def own_code(given: Given) -> OwnCode:
-    """The code of a network, given as an object or as `FILE.py:NAME`. Runs the file.
+def network_code(network: NetworkSource) -> CustomCode:
+    """The code of a custom network. For `FILE.py:NAME`, runs the file.
 
     Errors: `NotFoundError` for the file or the name; `InvalidError` for an object
     that makes no network, and for a file that fails.
     """
     expected = "a module of PyTorch, or a function or class that makes one"
-    return custom_code("model", given, "--model my_models.py:Deep", expected)
+    return custom_code("model", network, "--model my_models.py:Deep", expected)
 
 
-def own_again(
-    what: str, described: Mapping[str, str] | None, network: Given | None, option: str = "--network"
-) -> OwnCode | None:
-    """The network that `what` was made with, given again; `described` has its place and digest.
+def same_network_code(
+    what: str,
+    made_with: tuple[str | None, str],
+    network: NetworkSource | None,
+    option: str = "--network",
+) -> CustomCode | None:
+    """The code of the network that `what` was made with, from the caller.
 
-    Errors: `InvalidError`, which begins with `what`, where the network is missing, has another
+    `made_with`: place of the code (`None` for a built-in model) and its digest. `option` is the
+    option of the command line for the hint.
+
+    Errors: `InvalidError`, which begins with `what`, if the network is missing, has another
     text, or was given for a built-in model.
     """
-    place, digest = (None, "") if described is None else (described["place"], described["digest"])
-    own = None if network is None else own_code(network)
+    place, _ = made_with
+    code = None if network is None else network_code(network)
     shown = place if place is not None and is_place(place) else "FILE.py:NAME"
     give = f"give it by `{option} {shown}`, in Python by `network=`"
     require_same_code(
         what,
-        (place, digest),
-        own,
+        made_with,
+        code,
         noun="the network ",
         give=give,
         leave_out="leave out `network`",
     )
-    return own
+    return code
 
 
-class OwnNetwork(nn.Module):
+class CustomNetwork(nn.Module):
     """A custom network for nodes of one type.
 
     Its `forward` takes `x` float32 [nodes, features] and `edge_index` int64 [2, edges], and returns
@@ -90,24 +92,26 @@ class OwnNetwork(nn.Module):
         return found[: int(batch.batch_size)]
 
 
-def build_own(
-    own: OwnCode, config: ModelConfig, layers: int, features: int, outputs: int
-) -> Network | OwnNetwork:
-    """The network that `own` makes; a `GraphSAGE` of PyG is one of ours, and is scored exactly.
+def build_custom(
+    code: CustomCode, config: ModelConfig, layers: int, features: int, outputs: int
+) -> Network | CustomNetwork:
+    """The network that `code` makes; a `GraphSAGE` of PyG becomes a `Network`, scored exactly.
 
-    Errors: `InvalidError` where it cannot be made, or fails on a small graph.
+    Errors: `InvalidError` if it cannot be made, or fails on a small graph.
     """
-    module = _made(own, config, layers, features, outputs)
+    module = _made(code, config, layers, features, outputs)
     found = _as_sage(module, config, layers, features, outputs)
     if found is not None:
         return found
-    _check(own.place, module, layers, features, outputs)
-    return OwnNetwork(config, layers, features, outputs, module)
+    _check(code.place, module, layers, features, outputs)
+    return CustomNetwork(config, layers, features, outputs, module)
 
 
-def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs: int) -> nn.Module:
-    if isinstance(own.value, nn.Module):
-        return own.value
+def _made(
+    code: CustomCode, config: ModelConfig, layers: int, features: int, outputs: int
+) -> nn.Module:
+    if isinstance(code.value, nn.Module):
+        return code.value
     known = {
         "in_channels": features,
         "hidden_channels": config.hidden,
@@ -117,25 +121,25 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
         "heads": config.heads,
     }
     # A partial function has decided these.
-    bound = getattr(own.value, "keywords", {})
-    parameters = inspect.signature(own.value).parameters.values()
+    bound = getattr(code.value, "keywords", {})
+    parameters = inspect.signature(code.value).parameters.values()
     named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     names = [one.name for one in named if one.name not in bound]
     unknown = [one.name for one in named if one.default is one.empty and one.name not in known]
     if unknown:
         raise InvalidError(
-            f"model `{own.place}`: no value is known for `{', '.join(unknown)}`\n"
+            f"model `{code.place}`: no value is known for `{', '.join(unknown)}`\n"
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        module = own.value(**{name: known[name] for name in names if name in known})
+        module = code.value(**{name: known[name] for name in names if name in known})
     except Exception as error:
         raise InvalidError(
-            f"model `{own.place}` cannot be made: {type(error).__name__}: {error}"
+            f"model `{code.place}` cannot be made: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(module, nn.Module):
         raise InvalidError(
-            f"model `{own.place}`: expected a module of PyTorch, found {type(module).__name__}"
+            f"model `{code.place}`: expected a module of PyTorch, found {type(module).__name__}"
         )
     return module
 
@@ -143,18 +147,14 @@ def _made(own: OwnCode, config: ModelConfig, layers: int, features: int, outputs
 def _check(place: str, module: nn.Module, layers: int, features: int, outputs: int) -> None:
     """Tries the network on three nodes and two edges."""
     x, edge_index = torch.ones(3, features), torch.tensor([[1, 2], [0, 0]])
-    was = module.training
-    module.eval()
     try:
-        with torch.no_grad():
+        with evaluating(module), torch.no_grad():
             found: Any = module(x, edge_index)
     except Exception as error:
         raise InvalidError(
             f"model `{place}` fails for x [3, {features}] and edge_index [2, 2]: "
             f"{type(error).__name__}: {error}\nhint: its `forward` takes `x` and `edge_index`"
         ) from error
-    finally:
-        module.train(was)
     shape = tuple(getattr(found, "shape", ()))
     if shape != (3, outputs):
         raise InvalidError(
@@ -179,7 +179,7 @@ def _as_sage(
             f"outputs, found {sizes[0]} from {sizes[1]} to {sizes[2]}\n"
             "hint: `--fanout` has a number for each layer"
         )
-    own = replace(
+    plain = replace(
         config,
         kind="sage",
         hidden=module.hidden_channels,
@@ -188,7 +188,7 @@ def _as_sage(
         residual=False,
         jumping=module.jk_mode or "none",
     )
-    network = Network(own, layers, features, outputs)
+    network = Network(plain, layers, features, outputs)
     network.gnn = module
     return network
 

@@ -13,7 +13,6 @@ from outercore.data.csc import edge_blocks, topology
 from outercore.data.edge_types import PLAIN_EDGE
 from outercore.files.large_arrays import forget
 from outercore.runs.record import Timeline
-from outercore.training.models import Network
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -24,8 +23,8 @@ _CHUNK = 1 << 20
 def degrees_for(
     network: Any, graph: Graph, timeline: Timeline | None = None
 ) -> torch.Tensor | None:
-    """The in-degrees by which a network weighs; `None` for one that does not."""
-    if not (isinstance(network, Network) and network.needs_degrees):
+    """The in-degrees of all nodes if the network weighs arcs by them, `None` otherwise."""
+    if not network.needs_degrees:
         return None
     with timeline.span("in-degrees") if timeline is not None else nullcontext():
         return torch.from_numpy(in_degrees(graph, count_loops=network.counts_loops))

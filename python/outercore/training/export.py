@@ -6,7 +6,6 @@ export the core has to compute the same logits from it as PyTorch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,12 +24,12 @@ from outercore.base.shell import quoted
 from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
 from outercore.training.config import TrainConfig
-from outercore.training.custom_network import OwnNetwork
+from outercore.training.custom_network import CustomNetwork
 from outercore.training.exported import digest_of, require_expressed, rule_of
 from outercore.training.graph_batches import GraphBatch
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
-from outercore.training.model_files import EXPORTED, Model, is_exported, is_own, load_model
+from outercore.training.model_files import EXPORTED, Model, is_custom, is_exported, load_model
 from outercore.training.models import Network, Perceptron
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel
@@ -46,6 +45,14 @@ _WEIGHTS = "model.safetensors"
 _KINDS = ("sage", "gcn", "gin", "gat", "mlp")
 _NORMS = ("none", "batch", "layer")
 _JUMPING = ("none", "cat", "max")
+_EPSILON = 1e-5
+"""Epsilon of the norms; the format has this value only."""
+_COUNTER = "num_batches_tracked"
+"""A counter of batch normalisation that only training needs."""
+_NODES = 60
+"""Nodes in the graph of an example."""
+TOLERANCE = 1e-5
+"""Largest `difference` between the logits of the core and those of PyTorch."""
 
 
 def export_model(
@@ -66,7 +73,7 @@ def export_model(
     the core computes other logits than PyTorch.
     """
     directory = model_directory(run)
-    if is_own(directory):
+    if is_custom(directory):
         raise UnsupportedError(
             f"model `{directory}`: exported models have built-in layers, not your own network\n"
             f"hint: for predictions, `outercore evaluate {quoted(directory)} --network "
@@ -123,9 +130,9 @@ def _to_bytes(
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
-    described["weights"] = _digest(bare[8 + int.from_bytes(bare[:8], "little") :])
+    described["weights"] = digest_of(bare[8 + int.from_bytes(bare[:8], "little") :])
     manifest = (json.dumps(described, indent=1, allow_nan=False) + "\n").encode()
-    return manifest, _sorted(save(tensors, {"manifest": _digest(manifest), **kept}))
+    return manifest, _sorted(save(tensors, {"manifest": digest_of(manifest), **kept}))
 
 
 def _sorted(weights: bytes) -> bytes:
@@ -209,17 +216,6 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
         )
 
 
-def _digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-_EPSILON = 1e-5
-"""Epsilon of the norms; the format has this value only."""
-
-_COUNTER = "num_batches_tracked"
-"""A counter of batch normalisation that only training needs."""
-
-
 def tensors_of(model: Model) -> dict[str, Tensor]:
     """The weights by their names in the format.
 
@@ -259,7 +255,7 @@ def network_of(model: Model) -> Network | Perceptron:
             f"model `{model.config.kind}` of a graph with several types: the format of exported "
             "models has none\nhint: `outercore evaluate --predictions FILE` writes its predictions"
         )
-    if isinstance(model, OwnNetwork):
+    if isinstance(model, CustomNetwork):
         raise InternalError("a network of the user's own has no exported form")
     if isinstance(model, LinkModel):
         return model.encoder
@@ -342,12 +338,6 @@ def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]
             yield f"{place}.{names.get(last, last)}", tensor
 
 
-NODES = 60
-TOLERANCE = 1e-5
-"""Largest difference, as a share of the largest logit where that is above 1: some are sums of far
-larger terms."""
-
-
 @dataclass(frozen=True)
 class _Neighbourhood:
     """As a PyG loader has it: `n_id` [nodes], seeds first; `row` and `col` [arcs], by hop."""
@@ -379,7 +369,7 @@ def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
     """An example for `model`; a function of the arguments."""
     random = np.random.default_rng(seed)
     of_graphs = isinstance(model, GraphNetwork)
-    count = min(NODES, model.table_rows or NODES) if isinstance(model, LinkModel) else NODES
+    count = min(_NODES, model.table_rows or _NODES) if isinstance(model, LinkModel) else _NODES
     offsets, sources = _graph(random, count)
     seeds = np.array([0, min(7, count - 1), 0, count - 1, *random.integers(count, size=6)])
     if of_graphs:
@@ -397,7 +387,7 @@ def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
     return Example(batch, x, _degrees(offsets, sources, model)[batch.n_id], sizes)
 
 
-def by_network(model: Model, asked: Example) -> NDArray[np.float32]:
+def network_logits(model: Model, asked: Example) -> NDArray[np.float32]:
     """The network's logits: of the seeds, of pairs of them, or of graphs; [rows, outputs]."""
     batch = asked.batch
     edge_index = torch.from_numpy(np.stack([batch.row, batch.col]))
@@ -430,7 +420,7 @@ def by_network(model: Model, asked: Example) -> NDArray[np.float32]:
         return found
 
 
-def by_core(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
+def core_logits(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
     """The same by the exported model."""
     batch, core = asked.batch, _core.Model(str(exported))
     hops = isinstance(network_of(model), Network)
@@ -467,14 +457,17 @@ def _pairs(seeds: int) -> NDArray[np.int64]:
 
 
 def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
-    """The largest difference, as a share of the largest logit where that is above 1."""
+    """The largest difference, as a share of the largest logit if that is above 1.
+
+    Some logits are sums of far larger terms.
+    """
     return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 
 def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> None:
     """Errors: `InternalError` where the exported model has other logits than the network."""
     asked = example(model, fanout, seed=0)
-    error = difference(by_core(exported, model, asked), by_network(model, asked))
+    error = difference(core_logits(exported, model, asked), network_logits(model, asked))
     if not error <= TOLERANCE:
         raise InternalError(
             f"model `{exported}`: its logits differ by {error:.1e} from the network's, expected "
@@ -485,7 +478,7 @@ def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> 
 def _graph(random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Offsets and sources: parallel arcs, self-loops, and a last node without arcs."""
     most = max(1, count - 1)
-    source, target = random.integers(most, size=(2, 6 * NODES))
+    source, target = random.integers(most, size=(2, 6 * _NODES))
     source[:20] = target[:20] = random.integers(most, size=20)
     source[20:40], target[20:40] = 0, 0
     order = np.lexsort((source, target))

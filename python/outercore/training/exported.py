@@ -107,9 +107,9 @@ def _metadata(exported: Path) -> dict[str, str]:
     return metadata
 
 
-def digest_of(weights: bytes) -> str:
-    """The digest of trained weights, which the export keeps."""
-    return f"sha256:{hashlib.sha256(weights).hexdigest()}"
+def digest_of(data: bytes) -> str:
+    """The digest of a file of a model, as the export writes it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def rule_of(config: TrainConfig) -> dict[str, Any]:

@@ -26,6 +26,11 @@ TAG, DEGREE = "tag", "degree"
 _MOST_DEGREE = 512
 """Larger in-degrees are one category."""
 _MOST_CATEGORIES = 1 << 16
+_OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
+_ARC_BYTES = 80
+"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
+_NODE_BYTES = 112
+"""Of each node, likewise, without its inputs."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +137,6 @@ def _categories(graph: Graph, key: str, width: int) -> tuple[int, ...]:
 def _varies(graph: Graph, key: str) -> bool:
     values = mapped(Path(graph.root), graph.arrays[key])
     return any((block != values[:1]).any() for _, block in blocks(values))
-
-
-_OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
-_ARC_BYTES = 80
-"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
-_NODE_BYTES = 112
-"""Of each node, likewise, without its inputs."""
 
 
 @dataclass(frozen=True)
@@ -392,9 +390,10 @@ def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
 
 
 def _bytes(entry: dict[str, Any]) -> int:
-    width = 2 if entry["dtype"] == "bfloat16" else np.dtype(entry["dtype"]).itemsize
-    # It is widened when it is read.
-    return prod(entry["shape"]) * (4 if entry["dtype"] == "bfloat16" else width)
+    """Bytes of an array in memory."""
+    # The core reads bfloat16 as float32.
+    dtype = "float32" if entry["dtype"] == "bfloat16" else entry["dtype"]
+    return prod(entry["shape"]) * np.dtype(dtype).itemsize
 
 
 def _no_reads() -> dict[str, Any]:

@@ -25,14 +25,9 @@ from outercore.training.graph_batches import (
     node_inputs,
 )
 from outercore.training.graph_models import GraphNetwork
-from outercore.training.inference import (
-    Context,
-    Prediction,
-    Predictor,
-    evaluating,
-    prediction_of,
-)
+from outercore.training.inference import Context, Prediction, Predictor, prediction_of
 from outercore.training.model_files import SavedModel
+from outercore.training.models import evaluating
 from outercore.training.splits import nodes_of
 from outercore.training.tasks import detect_task
 from outercore.training.work import PredictingWork

@@ -21,14 +21,14 @@ from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
 from outercore.training.links.model import LinkModel
 from outercore.training.loaders import Loaders
-from outercore.training.models import Perceptron
+from outercore.training.models import Perceptron, evaluating
 from outercore.training.streamed.exact import Exact, Outputs
 from outercore.training.streamed.files import feature_key
-from outercore.training.streamed.network import of_network
+from outercore.training.streamed.network import network_steps
 from outercore.training.streamed.steps import Computation, Input
 from outercore.training.tasks import array_key
 from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.streamed import of_typed_network
+from outercore.training.typed.streamed import typed_network_steps
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -207,13 +207,13 @@ class Inference:
         features: Any = self._loaders.features
         precision = self._sampling.precision
         if self._type is not None:
-            return of_typed_network(self._model, features or {}, precision)
+            return typed_network_steps(self._model, features or {}, precision)
         if isinstance(self._model, LinkModel) and self._model.table is not None:
             table = self._model.table
             rows = Input(lambda _, nodes: table(nodes))
         else:
             rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
-        return of_network(self._network, rows, self._degrees)
+        return network_steps(self._network, rows, self._degrees)
 
     # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans
     # a `yield` would switch them off in the code of the caller.
@@ -260,20 +260,6 @@ def layer_directory(scratch: Path) -> Iterator[Path]:
         scratch.mkdir(parents=True, exist_ok=True)
     with scratch_directory(scratch, "layers-") as directory:
         yield directory
-
-
-class evaluating:  # noqa: N801 - reads as the statement `with evaluating(model)`
-    """Dropout off and running statistics frozen within the block."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._model = model
-
-    def __enter__(self) -> None:
-        self._training = self._model.training
-        self._model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self._model.train(self._training)
 
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:

@@ -15,12 +15,12 @@ from outercore.base.shell import quoted
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.files.atomic import Storage
 from outercore.runs import record as records
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.progress import Observer
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack, unpack
 from outercore.training.config import RESUME, TrainConfig
-from outercore.training.custom_network import OwnCode
 from outercore.training.forecast import forecast
 from outercore.training.inference import Context
 from outercore.training.links.scoring import LinkScores
@@ -60,7 +60,7 @@ class Trainer:
         open_loader: LoaderFactory = neighbor_loader,
         storage: Storage | None = None,
         command: str = "",
-        own: OwnCode | None = None,
+        code: CustomCode | None = None,
     ) -> None:
         self._graph = graph
         self._config = config
@@ -78,9 +78,9 @@ class Trainer:
             open_loader=open_loader,
             note=self._observer.note,
             place=LinkPlace(run.links, lambda: self._position, self._stop, storage),
-            own=own,
+            code=code,
         )
-        self._own = own
+        self._code = code
         self._task, self._model = self._work.task, self._work.model
         self._loaders = self._work.loaders
         self._model.to(self._device)
@@ -320,7 +320,7 @@ class Trainer:
             self._config,
             scores,
             self._storage,
-            self._own,
+            self._code,
         )
 
     def _write_record(self, status: str, result: dict[str, Any]) -> dict[str, Any]:

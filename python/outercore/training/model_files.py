@@ -19,14 +19,20 @@ from outercore.base.shell import quoted
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import CHECKSUM, checksum_of, parse_json, seal, unseal
+from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
-from outercore.training.custom_network import Given, OwnCode, OwnNetwork, build_own, own_again
+from outercore.training.custom_network import (
+    CustomNetwork,
+    NetworkSource,
+    build_custom,
+    same_network_code,
+)
 from outercore.training.graph_models import GraphNetwork
 from outercore.training.links.model import LinkModel
 from outercore.training.models import Network, Perceptron, build_model
 from outercore.training.tasks import Task
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
-from outercore.training.typed.inputs import Schema
+from outercore.training.typed.inputs import TypedSchema
 from outercore.training.typed.models import TypedNetwork
 
 _FORMAT = "outercore-model"
@@ -36,7 +42,13 @@ EXPORTED = "outercore-inference"
 
 
 Model: TypeAlias = (
-    Network | Perceptron | OwnNetwork | GraphNetwork | LinkModel | TypedNetwork | TemporalLinkModel
+    Network
+    | Perceptron
+    | CustomNetwork
+    | GraphNetwork
+    | LinkModel
+    | TypedNetwork
+    | TemporalLinkModel
 )
 """Any model that is trained."""
 
@@ -58,9 +70,9 @@ def save_model(
     config: TrainConfig,
     scores: dict[str, Any],
     storage: Storage | None = None,
-    own: OwnCode | None = None,
+    code: CustomCode | None = None,
 ) -> None:
-    """Writes `model.json` and `model.safetensors`; of code of the user's own where it was.
+    """Writes `model.json` and `model.safetensors`; of a custom network the place of its `code`.
 
     The scores go into the header of the weights, so they always belong to these weights.
     """
@@ -75,8 +87,8 @@ def save_model(
         "task": dataclasses.asdict(task),
         "config": config.to_dict(),
     }
-    if own is not None:
-        described["network"] = {"place": own.place, "digest": own.digest}
+    if code is not None:
+        described["network"] = {"place": code.place, "digest": code.digest}
     if isinstance(model, GraphNetwork):
         described["categories"] = list(model.categories)
         described["of_degrees"] = model.of_degrees
@@ -89,11 +101,11 @@ def save_model(
         replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
 
 
-def load_model(directory: Path, network: Given | None = None) -> SavedModel:
-    """Inverse of `save_model`; `network` is the code of a network of the user's own.
+def load_model(directory: Path, network: NetworkSource | None = None) -> SavedModel:
+    """Inverse of `save_model`; `network` is the code of a custom network.
 
     Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file; `InvalidError` for an
-    exported model, and where the code is missing, another one, or not needed.
+    exported model, and if the code is missing, another one, or not needed.
     """
     path = directory / "model.json"
     if not path.exists():
@@ -118,8 +130,10 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
         what = "" if isinstance(error, CorruptError) else f"model `{directory}`: "
         raise CorruptError(f"{what}{error}\nhint: {_way_out(directory)}") from error
     config = TrainConfig.from_dict(described["config"])
-    own = own_again(f"model `{directory}`", described.get("network"), network)
-    model = _build(config, described, own)
+    stored = described.get("network", {})
+    made_with = (stored.get("place"), stored.get("digest", ""))
+    code = same_network_code(f"model `{directory}`", made_with, network)
+    model = _build(config, described, code)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -129,26 +143,24 @@ def load_model(directory: Path, network: Given | None = None) -> SavedModel:
     return SavedModel(model.eval(), _task(described["task"]), config)
 
 
-def is_own(directory: Path) -> bool:
-    """Whether the model's network is one of the user's own."""
-    try:
-        described = parse_json((directory / "model.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    return (
-        isinstance(described, dict)
-        and described.get("format") == _FORMAT
-        and ("network" in described)
-    )
+def is_custom(directory: Path) -> bool:
+    """Whether the model has a custom network."""
+    described = _unchecked(directory)
+    return described.get("format") == _FORMAT and "network" in described
 
 
 def is_exported(directory: Path) -> bool:
     """Whether `outercore export-model` wrote what is in `directory`."""
+    return _unchecked(directory).get("format") == EXPORTED
+
+
+def _unchecked(directory: Path) -> dict[str, Any]:
+    """The content of `model.json` without its checksum; empty if it is missing or damaged."""
     try:
         described = parse_json((directory / "model.json").read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(described, dict) and described.get("format") == EXPORTED
+        return {}
+    return described if isinstance(described, dict) else {}
 
 
 def _task(described: dict[str, Any]) -> Task:
@@ -202,17 +214,17 @@ def _way_out(directory: Path) -> str:
     return "restore it from a copy, or train again"
 
 
-def _build(config: TrainConfig, described: dict[str, Any], own: OwnCode | None) -> Model:
+def _build(config: TrainConfig, described: dict[str, Any], code: CustomCode | None) -> Model:
     if "timed" in described.get("schema", ()):
         timed = TimedSchema.from_dict(described["schema"], described["layers"])
         return TemporalLinkModel(config, timed)
     if described["task"]["kind"] == "links":
         return LinkModel(config, described["features"], described["table_rows"])
     sizes = [described[name] for name in ("layers", "features", "outputs")]
-    if own is not None:
-        return build_own(own, config.model, *sizes)
+    if code is not None:
+        return build_custom(code, config.model, *sizes)
     if "schema" in described:
-        schema = Schema.from_dict(described["schema"], described["layers"])
+        schema = TypedSchema.from_dict(described["schema"], described["layers"])
         return TypedNetwork(config.model, schema, described["outputs"])
     if not config.of_graphs:
         return build_model(config.model, *sizes)

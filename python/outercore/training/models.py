@@ -7,6 +7,8 @@ Training on sampled batches and exact inference over all neighbours call the sam
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +20,17 @@ from torch.nn import functional
 from outercore.errors import InternalError
 from outercore.training.config import ModelConfig
 from outercore.training.neighbours import Arcs
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switches dropout off and freezes running statistics within the block."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 @dataclass(frozen=True)

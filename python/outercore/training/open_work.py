@@ -13,8 +13,8 @@ from outercore.data.data_set import require_edges
 from outercore.data.how_to_add import how_to_add
 from outercore.data.time_arrays import time_arrays
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
-from outercore.training.custom_network import OwnCode
 from outercore.training.graph_work import GraphWork
 from outercore.training.links.work import LinkPlace, LinkWork
 from outercore.training.loaders import LoaderFactory
@@ -48,7 +48,7 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
         )
     if config.of_links and config.budget.far is not None:
         raise UnsupportedError("--far: edges are learnt only from the disk\nhint: leave it out")
-    if config.model.is_own and (graph.is_typed or not of_nodes):
+    if config.model.is_custom and (graph.is_typed or not of_nodes):
         raise UnsupportedError(
             f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
             "hint: take batches from `oc.NeighborLoader` in a loop of your own"
@@ -143,11 +143,11 @@ def open_work(
     note: Callable[[str], None],
     place: LinkPlace | None = None,
     saved: SavedModel | None = None,
-    own: OwnCode | None = None,
+    code: CustomCode | None = None,
 ) -> Work:
     """The task, network and batches that `config` describes.
 
-    `own` makes the network instead; `saved` is a network to score. Edges without times need the
+    `code` makes the network instead; `saved` is a network to score. Edges without times need the
     `place` of their run.
 
     Errors: as `NodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`; `InvalidError` where
@@ -167,4 +167,4 @@ def open_work(
             f"data set `{graph.root}`: expected {expected} of each of node types and edge types, "
             f"as the model was trained with, found {found}"
         )
-    return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved, own=own)
+    return NodeWork(graph, config, open_loader=open_loader, note=note, saved=saved, code=code)

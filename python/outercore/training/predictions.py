@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from outercore.data.file_ids import names_of_nodes
-from outercore.data.graph import Source, root_of
+from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled
 from outercore.data.names import Names
 from outercore.data.outputs import (
@@ -26,13 +26,13 @@ from outercore.data.outputs import (
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.importing.table.pairs import PairList
 from outercore.runs.progress import Observer
-from outercore.training.custom_network import Given
+from outercore.training.custom_network import NetworkSource
 from outercore.training.inference import Context, Prediction
 from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.model_files import load_model
 from outercore.training.tasks import Task
-from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.trained_model import model_directory, opened_work
 from outercore.training.work import PredictingWork, samples_only
 
 _GROUP = 1 << 16
@@ -48,10 +48,10 @@ def predict(
     *,
     edges: str | Path | None = None,
     memory: str | None = None,
-    network: Given | None = None,
+    network: NetworkSource | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
 ) -> dict[str, Any]:
     """Write the predictions of a trained model for all nodes, all graphs, or a list of edges.

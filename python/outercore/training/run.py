@@ -13,22 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.display import Forecast
+from outercore.base.fields import one_of
 from outercore.base.plan_display import LoaderPlan, TrainPlan
 from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
-from outercore.data.graph import Source, root_of
+from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled, ManyGraphs
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.data.split_names import find_split, normal_split
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from outercore.loading.ranks import require_one_process
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.all_rows import all_rows_memory
 from outercore.training.config import CHANGEABLE, TrainConfig, configuration
-from outercore.training.custom_network import Given, OwnCode, own_again, own_code
+from outercore.training.custom_network import NetworkSource, network_code, same_network_code
 from outercore.training.forecast import forecast
 from outercore.training.graph_work import with_inputs
 from outercore.training.inference import Context
@@ -43,7 +45,7 @@ from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
 from outercore.training.splits import nodes_of, with_splits
 from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import model_directory, open_graph, opened_work
+from outercore.training.trained_model import model_directory, opened_work
 from outercore.training.work import PredictingWork, Work, samples_only
 
 _COMMAND = "outercore train"
@@ -54,10 +56,10 @@ def train(
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     out: str | Path | None = None,
-    network: Given | None = None,
+    network: NetworkSource | None = None,
     observer: Observer | None = None,
     command: str = "",
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
@@ -73,7 +75,7 @@ def train(
             which is trained as it is; a class or function that makes one from `in_channels`,
             `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
             takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
-            `x` and `edge_index`; see `outercore.training.custom_network.OwnNetwork`.
+            `x` and `edge_index`; see `outercore.training.custom_network.CustomNetwork`.
         observer: is called with batches, epochs and notes.
         command: for the record.
         open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
@@ -97,9 +99,9 @@ def train(
         'finished'
     """
     require_one_process("outercore train")
-    own, options = _own(network, options)
+    code, options = _custom_network(network, options)
     chosen = configuration(config, options)
-    _require_own(chosen, own)
+    _require_code(chosen, code)
     graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer or Observer())
     if (lost := unused_times(graph, chosen)) is not None:
@@ -110,19 +112,19 @@ def train(
     observer = observer or Observer()
     name = f"{Path(graph.root).resolve().name}-{chosen.model.kind.rpartition(':')[2]}"
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        more = {} if own is None else {"network": own.place, "network_digest": own.digest}
+        more = {} if code is None else {"network": code.place, "network_digest": code.digest}
         run = TrainDirectory.create(path, graph, chosen, more=more)
         with run.training(new=True):
-            return _fit(graph, chosen, run, observer, command, open_loader, own)
+            return _fit(graph, chosen, run, observer, command, open_loader, code)
 
 
 def plan(
     data_set: Source,
     config: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     *,
-    network: Given | None = None,
+    network: NetworkSource | None = None,
     observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainPlan:
@@ -142,14 +144,14 @@ def plan(
         BudgetError: the budget is too small; the message has the least that works.
         UnsupportedError: the task `link` without times, whose graph is made by the run itself.
     """
-    own, options = _own(network, options)
+    code, options = _custom_network(network, options)
     chosen, observer = configuration(config, options), observer or Observer()
-    _require_own(chosen, own)
+    _require_code(chosen, code)
     if chosen.of_links and chosen.sampling.time is None:
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer)
-    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, own=own)
+    work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, code=code)
     with closing(work.loaders) as loaders:
         loaders.training()
         work.prepare()
@@ -184,10 +186,10 @@ def resume(
     run: str | Path,
     *,
     far: FarOptions | Literal[False] | None = None,
-    network: Given | None = None,
+    network: NetworkSource | None = None,
     observer: Observer | None = None,
     command: str = "",
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
@@ -208,9 +210,8 @@ def resume(
     with only_run(directory.path, _COMMAND):
         graph = open_graph(directory.data_set)
         directory.require_same(graph)
-        place, digest = directory.code("network")
-        described = None if place is None else {"place": place, "digest": digest}
-        own = own_again(f"run `{directory.path}`", described, network, "--model")
+        what = f"run `{directory.path}`"
+        code = same_network_code(what, directory.code("network"), network, "--model")
         change = Change.of(directory.config(), options, CHANGEABLE)
         config = change.after
         if change.values:
@@ -223,7 +224,7 @@ def resume(
         if far is not None:
             config = replace(config, budget=replace(config.budget, far=far or None))
         with directory.training(new=False):
-            return _fit(graph, config, directory, observer, command, open_loader, own)
+            return _fit(graph, config, directory, observer, command, open_loader, code)
 
 
 def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
@@ -231,9 +232,9 @@ def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
     return run.finished and config.optimiser.is_over(*run.epochs)
 
 
-def _own(
-    network: Given | None, options: Mapping[str, Any]
-) -> tuple[OwnCode | None, dict[str, Any]]:
+def _custom_network(
+    network: NetworkSource | None, options: Mapping[str, Any]
+) -> tuple[CustomCode | None, dict[str, Any]]:
     """The custom network, by `network` or as the option `model`; and the options."""
     given = options.get("model")
     if isinstance(given, str) and ":" not in given:
@@ -243,19 +244,19 @@ def _own(
     chosen = given if network is None else network
     if chosen is None:
         return None, dict(options)
-    own = own_code(chosen)
-    return own, {**options, "model": own.place}
+    code = network_code(chosen)
+    return code, {**options, "model": code.place}
 
 
-def _require_own(config: TrainConfig, own: OwnCode | None) -> None:
-    if config.model.is_own and own is None:
+def _require_code(config: TrainConfig, code: CustomCode | None) -> None:
+    if config.model.is_custom and code is None:
         raise InvalidError(
             f"model `{config.model.kind}`: the code of a custom network has to be given again\n"
             f"hint: give it again by `--model {config.model.kind}`"
         )
 
 
-def _intact(run: TrainDirectory, network: Given | None, observer: Observer) -> bool:
+def _intact(run: TrainDirectory, network: NetworkSource | None, observer: Observer) -> bool:
     """Whether the model of a finished run is undamaged; a note names the damage."""
     try:
         load_model(run.model, network)
@@ -273,19 +274,20 @@ def evaluate(
     split: str = "test",
     memory: str | None = None,
     far: FarOptions | None = None,
-    network: Given | None = None,
-    validation: str = "full",
+    network: NetworkSource | None = None,
+    validation: Literal["full", "sampled"] = "full",
     predictions: str | Path | None = None,
     logits: str | Path | None = None,
     overwrite: bool = False,
     observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = open_graph,
+    open_graph: Callable[[Path], Any] = Graph,
     open_loader: LoaderFactory = neighbor_loader,
 ) -> dict[str, Any]:
     """Scores a trained model on a split, by exact inference or with sampled neighbours.
 
     `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a custom network. `predictions` and
+    stands for every node, in order. `network` is the code of a custom network. `validation` says
+    whether all neighbours count, or those sampled with the training fan-outs. `predictions` and
     `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
     `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
     used if it holds the data set permanently.
@@ -294,6 +296,7 @@ def evaluate(
     or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
     set whose features do not fit.
     """
+    one_of("validation", validation, ("full", "sampled"))
     for option, file in (("predictions", predictions), ("logits", logits)):
         if file is not None:
             check_output(Path(file), VALUES, option=option, overwrite=overwrite)
@@ -389,7 +392,7 @@ def _fit(
     observer: Observer | None,
     command: str,
     open_loader: LoaderFactory,
-    own: OwnCode | None,
+    code: CustomCode | None,
 ) -> TrainRecord:
     stop = StopRequest()
     with stop_on_signals(stop):
@@ -401,7 +404,7 @@ def _fit(
             stop=stop,
             open_loader=open_loader,
             command=command,
-            own=own,
+            code=code,
         )
         return TrainRecord(trainer.fit())
 

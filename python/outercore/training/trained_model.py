@@ -32,13 +32,6 @@ SCRATCH = "scratch"
 """The directory of layer states during predictions, next to the model."""
 
 
-def open_graph(path: Path) -> Any:
-    """`outercore.open`, imported at the first call."""
-    import outercore
-
-    return outercore.open(path)
-
-
 @contextmanager
 def opened_work(
     saved: SavedModel,

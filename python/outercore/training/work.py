@@ -15,9 +15,10 @@ from torch import Tensor
 
 from outercore.data.many_graphs import Labelled
 from outercore.errors import InvalidError
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
-from outercore.training.custom_network import OwnCode, OwnNetwork, build_own
+from outercore.training.custom_network import CustomNetwork, build_custom
 from outercore.training.degrees import degrees_for
 from outercore.training.graph_batches import GraphLoaders
 from outercore.training.inference import Context, Inference, Predictor
@@ -98,9 +99,9 @@ class NodeWork(PredictingWork):
         open_loader: LoaderFactory,
         note: Callable[[str], None],
         saved: SavedModel | None = None,
-        own: OwnCode | None = None,
+        code: CustomCode | None = None,
     ) -> None:
-        """`own` makes the network in place of the configuration."""
+        """`code` makes the network in place of the configuration."""
         self._graph, self._config, self._is_saved = graph, config, saved is not None
         self.labelled = LabelledNodes(graph) if graph.is_typed else graph
         self._type = graph.labelled_type if graph.is_typed else None
@@ -114,7 +115,7 @@ class NodeWork(PredictingWork):
                 config.run.task,
                 nodes_of(self.labelled, sampling.train),
             )
-            self.model: Any = self._built(own, note)
+            self.model: Any = self._built(code, note)
         else:
             self.task, self.model = saved.task, saved.model
             self._require_same_inputs()
@@ -123,14 +124,14 @@ class NodeWork(PredictingWork):
             graph, config, open_loader=open_loader, note=note, **self._loader_arguments()
         )
 
-    def _built(self, own: OwnCode | None, note: Callable[[str], None]) -> Any:
+    def _built(self, code: CustomCode | None, note: Callable[[str], None]) -> Any:
         config = self._config
         if self._type is not None:
             schema = schema_of(self._graph, (self._type,), config, self._keys, note)
             return TypedNetwork(config.model, schema, self.task.outputs)
         features = self._graph.schema.width(array_key(self._graph, config.sampling.features))
         sizes = (config.model, config.layers, features, self.task.outputs)
-        return build_model(*sizes) if own is None else build_own(own, *sizes)
+        return build_model(*sizes) if code is None else build_custom(code, *sizes)
 
     def _require_same_inputs(self) -> None:
         if self._type is not None:
@@ -203,4 +204,4 @@ class NodeWork(PredictingWork):
 
 def samples_only(config: TrainConfig, model: Any) -> bool:
     """Whether a model is scored with sampled neighbours in any case."""
-    return config.sampling.time is not None or isinstance(model, OwnNetwork)
+    return config.sampling.time is not None or isinstance(model, CustomNetwork)

@@ -25,7 +25,6 @@ from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checksum_of_file, seal, unseal
-from outercore.files.large_arrays import blocks, mapped
 from outercore.files.npy import NpyRows
 from outercore.importing.table.torch_file import read_torch
 from outercore.loading.link_seeds import Purpose, generator
@@ -40,6 +39,8 @@ _DESCRIBED = "links.json"
 """Written last: without it, the directory is not complete."""
 _VERSION = 2
 _WIDENED = "x.npy"
+_WIDENED_ROWS = 1 << 12
+"""Rows of features that are widened together."""
 _NO_KEYS = np.empty(0, np.int64)
 _NONE_HELD_OUT = LinkConfig(held_out=0.0)
 PAIRS = 1 << 16
@@ -109,7 +110,7 @@ def open_links(
     Cost: five passes over the edges; an import of those to train on, within the run's budget. The
     disk holds them twice. Prepared files are read once to compare their checksums.
     Errors: `InvalidError` if no edge is left to train on; `CorruptError` for damage in the data set
-    or in prepared files; as `GivenEdges` and `Importer`.
+    or in prepared files; as `EdgesFile` and `Importer`.
     """
     storage = storage or Storage()
     with device_errors(f"edges `{root}`"):
@@ -135,7 +136,7 @@ def _prepare(
             importer.push_edges(pairs[:, 0], pairs[:, 1])
             count += len(pairs)
         # Self-loops are not predicted, but messages pass along them, as in a server.
-        for pairs in loops_of(graph):
+        for pairs in self_loops(graph):
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
         if not count:
@@ -203,7 +204,7 @@ class Divided:
     kept: Callable[[], Iterator[NDArray[np.int64]]]
     """The other edges, some at a time."""
     held_out: dict[Part, NDArray[np.int64]]
-    given: GivenEdges | None
+    given: EdgesFile | None
 
 
 def divide(graph: Graph, config: TrainConfig) -> Divided:
@@ -213,18 +214,18 @@ def divide(graph: Graph, config: TrainConfig) -> Divided:
     """
     nodes = graph.num_nodes
     if config.link.edges is not None:
-        given = GivenEdges.read(Path(config.link.edges), nodes)
+        given = EdgesFile.read(Path(config.link.edges), nodes)
         keys = given.held_out_keys(nodes)
-        every, _ = trained(graph, _NONE_HELD_OUT, 0)
+        every, _ = split_links(graph, _NONE_HELD_OUT, 0)
         held = {part: given.arrays[part] for part in HELD_OUT if part in given.arrays}
-        return Divided(lambda: without(every, keys, nodes), held, given)
-    links, parts = trained(graph, config.link, config.run.seed)
+        return Divided(lambda: pairs_without(every, keys, nodes), held, given)
+    links, parts = split_links(graph, config.link, config.run.seed)
     held = {
-        part: np.concatenate([np.empty((0, 2), np.int64), *without(some, _NO_KEYS, nodes)])
+        part: np.concatenate([np.empty((0, 2), np.int64), *pairs_without(some, _NO_KEYS, nodes)])
         for part, some in parts.items()
     }
     held = {part: pairs for part, pairs in held.items() if len(pairs)}
-    return Divided(lambda: without(links, _NO_KEYS, nodes), held, None)
+    return Divided(lambda: pairs_without(links, _NO_KEYS, nodes), held, None)
 
 
 def _import_options(graph: Graph, config: TrainConfig) -> dict[str, Any]:
@@ -312,11 +313,11 @@ def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
     """
     if _features_file(root, graph, config) != str((root / _WIDENED).resolve()):
         return
-    entry = graph.arrays[array_key(graph, config.sampling.features)]
-    halves = mapped(Path(graph.root), {**entry, "dtype": "uint16"})
-    with NpyRows(root / _WIDENED, halves.shape) as copy:
-        for _, block in blocks(halves, 1 << 12):
-            copy.append((block.astype(np.uint32) << 16).view(np.float32))
+    key = array_key(graph, config.sampling.features)
+    shape = graph.arrays[key]["shape"]
+    with NpyRows(root / _WIDENED, tuple(shape)) as copy:
+        for first in range(0, shape[0], _WIDENED_ROWS):
+            copy.append(graph.rows(key, slice(first, first + _WIDENED_ROWS)))
 
 
 def _mapped(path: Path) -> NDArray[Any]:
@@ -353,7 +354,7 @@ def held_out_negatives(
 
 
 @dataclass(frozen=True)
-class GivenEdges:
+class EdgesFile:
     """Edges and negatives of a file by the names of the arrays, int64 [n, 2] each.
 
     `valid_target_neg` and `test_target_neg` are [n, k]: for each edge other targets of its source.
@@ -363,7 +364,7 @@ class GivenEdges:
     arrays: dict[str, NDArray[np.int64]] = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path, nodes: int) -> GivenEdges:
+    def read(cls, path: Path, nodes: int) -> EdgesFile:
         """Reads and checks an `.npz`, or a folder of OGB's, for a graph of so many nodes.
 
         Errors: `NotFoundError`; `CorruptError` for a file that cannot be read; `InvalidError` for
@@ -422,7 +423,7 @@ def require_topology(graph: Graph) -> None:
         )
 
 
-def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
+def split_links(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
     """The links of a graph to train on, and the links that a share holds out, by part.
 
     Cost: one pass over the graph, to count them.
@@ -434,7 +435,9 @@ def trained(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[
     return left, parts
 
 
-def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDArray[np.int64]]:
+def pairs_without(
+    links: Triples, keys: NDArray[np.int64], nodes: int
+) -> Iterator[NDArray[np.int64]]:
     """Pairs int64 [n, 2] of a graph's links without those in `keys`, which ascend.
 
     Self-loops are left out, too.
@@ -445,7 +448,7 @@ def without(links: Triples, keys: NDArray[np.int64], nodes: int) -> Iterator[NDA
         yield pairs[wanted]
 
 
-def loops_of(graph: Graph) -> Iterator[NDArray[np.int64]]:
+def self_loops(graph: Graph) -> Iterator[NDArray[np.int64]]:
     """The self-loops of a graph, pairs int64 [n, 2].
 
     Cost: one pass over the graph.

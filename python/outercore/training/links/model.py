@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outercore.training.config import LinkHead, LinkLoss, TrainConfig
-from outercore.training.models import Network, build_model
+from outercore.training.models import build_model
 
 
 class LinkModel(nn.Module):
@@ -46,7 +46,7 @@ class LinkModel(nn.Module):
     @property
     def needs_degrees(self) -> bool:
         """Whether the encoder weighs arcs by in-degree."""
-        return isinstance(self.encoder, Network) and self.encoder.needs_degrees
+        return self.encoder.needs_degrees
 
     @property
     def table_rows(self) -> int:

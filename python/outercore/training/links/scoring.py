@@ -18,9 +18,10 @@ from outercore.files.large_arrays import forget
 from outercore.files.npy import NpyRows
 from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Context, Inference, evaluating
+from outercore.training.inference import Context, Inference
 from outercore.training.links.data import LinkData
 from outercore.training.links.model import LinkModel
+from outercore.training.models import evaluating
 from outercore.training.scoring import AnyScoring, validates_fully
 
 _HITS: dict[LinkMetric, int] = {
@@ -67,14 +68,14 @@ class EdgeScoring(AnyScoring):
     """
 
     def __init__(
-        self, links: HeldOutParts, metric: LinkMetric, own_negatives: Collection[str] = ()
+        self, links: HeldOutParts, metric: LinkMetric, separate_negatives: Collection[str] = ()
     ) -> None:
-        """`own_negatives` are the parts with separate negatives for each edge."""
+        """`separate_negatives` are the parts with separate negatives for each edge."""
         self._parts, self._metric = links.parts, metric
         self.has_validation = "valid" in links.parts
         for part in links.parts:
             _, found = links.sizes(part)
-            if part not in own_negatives and found < least_negatives(metric):
+            if part not in separate_negatives and found < least_negatives(metric):
                 raise InvalidError(
                     f"metric `{metric}`: expected at least {least_negatives(metric)} negatives in "
                     f"part `{part}`, found {found}\nhint: choose another by `--metric`, or hold "
@@ -129,7 +130,7 @@ class LinkScoring(EdgeScoring):
         for first in range(0, len(pairs.targets), some_edges):
             nodes = np.union1d(nodes, pairs.targets[first : first + some_edges])
         with self.embedded(nodes, sampled=sampled) as scored:
-            found = OwnNegatives(self._metric, scored(pairs.edges))
+            found = SeparateNegatives(self._metric, scored(pairs.edges))
             for first in range(0, len(pairs.targets), some_edges):
                 targets = np.asarray(pairs.targets[first : first + some_edges])
                 sources = pairs.edges[first : first + some_edges, :1].repeat(count, axis=1)
@@ -231,7 +232,7 @@ class LinkScores:
             yield name, float((not_below < k).mean()) if enough else None
 
 
-class OwnNegatives(LinkScores):
+class SeparateNegatives(LinkScores):
     """Metrics of edges with separate negatives for each edge, as in ogbl-citation2 of OGB.
 
     Hits@k is the share of the edges whose rank is k or less. The average precision is not defined,

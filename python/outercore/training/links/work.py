@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -108,7 +108,8 @@ class LinkWork(Work):
         inference = Inference(
             self.links.graph,
             self.model,
-            self._config.sampling,
+            # The graph of training edges has no labels, whatever array the option names.
+            replace(self._config.sampling, labels="y"),
             self.loaders,
             context,
             degrees=self._degrees,

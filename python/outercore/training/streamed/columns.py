@@ -181,7 +181,7 @@ def parts_of(count: int, step: int, most: int, weight: Weight) -> tuple[list[tup
     return ([*found, (first, count)] if count else []), largest
 
 
-def needed(
+def needed_sources(
     columns: Columns, targets: Targets, parts: list[tuple[int, int]], nodes: int, *, loops: bool
 ) -> Any:
     """Which of `nodes` sources the arcs of each part come from.

@@ -19,7 +19,7 @@ from outercore.training.streamed.columns import (
     Incoming,
     Targets,
     Weight,
-    needed,
+    needed_sources,
     parts_of,
 )
 from outercore.training.streamed.files import Moved
@@ -172,7 +172,7 @@ class Layer:
             bits.setdefault(one.sends, [])
             self._first_part.append(sum(map(len, bits[one.sends])))
             if not self._plan.in_memory:
-                found = needed(
+                found = needed_sources(
                     self._arcs.columns[place],
                     self._arcs.targets[one.target],
                     self._plan.parts[one.target],

@@ -129,7 +129,7 @@ class MessagesOnDisk(_RowsOnDisk):
         block_bytes: int,
         moved: Moved,
     ) -> None:
-        """`needed` as `columns.needed` gives it; nodes come `step` at a time, a multiple of 8.
+        """`needed` is from `columns.needed_sources`; nodes come `step` at a time, a multiple of 8.
 
         A block has at most `block_bytes`, or one step.
         """

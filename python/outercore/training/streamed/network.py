@@ -17,7 +17,7 @@ from outercore.training.streamed.steps import Computation, Input, LayerSteps, Re
 _NODE = "node"
 
 
-def of_network(model: Network, rows: Input, degrees: Tensor | None) -> Computation:
+def network_steps(model: Network, rows: Input, degrees: Tensor | None) -> Computation:
     """The computation of a network from `rows` of its nodes.
 
     Shapes: `degrees` float32 [nodes] where it needs them.

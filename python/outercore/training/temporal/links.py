@@ -13,6 +13,7 @@ from outercore.data.batch_arrays import edge_array_names
 from outercore.data.csc import edge_array_key, edge_blocks, num_rows
 from outercore.data.edge_types import REVERSE, EdgeType, edge_type_called
 from outercore.data.sample_rules import edge_name
+from outercore.data.triples import PARTS
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from outercore.loading.link_seeds import id_type
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _TIME_BYTES = 8
 _SORTING_BYTES = 24
 """For each edge while they are sorted: the order, what the sort takes, and times in both orders."""
-PARTS = ("train", "valid", "test")
 NEGATIVES = 1
 """Of each held-out edge: its source with another target at its time, as published scores have."""
 

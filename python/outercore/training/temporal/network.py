@@ -17,8 +17,14 @@ from torch.nn import functional
 
 from outercore.training.config import TrainConfig
 from outercore.training.links.model import PairHead
-from outercore.training.typed.inputs import Schema
-from outercore.training.typed.models import Encoder, TypedParts, as_features, by_type, norm_of_type
+from outercore.training.typed.inputs import TypedSchema
+from outercore.training.typed.models import (
+    Encoder,
+    TypedParts,
+    by_type,
+    feature_deviation,
+    norm_of_type,
+)
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -32,7 +38,7 @@ _FINEST = 1e6
 class TimedSchema:
     """The graph of a temporal network: its types, the edges with times, and their span."""
 
-    types: Schema
+    types: TypedSchema
     """Its seeds are the types of source and target of the links."""
     timed: frozenset[EdgeType]
     array: str
@@ -51,7 +57,7 @@ class TimedSchema:
         timed = frozenset(
             (source, relation, target) for source, relation, target in values["timed"]
         )
-        types = Schema.from_dict(values, layers)
+        types = TypedSchema.from_dict(values, layers)
         return cls(types, timed, values["array"], values["span"])
 
 
@@ -190,7 +196,7 @@ class TemporalLinkModel(nn.Module):
         self.schema = schema
         self.layers = schema.types.layers
         hidden = config.model.hidden
-        self.encoder = Encoder(hidden, schema.types, as_features(hidden))
+        self.encoder = Encoder(hidden, schema.types, feature_deviation(hidden))
         self.time = TimeEncoding(schema.span)
         self.stack = nn.ModuleList(
             TimedLayer(config, schema, layer) for layer in range(schema.types.layers)

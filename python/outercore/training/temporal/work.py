@@ -14,11 +14,12 @@ from torch import Tensor
 from outercore.errors import UnsupportedError
 from outercore.runs.record import Timeline
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.inference import Context, evaluating, evaluation_batches
+from outercore.training.inference import Context, evaluation_batches
 from outercore.training.links.model import link_loss
 from outercore.training.links.scoring import EdgeScoring, LinkScores
 from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
 from outercore.training.model_files import SavedModel
+from outercore.training.models import evaluating
 from outercore.training.tasks import link_task
 from outercore.training.temporal.links import NEGATIVES, timed_links, times_by_type
 from outercore.training.temporal.network import TemporalLinkModel, TimedSchema

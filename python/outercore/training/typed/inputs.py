@@ -32,7 +32,7 @@ class NodeInput:
 
 
 @dataclass(frozen=True)
-class Schema:
+class TypedSchema:
     """The types that a network sees, in the order of the data set."""
 
     seeds: tuple[str, ...]
@@ -80,7 +80,7 @@ class Schema:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], layers: int) -> Schema:
+    def from_dict(cls, values: Mapping[str, Any], layers: int) -> TypedSchema:
         """Inverse of `to_dict`."""
         return cls(
             tuple(values["seeds"]),
@@ -130,7 +130,7 @@ def schema_of(
     config: TrainConfig,
     keys: dict[str, str],
     note: Callable[[str], None],
-) -> Schema:
+) -> TypedSchema:
     """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
 
     Types without features get a table of embeddings where the budget has room for it, those with
@@ -157,11 +157,11 @@ def schema_of(
             f"take {format_size(table)}, of {format_size(allowed)} for all tables: its nodes share "
             "one learnt vector"
         )
-    return Schema(seeds, edge_types, inputs, config.layers)
+    return TypedSchema(seeds, edge_types, inputs, config.layers)
 
 
 def require_same_types(
-    graph: Graph, keys: dict[str, str], schema: Schema, seeds: tuple[str, ...]
+    graph: Graph, keys: dict[str, str], schema: TypedSchema, seeds: tuple[str, ...]
 ) -> None:
     """Checks that a data set has the types and inputs that a network was trained with.
 

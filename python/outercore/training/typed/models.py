@@ -20,7 +20,7 @@ from torch.nn import functional
 from outercore.training.config import ModelConfig
 from outercore.training.models import norm_of
 from outercore.training.neighbours import Arcs
-from outercore.training.typed.inputs import Schema
+from outercore.training.typed.inputs import TypedSchema
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -32,6 +32,8 @@ _PIECE = 1 << 17
 """Values that are looked at together."""
 _CONSTANT = 1e-6
 """A column that deviates by less than this part of its mean has one value."""
+_SMALL = 1e-3
+"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -104,7 +106,7 @@ class RelationSum(nn.Module):
     **Source** Schlichtkrull et al., 2018, for `rgcn`; PyG's `to_hetero` for `sage`.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, layer: int) -> None:
         super().__init__()
         self._kind = config.kind
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
@@ -150,7 +152,7 @@ class TransformerLayer(nn.Module):
     **Source** Hu et al., 2020.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, layer: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, layer: int) -> None:
         super().__init__()
         self._heads, self._size = config.heads, config.hidden // config.heads
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
@@ -184,10 +186,10 @@ class TransformerLayer(nn.Module):
             relation: Any = self.relations[edge_type]
             keys, messages = mapped[edge_type[0]].unbind(dim=1)
             # `index_select` has a faster gradient than brackets.
-            keys = of_head(keys, relation.attention).index_select(0, source)
+            keys = map_by_head(keys, relation.attention).index_select(0, source)
             alike = (queries.index_select(0, place) * keys).sum(dim=-1)
             scores.append(alike * relation.prior)
-            values.append(of_head(messages, relation.message).index_select(0, source))
+            values.append(map_by_head(messages, relation.message).index_select(0, source))
             places.append(place)
         index = torch.cat(places)
         weights = softmax(torch.cat(scores) / math.sqrt(self._size), index, num_nodes=len(own))
@@ -219,7 +221,7 @@ class _Target(nn.Module):
         self.skip = nn.Parameter(torch.ones(1))
 
 
-def of_head(x: Tensor, maps: Tensor) -> Tensor:
+def map_by_head(x: Tensor, maps: Tensor) -> Tensor:
     """Applies the map of each head to its share of a row.
 
     Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
@@ -277,13 +279,9 @@ class FeatureMap(nn.Module):
         return mapped
 
 
-def as_features(hidden: int) -> float:
+def feature_deviation(hidden: int) -> float:
     """The deviation of rows of length 1, as long as mapped rows of features are on average."""
     return hidden**-0.5
-
-
-_SMALL = 1e-3
-"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 class Encoder(nn.Module):
@@ -293,7 +291,7 @@ class Encoder(nn.Module):
     vector for the type.
     """
 
-    def __init__(self, hidden: int, schema: Schema, deviation: float) -> None:
+    def __init__(self, hidden: int, schema: TypedSchema, deviation: float) -> None:
         """`deviation` of the initial embeddings and vectors."""
         super().__init__()
         self.hidden = hidden
@@ -373,7 +371,7 @@ class TypedNetwork(nn.Module):
     `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
     """
 
-    def __init__(self, config: ModelConfig, schema: Schema, outputs: int) -> None:
+    def __init__(self, config: ModelConfig, schema: TypedSchema, outputs: int) -> None:
         super().__init__()
         self.config = config
         self.schema = schema
@@ -381,7 +379,7 @@ class TypedNetwork(nn.Module):
         self.features = schema.inputs[schema.labelled].features
         self.outputs = outputs
         has_features = any(of.features for of in schema.inputs.values())
-        deviation = as_features(config.hidden) if has_features else _SMALL
+        deviation = feature_deviation(config.hidden) if has_features else _SMALL
         self.encoder = Encoder(config.hidden, schema, deviation)
         convolution = TransformerLayer if config.kind == "hgt" else RelationSum
         layers = range(schema.layers)

@@ -16,13 +16,13 @@ from torch.nn import functional
 from outercore.base.options import Precision
 from outercore.training.streamed.network import by_head, folded
 from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
-from outercore.training.typed.models import TypedNetwork, of_head
+from outercore.training.typed.models import TypedNetwork, map_by_head
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
 
 
-def of_typed_network(
+def typed_network_steps(
     model: TypedNetwork, features: Mapping[str, str], precision: Precision = "exact"
 ) -> Computation:
     """The computation of a network; `features` are arrays by node type."""
@@ -196,6 +196,6 @@ class _KeysAndValues(Relation):
     def message(self, x: Tensor, nodes: Tensor) -> Tensor:
         keys, values = self._of_source(x).view(self._shape).unbind(dim=1)
         scale = self._maps.prior.unsqueeze(1) / math.sqrt(self._shape[-1])
-        keys = of_head(keys, self._maps.attention) * scale
-        values = of_head(values, self._maps.message)
+        keys = map_by_head(keys, self._maps.attention) * scale
+        values = map_by_head(values, self._maps.message)
         return torch.cat([keys.flatten(1), values.flatten(1)], dim=1)
