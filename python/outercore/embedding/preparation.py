@@ -41,7 +41,6 @@ from outercore.runs.progress import Observer, watched
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
-    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.data.warm_start import WarmStart
 
 _BUCKETS = "buckets.bin"

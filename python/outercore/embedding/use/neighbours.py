@@ -49,7 +49,6 @@ from outercore.files.checked_json import read_sealed, seal
 
 if TYPE_CHECKING:
     from outercore.embedding.config import ModelConfig
-    from outercore.embedding.use.embedding import Embedding
 
 _COLUMNS = 64
 """Columns per group: the search first compares only the maximum of each group."""
