@@ -31,6 +31,7 @@ from outercore.errors import DeviceError, InvalidError
 from outercore.runs import record as records
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Source
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
     from outercore.embedding.gradients.trainer import Trainer
@@ -132,7 +133,7 @@ def _read_all(path: Path, piece: mmap.mmap) -> None:
 
 
 def plan(
-    data_set: str | Path,
+    data_set: Source,
     config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     recipe: str | None = None,
@@ -157,7 +158,7 @@ def plan(
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
         triples_per_second, read_bandwidth, write_bandwidth: rates of the machine; bandwidths in
-        bytes per second.
+            bytes per second.
         told: called with the progress of passes over triples.
 
     Raises:

@@ -36,7 +36,7 @@ from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.graph import Graph, Source
     from outercore.embedding.data.warm_start import WarmStart
 
 _COMMAND = "outercore embed"
@@ -105,7 +105,7 @@ class EmbedResult:
 
 
 def embed(
-    data_set: str | Path,
+    data_set: Source,
     config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     recipe: str | None = None,
@@ -120,7 +120,8 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: a data set. Without triples, the links of its topology are embedded.
+        data_set: the directory of a data set, or an open graph. Without triples, the links of its
+            topology are embedded.
         config: a configuration, its groups, or a JSON file of them.
         recipe: name of a measured configuration; `config` and `options` override it.
         out: the run directory. Default: `runs/DATA_SET-MODEL-NUMBER`.
