@@ -16,7 +16,9 @@ from outercore.runs.directory import Identity, RunDirectory
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
+DESCRIPTION = "embedding.json"
 DESCRIPTION_VERSION = 2
+"""Version 1 lacks checksums."""
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
@@ -57,7 +59,7 @@ class EmbedDirectory(RunDirectory):
     @property
     def description(self) -> Path:
         """The file with the description of the tables; it is written after them."""
-        return self.path / "embedding.json"
+        return self.path / DESCRIPTION
 
     @property
     def result(self) -> Path:

@@ -26,7 +26,7 @@ from outercore.data.node_numbers import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
-from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.run_directory import DESCRIPTION, DESCRIPTION_VERSION, EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.checked_json import read_sealed
 from outercore.files.npy import map_table
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
-DESCRIPTION = "embedding.json"
-DESCRIPTION_VERSION = 2
-"""Version 1 lacks checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
 """Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
