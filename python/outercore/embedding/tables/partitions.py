@@ -427,9 +427,9 @@ class _Resident:
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
-    kept: tuple[int, str, int | None] | None
+    kept: tuple[int, str, int] | None
     """The valid one of two places of best tables, and the checksums of its entities and
-    relations. Tables of earlier releases have only the first value.
+    relations.
     """
 
     def encode(self) -> bytes:
@@ -464,5 +464,5 @@ class _Resident:
             relations,
             state,
             None if progress is None else Progress(**progress),
-            None if kept is None else (int(kept[0]), str(kept[1]), (*kept, None)[2]),
+            None if kept is None else (int(kept[0]), str(kept[1]), int(kept[2])),
         )
