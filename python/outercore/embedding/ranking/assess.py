@@ -29,6 +29,7 @@ from outercore.embedding.ranking.scoring import (
 )
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.input_file import require_file
+from outercore.files.large_arrays import blocks
 from outercore.importing.table.torch_file import read_torch
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
@@ -112,7 +113,7 @@ def _check(what: str, array: NDArray[Any], part: str, count: int, entities: int)
             f"{what}: expected a row for each of the {count:,} triples in `{part}`, found "
             f"{len(array):,}"
         )
-    for first, block in _blocks(array):
+    for first, block in blocks(array, _BLOCK):
         wrong = np.flatnonzero(((block < 0) | (block >= entities)).any(axis=1))
         if len(wrong):
             row = block[wrong[0]]
@@ -137,11 +138,6 @@ def _require_same(what: str, array: NDArray[Any], column: NDArray[np.int64], par
             f"{what}: row {row}: found {array[row]}, where `{part}` has {column[row]}\n"
             "hint: negatives belong to the triples of the data set, in their order and by its ids"
         )
-
-
-def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    for first in range(0, len(array), _BLOCK):
-        yield first, np.asarray(array[first : first + _BLOCK])
 
 
 class FinishedTables:
