@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,7 +37,6 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from outercore.base.native import Progress
     from outercore.embedding.data.parts import EmbedData
-    from outercore.embedding.tables.store import Store
     from outercore.embedding.use.embedding import Embedding
 
 GivenCandidates = str | os.PathLike[str] | Mapping[str, ArrayLike]
@@ -141,7 +140,7 @@ def _require_same(what: str, array: NDArray[Any], column: NDArray[np.int64], par
 
 
 class FinishedTables:
-    """The tables of a finished run, with the methods of a store that ranking needs."""
+    """The tables of a finished run."""
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
@@ -150,11 +149,11 @@ class FinishedTables:
         self.relations = torch.from_numpy(embedding.relations)
 
     def rows(self, entities: Tensor) -> Tensor:
-        """See `Store`."""
+        """See `Tables`."""
         return torch.from_numpy(self._embedding.rows(entities.numpy()))
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """See `Store`."""
+        """See `Tables`."""
         for first, rows in self._embedding.blocks(_BLOCK_ROWS):
             yield torch.arange(first, first + len(rows)), torch.from_numpy(rows)
 
@@ -299,8 +298,7 @@ def _scoring(
         yield Scoring(
             config,
             embedding.build_model(),
-            # Ranking only reads: it needs only these methods of a store.
-            cast("Store", FinishedTables(embedding)),
+            FinishedTables(embedding),
             data,
             held_out,
             count_answers(data, held_out, told) if is_filtered else {},

@@ -21,7 +21,7 @@ from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
 from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
-from outercore.embedding.tables.store import Store
+from outercore.embedding.tables.store import Tables
 from outercore.runs.progress import Observer, watched
 from outercore.runs.stop import StopRequest
 
@@ -158,13 +158,13 @@ def answers_in(known: Answers) -> int:
 
 
 class Scoring:
-    """Ranks held-out triples with the current tables of a store."""
+    """Ranks held-out triples with the current tables."""
 
     def __init__(
         self,
         config: EmbedConfig,
         model: Model,
-        store: Store,
+        tables: Tables,
         data: EmbedData,
         held_out: Iterable[HeldOut],
         known: Answers,
@@ -185,7 +185,7 @@ class Scoring:
         self._loops = data.loops
         self._config = config
         self._model = model
-        self._store = store
+        self._tables = tables
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
         self._degree_sums: Tensor | None = None
         if "degree" in (config.evaluation.candidates, *config.evaluation.also):
@@ -234,7 +234,7 @@ class Scoring:
         Errors: `InterruptError` after a requested stop.
         """
         kind = kind or self._kinds(part)[0]
-        held, entities = self._held_out[part], self._store.entity_count
+        held, entities = self._held_out[part], self._tables.entity_count
         given = held.given or {}
         if kind == "given":
             rows = sum(candidates.size for candidates in given.values())
@@ -249,7 +249,7 @@ class Scoring:
 
         evaluation = self._config.evaluation
         return rank(
-            self._store,
+            self._tables,
             self._model,
             held.triples,
             Candidates(kind, evaluation.count, self._config.run.seed, given),
@@ -267,7 +267,7 @@ class Scoring:
         if self._held_out[part].given is not None:
             return ["given"]
         count = len(self._held_out[part].triples)
-        return kinds_of(self._config, count, self._store.entity_count)
+        return kinds_of(self._config, count, self._tables.entity_count)
 
 
 _AMONG: dict[Kind, str] = {
