@@ -15,7 +15,7 @@ from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData, data_of
 from outercore.embedding.ranking.scoring import (
     Answers,
-    HeldOut,
+    RankedTriples,
     answers_in,
     choose_parts,
     count_answers,
@@ -168,7 +168,7 @@ class Planned:
     placement: Placement
     config: EmbedConfig
     """The configuration, with the values that the budget determined."""
-    held_out: list[HeldOut]
+    held_out: list[RankedTriples]
     known: Answers
     """The counted true answers to the held-out triples."""
 

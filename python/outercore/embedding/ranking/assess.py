@@ -21,7 +21,7 @@ from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.scoring import (
-    HeldOut,
+    RankedTriples,
     Scoring,
     choose,
     count_answers,
@@ -316,7 +316,7 @@ def _held_out(
     parts: Sequence[Part],
     negatives: GivenCandidates | None,
     told: Progress | None,
-) -> list[HeldOut]:
+) -> list[RankedTriples]:
     """The ranked triples of each part, with candidates for each triple, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation

@@ -34,7 +34,7 @@ _FEW, _SPARSE = 1 << 20, 4
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class RankedTriples:
     """The ranked triples of a part."""
 
     part: Part
@@ -52,7 +52,7 @@ def choose(
     most: int,
     seed: int,
     told: Progress | None = None,
-) -> HeldOut:
+) -> RankedTriples:
     """Draws at most `most` triples with the seed; 0 takes all.
 
     Cost: one read of the triples. Memory: the drawn triples, and 8 bytes for the place of each.
@@ -64,15 +64,17 @@ def choose(
         chosen = _rows_at(_places(part, count, most, seed), chunks)
     else:
         chosen = fill(np.empty((count, 3), np.int64), chunks)
-    return HeldOut(part, torch.from_numpy(chosen), count)
+    return RankedTriples(part, torch.from_numpy(chosen), count)
 
 
-def with_given(held: HeldOut, given: Mapping[Side, NDArray[Any]], most: int, seed: int) -> HeldOut:
+def with_given(
+    held: RankedTriples, given: Mapping[Side, NDArray[Any]], most: int, seed: int
+) -> RankedTriples:
     """The triples of a part with their own candidates; a sample if there are more than `most`."""
     if most and held.of > most:
         places = _places(held.part, held.of, most, seed)
         chosen = {side: candidates[places] for side, candidates in given.items()}
-        return HeldOut(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
+        return RankedTriples(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
     return replace(held, given=given)
 
 
@@ -84,7 +86,7 @@ def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
 
 def choose_parts(
     data: EmbedData, config: EmbedConfig, told: Progress | None = None
-) -> list[HeldOut]:
+) -> list[RankedTriples]:
     """Chooses the ranked triples of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
@@ -131,7 +133,7 @@ Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
 
 
 def count_answers(
-    data: EmbedData, held_out: Iterable[HeldOut], told: Progress | None = None
+    data: EmbedData, held_out: Iterable[RankedTriples], told: Progress | None = None
 ) -> Answers:
     """Counts the true answers to both sides of held-out triples, to plan memory for them.
 
@@ -166,7 +168,7 @@ class Scoring:
         model: Model,
         tables: Tables,
         data: EmbedData,
-        held_out: Iterable[HeldOut],
+        held_out: Iterable[RankedTriples],
         known: Answers,
         *,
         memory: int,
