@@ -143,7 +143,7 @@ def plan(
     triples_per_second: float | None = None,
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> EmbedPlan:
     """Plans an embedding: the use of its memory, and the cost of its steps.
@@ -159,7 +159,7 @@ def plan(
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
         triples_per_second, read_bandwidth, write_bandwidth: rates of the machine; bandwidths in
             bytes per second.
-        told: called with the progress of passes over triples.
+        progress: called during passes over triples.
 
     Raises:
         BudgetError: the budget is too small; the message has the smallest sufficient budget.
@@ -181,7 +181,7 @@ def plan(
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
     from outercore.embedding.preparation import plan_session
 
-    planned = plan_session(graph, chosen, told, warm)
+    planned = plan_session(graph, chosen, progress, warm)
     size = planned.size
     rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:

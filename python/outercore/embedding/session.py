@@ -105,11 +105,11 @@ class Session:
         stop: StopRequest,
         command: str = "",
     ) -> None:
-        told = until_stopped(observer, stop)
+        progress = until_stopped(observer, stop)
         with _stopped_early(run):
-            planned = plan_session(graph, config, told, warm)
+            planned = plan_session(graph, config, progress, warm)
             if not run.begun:
-                planned = placed_anew(planned, config, run, observer, told)
+                planned = placed_anew(planned, config, run, observer, progress)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
@@ -119,7 +119,7 @@ class Session:
         begun = run.begun
         with _stopped_early(run):
             self._store, self._placement = open_fitting(
-                run, planned, layout, self._device, warm, told
+                run, planned, layout, self._device, warm, progress
             )
         with ExitStack() as stack:
             # The exception refers to this object, and so would keep the lock of the table.
@@ -141,7 +141,7 @@ class Session:
                     memory=self._placement.for_evaluation,
                     observer=observer,
                     stop=stop,
-                    told=told,
+                    progress=progress,
                 )
             self._epochs = Epochs(
                 self._trainer,

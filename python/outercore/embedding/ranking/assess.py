@@ -279,8 +279,8 @@ def _scoring(
     config = _config(embedding)
     # Before the seed changes: in a plain graph it decides which links are held out.
     stop = StopRequest()
-    told = until_stopped(observer or Observer(), stop)
-    data = data_of(embedding.graph, config, told)
+    progress = until_stopped(observer or Observer(), stop)
+    data = data_of(embedding.graph, config, progress)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
     config = replace(config, evaluation=evaluation)
@@ -292,7 +292,7 @@ def _scoring(
             raise NotFoundError(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
-    held_out = _held_out(embedding, data, config, parts, negatives, told)
+    held_out = _held_out(embedding, data, config, parts, negatives, progress)
     with stop_on_signals(stop):
         is_filtered = evaluation.filtered and negatives is None
         yield Scoring(
@@ -301,11 +301,11 @@ def _scoring(
             FinishedTables(embedding),
             data,
             held_out,
-            count_answers(data, held_out, told) if is_filtered else {},
+            count_answers(data, held_out, progress) if is_filtered else {},
             memory=parse_size(memory),
             observer=observer or Observer(),
             stop=stop,
-            told=told,
+            progress=progress,
         )
 
 
@@ -315,13 +315,13 @@ def _held_out(
     config: EmbedConfig,
     parts: Sequence[Part],
     negatives: GivenCandidates | None,
-    told: Progress | None,
+    progress: Progress | None,
 ) -> list[RankedTriples]:
     """The ranked triples of each part, with candidates for each triple, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation
     if negatives is None:
-        return [choose(p, data.parts[p], most, seed, told) for p in dict.fromkeys(parts)]
+        return [choose(p, data.parts[p], most, seed, progress) for p in dict.fromkeys(parts)]
     if evaluation.candidates != "auto" or evaluation.also:
         raise InvalidError(
             "negatives: they are all that triples are ranked among\n"
@@ -332,7 +332,7 @@ def _held_out(
             f"negatives: expected one part, found {', '.join(parts)}\n"
             "hint: each part has negatives of its own; rank one after the other"
         )
-    held = choose(parts[0], data.parts[parts[0]], 0, seed, told)
+    held = choose(parts[0], data.parts[parts[0]], 0, seed, progress)
     entities = embedding.num_entities
     given = given_candidates(negatives, parts[0], held.triples.numpy(), entities)
     return [with_given(held, given, most, seed)]

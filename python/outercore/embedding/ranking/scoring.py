@@ -51,7 +51,7 @@ def choose(
     triples: Triples,
     most: int,
     seed: int,
-    told: Progress | None = None,
+    progress: Progress | None = None,
 ) -> RankedTriples:
     """Draws at most `most` triples with the seed; 0 takes all.
 
@@ -59,7 +59,7 @@ def choose(
     During the draw, five times these 8 bytes, or 8 MiB.
     """
     count = triples.count
-    chunks = watched(triples.chunks(), f"read {part} triples", count, told)
+    chunks = watched(triples.chunks(), f"read {part} triples", count, progress)
     if most and count > most:
         chosen = _rows_at(_places(part, count, most, seed), chunks)
     else:
@@ -85,13 +85,13 @@ def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
 
 
 def choose_parts(
-    data: EmbedData, config: EmbedConfig, told: Progress | None = None
+    data: EmbedData, config: EmbedConfig, progress: Progress | None = None
 ) -> list[RankedTriples]:
     """Chooses the ranked triples of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
     return [
-        choose(part, triples, most[part], config.run.seed, told)
+        choose(part, triples, most[part], config.run.seed, progress)
         for part, triples in data.parts.items()
         if part != "train"
     ]
@@ -133,7 +133,7 @@ Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
 
 
 def count_answers(
-    data: EmbedData, held_out: Iterable[RankedTriples], told: Progress | None = None
+    data: EmbedData, held_out: Iterable[RankedTriples], progress: Progress | None = None
 ) -> Answers:
     """Counts the true answers to both sides of held-out triples, to plan memory for them.
 
@@ -147,7 +147,7 @@ def count_answers(
         }
         for held in held_out
     }
-    for chunk in data.answers("count true answers", told):
+    for chunk in data.answers("count true answers", progress):
         for sides in known.values():
             for answers in sides.values():
                 answers.count(chunk)
@@ -174,12 +174,12 @@ class Scoring:
         memory: int,
         observer: Observer,
         stop: StopRequest,
-        told: Progress,
+        progress: Progress,
     ) -> None:
         """Collects the true answers.
 
         `known` are the counted true answers to `held_out`. `memory` is for a group of questions.
-        `told` receives the progress.
+        `progress` is called during the passes.
 
         Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
         long ids. If candidates are drawn by degree, one pass over the training triples.
@@ -192,12 +192,12 @@ class Scoring:
         self._degree_sums: Tensor | None = None
         if "degree" in (config.evaluation.candidates, *config.evaluation.also):
             # In place, to save memory if there are many entities.
-            self._degree_sums = torch.from_numpy(data.degrees(told)).cumsum_(0)
+            self._degree_sums = torch.from_numpy(data.degrees(progress)).cumsum_(0)
         self._group = group_size(config, memory)
         self._observer, self._stop = observer, stop
         self._known: Answers = {}
         if known:
-            self.collect_known(known, data.answers("collect true answers", told))
+            self.collect_known(known, data.answers("collect true answers", progress))
 
     def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
         """Collects the answers that `count_answers` has counted, in a pass over all triples."""
