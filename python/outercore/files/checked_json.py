@@ -42,6 +42,21 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("lists or objects in each other, too deep to be read") from None
 
 
+def read_json(path: Path, what: str, *, hint: str) -> Any:
+    """The value of a JSON file without a checksum.
+
+    `what` is the name of the file in errors, `hint` is what to do about damage.
+
+    Errors: `CorruptError` if the file is not JSON.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        raise CorruptError(
+            f"{what} `{path}`: expected JSON, found: {error}\nhint: {hint}"
+        ) from None
+
+
 def unseal(data: bytes, what: str) -> dict[str, Any]:
     """The values that `seal` wrote; `what` names the file.
 

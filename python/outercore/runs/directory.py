@@ -21,8 +21,9 @@ from outercore.errors import (
     OutercoreError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
-from outercore.files.checked_json import json_bytes, seal, unseal
+from outercore.files.checked_json import json_bytes, read_json, seal, unseal
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
+from outercore.runs.record import FILE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -283,14 +284,7 @@ class RunDirectory:
         """
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
-        try:
-            record: dict[str, Any] = json.loads(self._record.read_bytes())
-        except ValueError as error:
-            raise CorruptError(
-                f"run record `{self._record}`: expected JSON, found: {error}\n"
-                f"hint: `{self._resume}` writes it again"
-            ) from None
-        return record
+        return read_json(self._record, "run record", hint=f"`{self._resume}` writes it again")
 
     def known_record(self) -> dict[str, Any]:
         """The record; empty if it is missing or damaged."""
@@ -326,7 +320,7 @@ class RunDirectory:
 
     @property
     def _record(self) -> Path:
-        return self.path / "record.json"
+        return self.path / FILE
 
     def _described(self) -> dict[str, Any]:
         try:
