@@ -111,7 +111,7 @@ class TopK:
         self._scores[some] = best
         self._ids[some] = torch.where(best == -torch.inf, -1, ids)
 
-    def best(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def best(self) -> Found:
         """Ids and scores [questions, k], best first; -1 and minus infinity for missing ones."""
         return self._ids.numpy(), self._scores.numpy()
 
@@ -227,13 +227,13 @@ class Search:
                 best.offer(first, scores, some)
         return best.best()
 
-    def proposed(
-        self, index: Index, metric: str, queries: Tensor, k: int, hidden: Hidden
-    ) -> NDArray[np.int64]:
-        """Candidates from the index: more than `k` entities per query; -1 for a gap."""
-        index.require(self.embedding, metric)
-        ids = index.candidates(queries, k + hidden.most)
-        return hidden.remove(ids, self.embedding.num_entities)
+    def by_index(self, metric: str, queries: Tensor, k: int, hidden: Hidden) -> Found:
+        """The best `k` of the candidates that the index proposes, each scored exactly."""
+        assert self.index is not None
+        self.index.require(self.embedding, metric)
+        ids = self.index.candidates(queries, k + hidden.most)
+        ids = hidden.remove(ids, self.embedding.num_entities)
+        return rescored(self.embedding, metric, queries, ids, k)
 
 
 def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
@@ -284,7 +284,7 @@ def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
 def rescored(
     embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
 ) -> Found:
-    """The best `k` of `candidates` [questions, some], each scored separately; -1 is a gap.
+    """The best `k` of the candidates `ids` [questions, some], each scored separately; -1 is a gap.
 
     Scores must not depend on the number of candidates, so this does not use a matrix product, whose
     rounding would.
@@ -388,9 +388,8 @@ def neighbours(
                 lambda some, block: scores_of(chosen, prepared[some], block),
                 hidden,
             )
-        else:
-            found = search.proposed(index, chosen, queries, k, hidden)
-        return rescored(embedding, chosen, queries, found, k)
+            return rescored(embedding, chosen, queries, found, k)
+        return search.by_index(chosen, queries, k, hidden)
 
     return Nearest(chosen, *in_groups(len(rows), nearest))
 
