@@ -1,4 +1,4 @@
-"""Ranks held-out triples with a finished embedding, with other candidates or other parts."""
+"""Ranks held-out triples with finished embeddings: metrics, ranks, and comparisons."""
 
 from __future__ import annotations
 
