@@ -15,8 +15,8 @@ from outercore.base.native import Progress
 from outercore.base.plan_display import EmbedPlan
 from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
-from outercore.embedding.data.warm_start import require_its_run, warm_start
-from outercore.embedding.gradients.custom import own_score
+from outercore.embedding.data.warm_start import require_start_from, warm_start
+from outercore.embedding.gradients.custom import load_score
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
     Placement,
@@ -53,7 +53,7 @@ def _triples_per_second(
     import torch
 
     from outercore.embedding.gradients.models import build_model
-    from outercore.embedding.gradients.trainer import Trainer, table_layout, threads_of
+    from outercore.embedding.gradients.trainer import Trainer, table_layout, torch_threads
     from outercore.embedding.tables.memory import MemoryStore
 
     entities = min(size.entities, _MOST_ENTITIES)
@@ -63,7 +63,7 @@ def _triples_per_second(
         torch.randint(count, (batch,), generator=random)
         for count in (entities, size.relations, entities)
     ]
-    with threads_of(config.budget.threads):
+    with torch_threads(config.budget.threads):
         model = build_model(config.model, score)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
@@ -166,9 +166,9 @@ def plan(
         InvalidError: an unknown or wrong option.
         NotFoundError: the data set or its triples do not exist.
     """
-    require_its_run(start_from, from_data)
+    require_start_from(start_from, from_data)
     graph = outercore.open(data_set)
-    own = None if score is None else own_score(score).value
+    own = None if score is None else load_score(score).value
     chosen = configuration(
         config,
         recipe=recipe,

@@ -28,8 +28,8 @@ from outercore.embedding.tables.placement import (
     Placement,
     Size,
     decide,
-    instead_of,
     order_of,
+    placement_changes,
     resolved,
     walks_of,
     with_pools,
@@ -207,7 +207,7 @@ def plan_session(
     return Planned(data, size, decision, decision.placement, chosen, held_out, known)
 
 
-def placed_anew(
+def place_tables(
     planned: Planned,
     config: EmbedConfig,
     run: EmbedDirectory,
@@ -232,14 +232,14 @@ def placed_anew(
         memory, seed = first.for_partitions, config.run.seed
         counter = BucketCounter(run, planned.data, planned.size, memory, seed, progress)
         found = decide(config, planned.size, counter).placement
-    if (note := instead_of(found, first)) is not None:
+    if (note := placement_changes(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)
     run.settle(chosen.budget)
     return replace(planned, placement=found, config=chosen)
 
 
-def open_fitting(
+def open_tables(
     run: EmbedDirectory,
     planned: Planned,
     layout: TableLayout,

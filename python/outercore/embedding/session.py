@@ -16,7 +16,7 @@ from outercore.embedding.data.parts import has_triples
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
-from outercore.embedding.preparation import open_fitting, placed_anew, plan_session
+from outercore.embedding.preparation import open_tables, place_tables, plan_session
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
@@ -109,16 +109,16 @@ class Session:
         with _stopped_early(run):
             planned = plan_session(graph, config, progress, warm)
             if not run.begun:
-                planned = placed_anew(planned, config, run, observer, progress)
+                planned = place_tables(planned, config, run, observer, progress)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
         self._model, self._size = model, planned.size
-        self._device = device_of(config.run.device, planned.placement)
+        self._device = choose_device(config.run.device, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
         with _stopped_early(run):
-            self._store, self._placement = open_fitting(
+            self._store, self._placement = open_tables(
                 run, planned, layout, self._device, warm, progress
             )
         with ExitStack() as stack:
@@ -353,7 +353,7 @@ class Session:
         return record
 
 
-def device_of(name: str, placement: Placement) -> torch.device:
+def choose_device(name: str, placement: Placement) -> torch.device:
     """The PyTorch device; `auto` is the GPU if it has enough memory for the tables.
 
     With partitions, the GPU holds the partitions in memory.

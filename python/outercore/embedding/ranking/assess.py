@@ -25,7 +25,7 @@ from outercore.embedding.ranking.scoring import (
     Scoring,
     choose,
     count_answers,
-    with_given,
+    with_candidates,
 )
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.input_file import require_file
@@ -51,7 +51,7 @@ _NORMAL_95 = 1.96
 """Standard errors within which 95 % of normal draws lie."""
 
 
-def given_candidates(
+def ogb_candidates(
     source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
 ) -> dict[Side, NDArray[Any]]:
     """Reads the candidates of each triple of a part, by the open side.
@@ -334,8 +334,8 @@ def _held_out(
         )
     held = choose(parts[0], data.parts[parts[0]], 0, seed, progress)
     entities = embedding.num_entities
-    given = given_candidates(negatives, parts[0], held.triples.numpy(), entities)
-    return [with_given(held, given, most, seed)]
+    given = ogb_candidates(negatives, parts[0], held.triples.numpy(), entities)
+    return [with_candidates(held, given, most, seed)]
 
 
 def _config(embedding: Embedding) -> EmbedConfig:

@@ -67,7 +67,7 @@ def choose(
     return RankedTriples(part, torch.from_numpy(chosen), count)
 
 
-def with_given(
+def with_candidates(
     held: RankedTriples, given: Mapping[Side, NDArray[Any]], most: int, seed: int
 ) -> RankedTriples:
     """The triples of a part with their own candidates; a sample if there are more than `most`."""

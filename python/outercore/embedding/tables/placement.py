@@ -198,7 +198,7 @@ def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) ->
     return _core.score_seconds(_request(config), asdict(size), triples_per_second)
 
 
-def instead_of(found: Placement, planned: Placement) -> str | None:
+def placement_changes(found: Placement, planned: Placement) -> str | None:
     """A note on how the chosen placement differs from the planned one; `None` if it does not."""
     names = {
         "partitions": "{} partitions",
