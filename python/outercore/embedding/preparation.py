@@ -12,7 +12,7 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import EmbedData, data_of
+from outercore.embedding.data.parts import EmbedData, data_of, watched
 from outercore.embedding.ranking.scoring import (
     Answers,
     RankedTriples,
@@ -37,7 +37,7 @@ from outercore.embedding.tables.placement import (
 from outercore.embedding.tables.store import Store, TableLayout
 from outercore.errors import BudgetError
 from outercore.files.atomic import Storage
-from outercore.runs.progress import Observer, watched
+from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

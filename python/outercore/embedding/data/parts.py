@@ -5,7 +5,7 @@ Does not need PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from outercore.base.native import Progress
 from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import InvalidError, NotFoundError
-from outercore.runs.progress import watched
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -216,3 +215,17 @@ def _relations(graph: Graph, parts: Mapping[Part, Triples], progress: Progress |
     total = sum(part.count for part in parts.values())
     chunks = watched(every, "count relations", total, progress)
     return 1 + max(int(some[:, 1].max()) for some in chunks)
+
+
+def watched(
+    chunks: Iterable[NDArray[np.int64]], what: str, total: int, progress: Progress | None
+) -> Iterator[NDArray[np.int64]]:
+    """Yields the chunks unchanged and reports the number of triples so far to `progress`."""
+    done = 0
+    for chunk in chunks:
+        if progress is not None:
+            progress(what, done, total, "triples")
+        yield chunk
+        done += len(chunk)
+    if progress is not None:
+        progress(what, done, total, "triples")

@@ -15,6 +15,7 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
+from outercore.embedding.data.parts import watched
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
@@ -22,7 +23,7 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
 from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
 from outercore.embedding.tables.store import Tables
-from outercore.runs.progress import Observer, watched
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
