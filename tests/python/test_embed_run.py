@@ -39,7 +39,7 @@ from outercore.embedding.forecast import plan
 from outercore.embedding.gradients.trainer import CoreBatches, Trainer
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
-from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
+from outercore.embedding.ranking.scoring import AnswersByPart, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
 from outercore.files.checked_json import seal, unseal
@@ -170,7 +170,7 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
 ) -> None:
     collect = Scoring.collect_known
 
-    def stopped(self: Scoring, known: Answers, chunks: Any) -> None:
+    def stopped(self: Scoring, known: AnswersByPart, chunks: Any) -> None:
         self._stop.request()
         collect(self, known, chunks)
 

@@ -188,7 +188,7 @@ def plan(
         rates["triples_per_second"] = _triples_per_second(chosen, size, own)
         rates["triples_measured"] = True
     if not planned.placement.in_memory:
-        _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
+        _add_bandwidths(Path(graph.root), read_bandwidth, write_bandwidth, rates)
     return EmbedPlan(_as_json(chosen, planned, rates))
 
 
@@ -316,7 +316,7 @@ def compare_orders(
     return found, missing
 
 
-def _measure_device(
+def _add_bandwidths(
     directory: Path,
     read_bandwidth: float | None,
     write_bandwidth: float | None,

@@ -14,7 +14,7 @@ from outercore.data.triples import fill
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import EmbedData, data_of, watched
 from outercore.embedding.ranking.scoring import (
-    Answers,
+    AnswersByPart,
     RankedTriples,
     answers_in,
     choose_parts,
@@ -173,7 +173,7 @@ class Planned:
     config: EmbedConfig
     """The configuration, with the values that the budget determined."""
     held_out: list[RankedTriples]
-    known: Answers
+    known: AnswersByPart
     """The counted true answers to the held-out triples."""
 
 

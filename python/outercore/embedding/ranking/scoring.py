@@ -129,13 +129,13 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
 
 Kind: TypeAlias = Literal["given"] | CandidateKind
 """Candidates of a ranking."""
-Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
+AnswersByPart: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
 """Counted true answers to the ranked triples of a part, by the open side."""
 
 
 def count_answers(
     data: EmbedData, held_out: Iterable[RankedTriples], progress: Progress | None = None
-) -> Answers:
+) -> AnswersByPart:
     """Counts the true answers to both sides of held-out triples, to plan memory for them.
 
     Cost: one read of all triples, and 32 bytes of memory per held-out triple.
@@ -155,7 +155,7 @@ def count_answers(
     return known
 
 
-def answers_in(known: Answers) -> int:
+def answers_in(known: AnswersByPart) -> int:
     """Number of true answers to all ranked triples."""
     return sum(one.counted for sides in known.values() for one in sides.values())
 
@@ -170,7 +170,7 @@ class Scoring:
         tables: Tables,
         data: EmbedData,
         held_out: Iterable[RankedTriples],
-        known: Answers,
+        known: AnswersByPart,
         *,
         memory: int,
         observer: Observer,
@@ -196,11 +196,11 @@ class Scoring:
             self._degree_sums = torch.from_numpy(data.degrees(progress)).cumsum_(0)
         self._group = group_size(config, memory)
         self._observer, self._stop = observer, stop
-        self._known: Answers = {}
+        self._known: AnswersByPart = {}
         if known:
             self.collect_known(known, data.answers("collect true answers", progress))
 
-    def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
+    def collect_known(self, known: AnswersByPart, chunks: Iterable[NDArray[np.int64]]) -> None:
         """Collects the answers that `count_answers` has counted, in a pass over all triples."""
         every = [answers for sides in known.values() for answers in sides.values()]
         for chunk in chunks:
