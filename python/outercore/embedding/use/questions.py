@@ -95,12 +95,14 @@ def _ids(
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, _parts(path, number, line.rstrip("\r\n"))
     except FileNotFoundError:
         raise missing_file("questions", path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"questions `{path}`: {error}") from None
 
 
 def _parts(path: Path, number: int, line: str) -> list[str]:
