@@ -42,7 +42,7 @@ from outercore.embedding.ranking import scoring
 from outercore.embedding.ranking.scoring import AnswersByPart, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
-from outercore.files.checked_json import seal, unseal
+from outercore.files.checked_json import checked_json_bytes, parse_checked_json
 from outercore.files.npy import npy_header
 from outercore.importing.build.graph import import_graph
 from outercore.importing.build.triples import TripleOptions, import_triples
@@ -511,8 +511,8 @@ def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
     with pytest.raises(InvalidError, match="exists already"):
         oc.embed(facts, small(), out=tmp_path / "run")
     config = tmp_path / "run/config.json"
-    described = unseal(config.read_bytes(), "config")
-    config.write_bytes(seal({**described, "fingerprint": "other"}))
+    described = parse_checked_json(config.read_bytes(), "config")
+    config.write_bytes(checked_json_bytes({**described, "fingerprint": "other"}))
     with pytest.raises(InvalidError, match="changed since the run began"):
         oc.resume(tmp_path / "run")
 

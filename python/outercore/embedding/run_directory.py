@@ -10,7 +10,7 @@ from outercore.base.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.files.atomic import device_errors, replace_file
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import checked_json_bytes
 from outercore.runs.directory import Identity, RunDirectory
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class EmbedDirectory(RunDirectory):
 
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""
-        data = seal({"version": DESCRIPTION_VERSION, **values})
+        data = checked_json_bytes({"version": DESCRIPTION_VERSION, **values})
         with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
             replace_file(self._storage, self.description, data)
 

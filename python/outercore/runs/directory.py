@@ -21,7 +21,12 @@ from outercore.errors import (
     OutercoreError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
-from outercore.files.checked_json import json_bytes, read_json, seal, unseal
+from outercore.files.checked_json import (
+    checked_json_bytes,
+    json_bytes,
+    parse_checked_json,
+    read_json,
+)
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
 from outercore.runs.record import FILE
 
@@ -324,7 +329,7 @@ class RunDirectory:
 
     def _described(self) -> dict[str, Any]:
         try:
-            return unseal(self._config.read_bytes(), f"`{self._config}`")
+            return parse_checked_json(self._config.read_bytes(), f"`{self._config}`")
         except CorruptError as error:
             raise CorruptError(
                 f"{error}\nhint: restore the file from a copy, or begin a new run"
@@ -333,7 +338,7 @@ class RunDirectory:
     def _describe(self, described: dict[str, Any]) -> None:
         """Replaces `config.json`."""
         with device_errors(f"`{self._config}`"):
-            replace_file(self._storage, self._config, seal(described))
+            replace_file(self._storage, self._config, checked_json_bytes(described))
 
 
 def _entries(path: Path) -> list[Path]:

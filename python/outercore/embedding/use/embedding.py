@@ -28,7 +28,7 @@ from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
 from outercore.embedding.run_directory import DESCRIPTION, DESCRIPTION_VERSION, EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.files.checked_json import read_sealed
+from outercore.files.checked_json import read_checked_json
 from outercore.files.npy import map_table
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Embedding:
             if (root / "config.json").exists():
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
-        described = read_sealed(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
+        described = read_checked_json(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
         embedding = cls(root, described, data_set)
         embedding.score = score
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)

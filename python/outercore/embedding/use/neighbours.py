@@ -45,7 +45,7 @@ from outercore.errors import (
     UnsupportedError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import read_sealed, seal
+from outercore.files.checked_json import checked_json_bytes, read_checked_json
 
 if TYPE_CHECKING:
     from outercore.embedding.config import ModelConfig
@@ -493,7 +493,7 @@ class Index:
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
             # Written last, because this file makes the directory an index.
-            replace_file(storage, new / _DESCRIPTION, seal(described))
+            replace_file(storage, new / _DESCRIPTION, checked_json_bytes(described))
             # After a crash between the two steps, there is no index, and nothing looks like one.
             storage.remove_tree(root)
             storage.rename(new, root)
@@ -521,7 +521,7 @@ class Index:
                 f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
             )
         again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
-        described = read_sealed(path, _VERSION, _NEEDED, hint=again)
+        described = read_checked_json(path, _VERSION, _NEEDED, hint=again)
         index = cls(root, described)
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)
