@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore.base.shell import quoted
-from outercore.embedding.config import RESUME, EmbedConfig
+from outercore.embedding.config import RESUME, EmbedConfig, RunConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
@@ -114,7 +114,7 @@ class Session:
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
         self._model, self._size = model, planned.size
-        self._device = choose_device(config.run.device, planned.placement)
+        self._device = choose_device(config.run, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
         with _stopped_early(run):
@@ -353,21 +353,20 @@ class Session:
         return record
 
 
-def choose_device(name: str, placement: Placement) -> torch.device:
+def choose_device(config: RunConfig, placement: Placement) -> torch.device:
     """The PyTorch device; `auto` is the GPU if it has enough memory for the tables.
 
     With partitions, the GPU holds the partitions in memory.
 
     Errors: `InvalidError` if PyTorch finds no GPU; `BudgetError` if its memory is too small.
     """
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`")
+    device = config.torch_device()
+    if device.type == "cpu":
+        return device
     free, needed = torch.cuda.mem_get_info()[0], placement.on_device
     if needed <= free:
-        return torch.device("cuda")
-    if name == "auto":
+        return device
+    if config.device == "auto":
         return torch.device("cpu")
     raise BudgetError(
         f"device `cuda`: expected {needed:,} bytes for tables and a batch, found {free:,} free\n"
