@@ -63,7 +63,8 @@ class Embedding:
         self,
         root: Path,
         description: dict[str, Any],
-        data_set: str | os.PathLike[str] | None = None,
+        data_set: str | os.PathLike[str] | None,
+        score: ScoreFunction | str | None,
     ) -> None:
         self.root = root
         self.description = description
@@ -81,7 +82,7 @@ class Embedding:
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
-        self.score: ScoreFunction | str | None = None
+        self.score = score
         """The custom score function of the run, or its place. Needed for scores."""
 
     @classmethod
@@ -117,8 +118,7 @@ class Embedding:
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
         described = read_checked_json(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
-        embedding = cls(root, described, data_set)
-        embedding.score = score
+        embedding = cls(root, described, data_set, score)
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
         return embedding
 
