@@ -13,7 +13,7 @@ import outercore as oc
 from outercore.base.native import Importer
 from outercore.embedding.config import ModelConfig, ModelName
 from outercore.embedding.use.embedding import Embedding
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import checked_json_bytes
 from outercore.importing.build.triples import TripleOptions, import_triples
 
 Rows = list[tuple[str, str, str]]
@@ -62,7 +62,7 @@ def write_run(
         "fingerprint": "",
         "metrics": [],
     }
-    (path / "embedding.json").write_bytes(seal(described))
+    (path / "embedding.json").write_bytes(checked_json_bytes(described))
     return Embedding.open(path)
 
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from outercore.errors import CorruptError, NoSpaceError, VersionError  # noqa: E402
 from outercore.files.atomic import Storage  # noqa: E402
-from outercore.files.checked_json import seal, unseal  # noqa: E402
+from outercore.files.checked_json import checked_json_bytes, parse_checked_json  # noqa: E402
 from outercore.training.checkpoint import (  # noqa: E402
     Checkpoints,
     Position,
@@ -178,8 +178,8 @@ def test_a_pointer_to_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     path = directory(tmp_path)
     state = Checkpoints(path).save(snapshot(1)) / "state.json"
-    values = unseal(state.read_bytes(), "state")
-    state.write_bytes(seal({**values, "version": 3}))
+    values = parse_checked_json(state.read_bytes(), "state")
+    state.write_bytes(checked_json_bytes({**values, "version": 3}))
     with pytest.raises(VersionError, match="expected version 2, found 3"):
         Checkpoints(path).load()
 

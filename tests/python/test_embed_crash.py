@@ -29,7 +29,7 @@ from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.store import Progress
 from outercore.errors import CorruptError, InvalidError, NoSpaceError, VersionError
 from outercore.files.atomic import Storage
-from outercore.files.checked_json import seal, unseal
+from outercore.files.checked_json import checked_json_bytes, parse_checked_json
 
 ALWAYS = 1e-9
 """Seconds between checkpoints: one whenever it is allowed."""
@@ -321,8 +321,8 @@ def test_a_checkpoint_of_other_triples_a_damaged_one_and_a_newer_one_are_refused
     table.write_bytes(whole)
     journal = tmp_path / "checkpoint.json"
     text = journal.read_text()
-    values = unseal(journal.read_bytes(), "checkpoint")
-    journal.write_bytes(seal({**values, "version": 4}))
+    values = parse_checked_json(journal.read_bytes(), "checkpoint")
+    journal.write_bytes(checked_json_bytes({**values, "version": 4}))
     with pytest.raises(VersionError, match="expected version 3, found 4"):
         MemoryStore.open(tmp_path, setting.triples)
     journal.write_text(text.replace('"epoch": 1', '"epoch": 3'))

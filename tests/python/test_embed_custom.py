@@ -13,7 +13,7 @@ import torch
 
 import outercore as oc
 from outercore import embedding as embeddings
-from outercore.embedding.gradients.custom import own_score
+from outercore.embedding.gradients.custom import load_score
 from outercore.errors import InterruptError, InvalidError, NotFoundError
 from outercore.runs.progress import Observer
 
@@ -245,7 +245,7 @@ def test_what_is_no_function_is_named(
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
     with pytest.raises(kind, match=message.replace("(", r"\(")):
-        own_score(score.format(path=scores, broken=broken, more=more))
+        load_score(score.format(path=scores, broken=broken, more=more))
 
 
 def test_what_a_function_is_bound_to_tells_it_from_another(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_what_a_function_is_bound_to_tells_it_from_another(tmp_path: Path) -> No
             return product(heads, relations, tails)
 
     digests = [
-        own_score(score).digest
+        load_score(score).digest
         for score in (product, partial(scaled, by=1.0), partial(scaled, by=2.0), Model())
     ]
     assert all(digests)

@@ -17,8 +17,9 @@ import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
 from outercore.embedding import session
+from outercore.embedding.config import RunConfig
 from outercore.embedding.gradients.trainer import DivergedError, Trainer
-from outercore.embedding.session import device_of
+from outercore.embedding.session import choose_device
 from outercore.embedding.tables.partitions import SlotCopies
 from outercore.embedding.tables.placement import Placement
 from outercore.errors import BudgetError, InterruptError, InvalidError
@@ -67,7 +68,7 @@ def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 def elsewhere() -> Iterator[None]:
     """Runs are on the other device meanwhile."""
     with pytest.MonkeyPatch.context() as patched, OtherDevice():
-        patched.setattr(session, "device_of", lambda name, placement: DEVICE)
+        patched.setattr(session, "choose_device", lambda name, placement: DEVICE)
         yield
 
 
@@ -225,16 +226,17 @@ def test_a_gpu_has_room_for_tables_batches_and_questions() -> None:
 
 def test_the_gpu_is_taken_where_it_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = placement(slots=90, relations=10), placement(slots=90, relations=11)
+    auto, cpu, cuda = (RunConfig(device=name) for name in ("auto", "cpu", "cuda"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert device_of("auto", small) == device_of("cpu", small) == torch.device("cpu")
+    assert choose_device(auto, small) == choose_device(cpu, small) == torch.device("cpu")
     with pytest.raises(InvalidError, match="PyTorch finds none"):
-        device_of("cuda", small)
+        choose_device(cuda, small)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (100, 1000))
-    assert device_of("auto", small) == device_of("cuda", small) == torch.device("cuda")
-    assert device_of("auto", large) == device_of("cpu", small) == torch.device("cpu")
+    assert choose_device(auto, small) == choose_device(cuda, small) == torch.device("cuda")
+    assert choose_device(auto, large) == choose_device(cpu, small) == torch.device("cpu")
     with pytest.raises(BudgetError, match=r"expected 101 bytes .*found 100 free"):
-        device_of("cuda", large)
+        choose_device(cuda, large)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -19,7 +19,7 @@ from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.session import Session
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage
-from outercore.files.checked_json import unseal
+from outercore.files.checked_json import parse_checked_json
 from outercore.importing.build.triples import TripleOptions, import_triples
 
 BUDGETS = pytest.mark.parametrize("budget", [{}, IN_PARTITIONS], ids=["memory", "partitions"])
@@ -45,7 +45,7 @@ def scored(patch: pytest.MonkeyPatch, scores: Iterable[float]) -> None:
 
 
 def described(run: Path) -> dict[str, Any]:
-    return unseal((run / "config.json").read_bytes(), "config")
+    return parse_checked_json((run / "config.json").read_bytes(), "config")
 
 
 def recorded(run: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from outercore.errors import (
     NotFoundError,
     VersionError,
 )
-from outercore.files.checked_json import seal, unseal
+from outercore.files.checked_json import checked_json_bytes, parse_checked_json
 
 
 def test_an_embedding_is_opened_by_its_run_and_knows_names(
@@ -96,8 +96,8 @@ def test_a_description_that_does_not_fit_is_an_error(
     embedding: Embedding, change: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     path = embedding.root / "embedding.json"
-    changed = {**unseal(path.read_bytes(), "embedding"), **change}
-    path.write_bytes(seal(changed))
+    changed = {**parse_checked_json(path.read_bytes(), "embedding"), **change}
+    path.write_bytes(checked_json_bytes(changed))
     with pytest.raises(error, match=message):
         Embedding.open(embedding.root)
 
@@ -131,9 +131,9 @@ def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
     graph = facts(tmp_path / "facts", random_triples(1))
     embedding = embed(tmp_path / "run", graph)
     path = embedding.root / "embedding.json"
-    described = unseal(path.read_bytes(), "embedding")
+    described = parse_checked_json(path.read_bytes(), "embedding")
     described["fingerprint"] = EmbedDirectory.identity_of(graph).digest
-    path.write_bytes(seal(described))
+    path.write_bytes(checked_json_bytes(described))
     graph.add_node_array("rank", np.arange(ENTITIES))
     assert Embedding.open(embedding.root).entity_names([0]) == ["n0"]
     shutil.rmtree(graph.root)

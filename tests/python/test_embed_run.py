@@ -39,10 +39,10 @@ from outercore.embedding.forecast import plan
 from outercore.embedding.gradients.trainer import CoreBatches, Trainer
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking import scoring
-from outercore.embedding.ranking.scoring import Answers, Scoring, choose, distinct_places
+from outercore.embedding.ranking.scoring import AnswersByPart, Scoring, choose, distinct_places
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.errors import BudgetError, InterruptError, InvalidError, NoSpaceError, NotFoundError
-from outercore.files.checked_json import seal, unseal
+from outercore.files.checked_json import checked_json_bytes, parse_checked_json
 from outercore.files.npy import npy_header
 from outercore.importing.build.graph import import_graph
 from outercore.importing.build.triples import TripleOptions, import_triples
@@ -170,7 +170,7 @@ def test_a_run_that_is_stopped_before_its_first_batch_lets_go_of_its_table(
 ) -> None:
     collect = Scoring.collect_known
 
-    def stopped(self: Scoring, known: Answers, chunks: Any) -> None:
+    def stopped(self: Scoring, known: AnswersByPart, chunks: Any) -> None:
         self._stop.request()
         collect(self, known, chunks)
 
@@ -511,8 +511,8 @@ def test_a_run_is_not_made_twice_nor_gone_on_with_after_a_change(
     with pytest.raises(InvalidError, match="exists already"):
         oc.embed(facts, small(), out=tmp_path / "run")
     config = tmp_path / "run/config.json"
-    described = unseal(config.read_bytes(), "config")
-    config.write_bytes(seal({**described, "fingerprint": "other"}))
+    described = parse_checked_json(config.read_bytes(), "config")
+    config.write_bytes(checked_json_bytes({**described, "fingerprint": "other"}))
     with pytest.raises(InvalidError, match="changed since the run began"):
         oc.resume(tmp_path / "run")
 
@@ -526,7 +526,7 @@ def test_a_failed_start_takes_away_only_what_it_made(
     for name in ("table", "tensorboard"):
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "notes").write_text("mine")
-    monkeypatch.setattr("outercore.embedding.session.device_of", fails)
+    monkeypatch.setattr("outercore.embedding.session.choose_device", fails)
     for out in ("mine", "new"):
         with pytest.raises(InvalidError, match="no"):
             oc.embed(facts, small(), out=tmp_path / out)

@@ -21,7 +21,13 @@ from outercore.embedding.gradients.trainer import table_layout
 from outercore.embedding.preparation import BucketCounter, open_store, plan_session
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore
-from outercore.embedding.tables.placement import Placement, Size, decide, instead_of, resolved
+from outercore.embedding.tables.placement import (
+    Placement,
+    Size,
+    decide,
+    placement_changes,
+    resolved,
+)
 from outercore.errors import BudgetError, InterruptError
 from outercore.importing.build.triples import TripleOptions, import_triples
 
@@ -181,7 +187,7 @@ def test_a_run_killed_while_buckets_are_counted_begins_anew(
 
     graph, out = oc.open(hubs), tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr("outercore.embedding.preparation.instead_of", killed)
+        patched.setattr("outercore.embedding.preparation.placement_changes", killed)
         with pytest.raises(KeyboardInterrupt):
             oc.embed(graph.root, groups(), memory=ROOM, out=out)
     assert (out / "table/buckets.bin").exists()
@@ -289,7 +295,7 @@ def test_a_byte_below_the_least_for_counted_buckets_is_refused_and_the_least_is_
         placed(least - 1)
     first, found = placed(least)
     assert found.needed <= least, seed
-    assert (instead_of(found, first) is None) == (
+    assert (placement_changes(found, first) is None) == (
         first == replace(found, pool=first.pool, parts=first.parts)
     )
     config = EmbedConfig.from_dict(

@@ -328,6 +328,26 @@ def test_a_line_that_is_no_question_is_named(
     assert not [file for file in tmp_path.iterdir() if "found" in file.name]
 
 
+def test_questions_are_text_with_or_without_a_byte_order_mark(
+    root: Path, outcome: Any, tmp_path: Path
+) -> None:
+    command = (
+        "embedding",
+        "predict",
+        root / "run",
+        "--questions",
+        "open.tsv",
+        "--out",
+        "found.tsv",
+    )
+    (tmp_path / "open.tsv").write_bytes(b"n1\tr0\t?\n\xff\tr0\t?\n")
+    code, _, err = outcome(*command)
+    assert code == 1
+    assert "questions `open.tsv`: 'utf-8' codec can't decode" in err
+    (tmp_path / "open.tsv").write_text("n1\tr0\t?\n", encoding="utf-8-sig")
+    assert outcome(*command)[0] == 0
+
+
 def test_an_export_says_how_much_it_wrote(root: Path, outcome: Any) -> None:
     code, out, _ = outcome("embedding", "export", root / "run", "--out", "vectors.tsv")
     assert (code, out) == (0, "60 rows in vectors.tsv\n")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import outercore as oc
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import checked_json_bytes
 
 Run = Callable[..., tuple[int, str, str]]
 NODES = 40
@@ -96,7 +96,7 @@ def embedding(graph: Path, tmp_path: Path) -> Path:
         "data_set": str(graph),
         "metrics": [],
     }
-    (path / "embedding.json").write_bytes(seal(described))
+    (path / "embedding.json").write_bytes(checked_json_bytes(described))
     return path
 
 

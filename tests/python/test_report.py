@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("plotly")
 
 from outercore.errors import CorruptError, NotFoundError
+from outercore.runs import record as records
 from outercore.runs.report import training as charts
 from outercore.runs.report import write_report
 from outercore.runs.report.runs import Run, load_runs
@@ -174,9 +175,17 @@ def test_missing_and_broken_records_are_named(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(NotFoundError, match=r"no `record.json` there"):
         write_report([tmp_path / "a"], tmp_path / "report.html")
-    (tmp_path / "a" / "record.json").write_text("{")
-    with pytest.raises(CorruptError, match=r"record\.json"):
-        write_report([tmp_path / "a"], tmp_path / "report.html")
+    for damaged in (b"{", b"\xff", b"[" * 100_000):
+        (tmp_path / "a" / "record.json").write_bytes(damaged)
+        with pytest.raises(CorruptError, match=r"record\.json`: expected JSON"):
+            write_report([tmp_path / "a"], tmp_path / "report.html")
+
+
+def test_a_damaged_device_profile_is_named_with_the_command_that_writes_it(tmp_path: Path) -> None:
+    assert records.device_profile(tmp_path) is None
+    (tmp_path / "device.json").write_text("{")
+    with pytest.raises(CorruptError, match=r"device\.json`: expected JSON(.|\n)*outercore probe"):
+        records.device_profile(tmp_path)
 
 
 def test_runs_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:

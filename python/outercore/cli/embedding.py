@@ -23,7 +23,7 @@ from outercore.cli.embed import Score, show
 from outercore.cli.watch import EmbedWatch
 from outercore.data.outputs import TABLES, TableWriter, check_output, table_file
 from outercore.embedding.use.export import FORMATS
-from outercore.embedding.use.questions import PARTS, read_candidates, read_questions
+from outercore.embedding.use.questions import COLUMNS, read_candidates, read_questions
 from outercore.errors import InvalidError
 from outercore.files.npy import read_npy
 
@@ -379,7 +379,7 @@ def predict(arguments: _Predict) -> None:
     """
     arguments.check_out()
     opened = arguments.open(arguments.score)
-    known: Any = {part: names for part in PARTS if (names := getattr(arguments, part))}
+    known: Any = {part: names for part in COLUMNS if (names := getattr(arguments, part))}
     if (arguments.questions is None) == (not known):
         raise InvalidError(
             "embedding predict: expected two of `--head`, `--relation` and `--tail`, or "
@@ -556,10 +556,10 @@ class _Answers:
         rows, ranks = np.nonzero(predictions.ids >= 0)
         answers = predictions.ids[rows, ranks]
         triples = predictions.questions[rows]
-        triples[:, PARTS.index(part)] = answers
+        triples[:, COLUMNS.index(part)] = answers
         self._append(
             {
-                **{name: self._names(name, triples[:, at]) for at, name in enumerate(PARTS)},
+                **{name: self._names(name, triples[:, at]) for at, name in enumerate(COLUMNS)},
                 "asked": (np.full(len(triples), part), _NAME),
                 "rank": (ranks + 1, pa.int32()),
                 "score": (predictions.scores[rows, ranks], pa.float32()),

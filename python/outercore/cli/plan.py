@@ -156,7 +156,7 @@ def plan_embed(
             triples_per_second=triples_per_second,
             read_bandwidth=read,
             write_bandwidth=write,
-            told=watch.preparing,
+            progress=watch.preparing,
             **values,
         )
     if json:

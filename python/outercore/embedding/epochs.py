@@ -67,7 +67,7 @@ class Epochs:
         self._started: float | None = None
         self._since = time.monotonic()
         self._pool_triples = 0
-        self._told = False
+        self._announced = False
 
     @property
     def reports(self) -> list[EpochReport]:
@@ -126,8 +126,8 @@ class Epochs:
             if not stop and self._due():
                 self._checkpoint()
             return stop
-        if stop and not self._told:
-            self._told = True
+        if stop and not self._announced:
+            self._announced = True
             self._observer.stopping(self._pool_triples / max(len(pool.triples), 1))
         return False
 

@@ -15,8 +15,8 @@ from outercore.base.native import Progress
 from outercore.base.plan_display import EmbedPlan
 from outercore.embedding.config import EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
-from outercore.embedding.data.warm_start import require_its_run, warm_start
-from outercore.embedding.gradients.custom import own_score
+from outercore.embedding.data.warm_start import require_start_from, warm_start
+from outercore.embedding.gradients.custom import load_score
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
     Placement,
@@ -31,6 +31,7 @@ from outercore.errors import DeviceError, InvalidError
 from outercore.runs import record as records
 
 if TYPE_CHECKING:
+    from outercore.data.graph import Source
     from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.gradients.models import ScoreFunction
     from outercore.embedding.gradients.trainer import Trainer
@@ -52,7 +53,7 @@ def _triples_per_second(
     import torch
 
     from outercore.embedding.gradients.models import build_model
-    from outercore.embedding.gradients.trainer import Trainer, table_layout, threads_of
+    from outercore.embedding.gradients.trainer import Trainer, table_layout, torch_threads
     from outercore.embedding.tables.memory import MemoryStore
 
     entities = min(size.entities, _MOST_ENTITIES)
@@ -62,7 +63,7 @@ def _triples_per_second(
         torch.randint(count, (batch,), generator=random)
         for count in (entities, size.relations, entities)
     ]
-    with threads_of(config.budget.threads):
+    with torch_threads(config.budget.threads):
         model = build_model(config.model, score)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
@@ -132,7 +133,7 @@ def _read_all(path: Path, piece: mmap.mmap) -> None:
 
 
 def plan(
-    data_set: str | Path,
+    data_set: Source,
     config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     recipe: str | None = None,
@@ -142,7 +143,7 @@ def plan(
     triples_per_second: float | None = None,
     read_bandwidth: float | None = None,
     write_bandwidth: float | None = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> EmbedPlan:
     """Plans an embedding: the use of its memory, and the cost of its steps.
@@ -157,17 +158,17 @@ def plan(
     Args:
         data_set, config, recipe, start_from, from_data, score, options: as for `oc.embed`.
         triples_per_second, read_bandwidth, write_bandwidth: rates of the machine; bandwidths in
-        bytes per second.
-        told: called with the progress of passes over triples.
+            bytes per second.
+        progress: called during passes over triples.
 
     Raises:
         BudgetError: the budget is too small; the message has the smallest sufficient budget.
         InvalidError: an unknown or wrong option.
         NotFoundError: the data set or its triples do not exist.
     """
-    require_its_run(start_from, from_data)
+    require_start_from(start_from, from_data)
     graph = outercore.open(data_set)
-    own = None if score is None else own_score(score).value
+    own = None if score is None else load_score(score).value
     chosen = configuration(
         config,
         recipe=recipe,
@@ -180,14 +181,14 @@ def plan(
         warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
     from outercore.embedding.preparation import plan_session
 
-    planned = plan_session(graph, chosen, told, warm)
+    planned = plan_session(graph, chosen, progress, warm)
     size = planned.size
     rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:
         rates["triples_per_second"] = _triples_per_second(chosen, size, own)
         rates["triples_measured"] = True
     if not planned.placement.in_memory:
-        _measure_device(Path(graph.root), read_bandwidth, write_bandwidth, rates)
+        _add_bandwidths(Path(graph.root), read_bandwidth, write_bandwidth, rates)
     return EmbedPlan(_as_json(chosen, planned, rates))
 
 
@@ -315,7 +316,7 @@ def compare_orders(
     return found, missing
 
 
-def _measure_device(
+def _add_bandwidths(
     directory: Path,
     read_bandwidth: float | None,
     write_bandwidth: float | None,

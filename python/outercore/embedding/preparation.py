@@ -12,10 +12,10 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import EmbedData, data_of
+from outercore.embedding.data.parts import EmbedData, data_of, watched
 from outercore.embedding.ranking.scoring import (
-    Answers,
-    HeldOut,
+    AnswersByPart,
+    RankedTriples,
     answers_in,
     choose_parts,
     count_answers,
@@ -28,8 +28,8 @@ from outercore.embedding.tables.placement import (
     Placement,
     Size,
     decide,
-    instead_of,
     order_of,
+    placement_changes,
     resolved,
     walks_of,
     with_pools,
@@ -37,11 +37,10 @@ from outercore.embedding.tables.placement import (
 from outercore.embedding.tables.store import Store, TableLayout
 from outercore.errors import BudgetError
 from outercore.files.atomic import Storage
-from outercore.runs.progress import Observer, watched
+from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
-    from outercore.embedding.data.parts import EmbedData
     from outercore.embedding.data.warm_start import WarmStart
 
 _BUCKETS = "buckets.bin"
@@ -58,14 +57,14 @@ class BucketCounter:
         size: Size,
         memory: int,
         seed: int,
-        told: Progress | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Sorts triples in `memory` bytes; more memory gives longer writes.
 
-        `told` receives the progress. An error that it raises stops the work.
+        `progress` is called during each pass. An error that it raises stops the work.
         """
         self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
-        self._memory, self._seed, self._told = memory, seed, told
+        self._memory, self._seed, self._progress = memory, seed, progress
         self._has_counted = False
 
     def __call__(self, parts: int) -> dict[str, Any]:
@@ -94,7 +93,7 @@ class BucketCounter:
             memory=memory,
             seed=self._seed,
         )
-        return _core.sort_triples(self._run.state, how, self._told)
+        return _core.sort_triples(self._run.state, how, self._progress)
 
 
 def open_store(
@@ -105,11 +104,11 @@ def open_store(
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
 ) -> Store:
     """Opens the tables of a run at its last checkpoint, or creates new ones.
 
-    `told` receives the progress of reading triples and writing initial rows. An error that it
+    `progress` is called while triples are read and initial rows are written. An error that it
     raises stops the work.
 
     Errors: `BudgetError` if partitions exceed their part of the budget; `InvalidError` for invalid
@@ -120,7 +119,11 @@ def open_store(
         degrees = config.negatives.degree_share > 0.0
         if run.begun:
             return PartitionStore(
-                run.state, placement.for_partitions, degrees=degrees, device=device, told=told
+                run.state,
+                placement.for_partitions,
+                degrees=degrees,
+                device=device,
+                progress=progress,
             )
         return PartitionStore.create(
             run.state,
@@ -136,11 +139,11 @@ def open_store(
             device=device,
             start=warm,
             relations=relations,
-            told=told,
+            progress=progress,
         )
-    chunks = watched(data.train.chunks(), "read triples", data.triples, told)
+    chunks = watched(data.train.chunks(), "read triples", data.triples, progress)
     triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
-    weights = data.train.read_weights(told)
+    weights = data.train.read_weights(progress)
     found = None if weights is None else torch.from_numpy(weights)
     if run.begun:
         return MemoryStore.open(run.state, triples, weights=found, device=device)
@@ -169,27 +172,27 @@ class Planned:
     placement: Placement
     config: EmbedConfig
     """The configuration, with the values that the budget determined."""
-    held_out: list[HeldOut]
-    known: Answers
+    held_out: list[RankedTriples]
+    known: AnswersByPart
     """The counted true answers to the held-out triples."""
 
 
 def plan_session(
     graph: Graph,
     config: EmbedConfig,
-    told: Progress | None = None,
+    progress: Progress | None = None,
     warm: WarmStart | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to held-out triples, and divides the budget.
 
-    `told` receives the progress of passes over the triples. An error that it raises stops the work.
+    `progress` is called during passes over the triples. An error that it raises stops the work.
 
     Errors: `BudgetError` with the smallest sufficient budget; `NotFoundError` for missing triples.
     """
     limits = config.evaluation
-    data = data_of(graph, config, told)
-    held_out = choose_parts(data, config, told)
-    known = count_answers(data, held_out, told) if limits.filtered else {}
+    data = data_of(graph, config, progress)
+    held_out = choose_parts(data, config, progress)
+    known = count_answers(data, held_out, progress) if limits.filtered else {}
     size = Size(
         data.entities,
         data.relations,
@@ -204,12 +207,12 @@ def plan_session(
     return Planned(data, size, decision, decision.placement, chosen, held_out, known)
 
 
-def placed_anew(
+def place_tables(
     planned: Planned,
     config: EmbedConfig,
     run: EmbedDirectory,
     observer: Observer,
-    told: Progress,
+    progress: Progress,
 ) -> Planned:
     """The plan of a run without a table, with memory for the pools of its triples.
 
@@ -227,22 +230,22 @@ def placed_anew(
         # The user may have deleted it.
         Storage().make_directory(run.state)
         memory, seed = first.for_partitions, config.run.seed
-        counter = BucketCounter(run, planned.data, planned.size, memory, seed, told)
+        counter = BucketCounter(run, planned.data, planned.size, memory, seed, progress)
         found = decide(config, planned.size, counter).placement
-    if (note := instead_of(found, first)) is not None:
+    if (note := placement_changes(found, first)) is not None:
         observer.note(note)
     chosen = resolved(config, found)
     run.settle(chosen.budget)
     return replace(planned, placement=found, config=chosen)
 
 
-def open_fitting(
+def open_tables(
     run: EmbedDirectory,
     planned: Planned,
     layout: TableLayout,
     device: torch.device,
     warm: WarmStart | None,
-    told: Progress,
+    progress: Progress,
 ) -> tuple[Store, Placement]:
     """The store of a run, and the placement with the real sizes of its pools.
 
@@ -251,7 +254,7 @@ def open_fitting(
     config, size, placement = planned.config, planned.size, planned.placement
 
     def opened() -> Store:
-        return open_store(run, planned.data, config, placement, layout, device, warm, told)
+        return open_store(run, planned.data, config, placement, layout, device, warm, progress)
 
     try:
         store = opened()

@@ -18,14 +18,14 @@ from outercore.base.shell import quoted
 from outercore.base.sizes import format_size
 from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
 from outercore.embedding.data.parts import is_plain
-from outercore.embedding.data.warm_start import require_its_run, warm_start
+from outercore.embedding.data.warm_start import require_start_from, warm_start
 from outercore.embedding.gradients.custom import (
     check_score,
-    own_score,
+    load_score,
     require_same_score,
 )
 from outercore.embedding.gradients.models import ScoreFunction, build_model
-from outercore.embedding.gradients.trainer import threads_of
+from outercore.embedding.gradients.trainer import torch_threads
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
@@ -36,7 +36,7 @@ from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
+    from outercore.data.graph import Graph, Source
     from outercore.embedding.data.warm_start import WarmStart
 
 _COMMAND = "outercore embed"
@@ -105,7 +105,7 @@ class EmbedResult:
 
 
 def embed(
-    data_set: str | Path,
+    data_set: Source,
     config: EmbedConfig | Mapping[str, Any] | str | Path | None = None,
     *,
     recipe: str | None = None,
@@ -120,14 +120,15 @@ def embed(
     """Embeds the entities of a knowledge graph, or the nodes of a graph.
 
     Args:
-        data_set: a data set. Without triples, the links of its topology are embedded.
+        data_set: the directory of a data set, or an open graph. Without triples, the links of its
+            topology are embedded.
         config: a configuration, its groups, or a JSON file of them.
         recipe: name of a measured configuration; `config` and `options` override it.
         out: the run directory. Default: `runs/DATA_SET-MODEL-NUMBER`.
         start_from: a run that provides initial rows for all entities that it shares.
         from_data: the new directory of that run's data set, if it was moved.
         score: a custom score function, or its place; see
-            `outercore.embedding.gradients.custom.own_score`.
+            `outercore.embedding.gradients.custom.load_score`.
         observer: called with batches, epochs and rankings.
         command: the command line, for the record.
         options: single values by the names in `docs/options.md`, such as `dim=64`.
@@ -144,9 +145,9 @@ def embed(
         >>> result.entities.shape, result.metrics[0]["part"]
         ((200, 8), 'valid')
     """
-    require_its_run(start_from, from_data)
+    require_start_from(start_from, from_data)
     graph = outercore.open(data_set)
-    own = None if score is None else own_score(score)
+    own = None if score is None else load_score(score)
     chosen = configuration(
         config,
         recipe=recipe,
@@ -242,7 +243,7 @@ def _run(
         config = replace(config, budget=replace(config.budget, memory=str(memory)))
     stop = StopRequest()
     with ExitStack() as stack:
-        stack.enter_context(threads_of(config.budget.threads))
+        stack.enter_context(torch_threads(config.budget.threads))
         stack.enter_context(stop_on_signals(stop))
         model = build_model(config.model, own and own.value)
         watch = observer or Observer()

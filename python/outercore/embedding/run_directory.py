@@ -10,13 +10,15 @@ from outercore.base.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.files.atomic import device_errors, replace_file
-from outercore.files.checked_json import seal
+from outercore.files.checked_json import checked_json_bytes
 from outercore.runs.directory import Identity, RunDirectory
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
+DESCRIPTION = "embedding.json"
 DESCRIPTION_VERSION = 2
+"""Version 1 lacks checksums."""
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
@@ -57,7 +59,7 @@ class EmbedDirectory(RunDirectory):
     @property
     def description(self) -> Path:
         """The file with the description of the tables; it is written after them."""
-        return self.path / "embedding.json"
+        return self.path / DESCRIPTION
 
     @property
     def result(self) -> Path:
@@ -95,7 +97,7 @@ class EmbedDirectory(RunDirectory):
 
     def describe(self, values: dict[str, Any]) -> None:
         """Replaces `embedding.json`."""
-        data = seal({"version": DESCRIPTION_VERSION, **values})
+        data = checked_json_bytes({"version": DESCRIPTION_VERSION, **values})
         with device_errors(f"`{self.description}`", "run `outercore embed --resume RUN`"):
             replace_file(self._storage, self.description, data)
 

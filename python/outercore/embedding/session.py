@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from outercore.base.shell import quoted
-from outercore.embedding.config import RESUME, EmbedConfig
+from outercore.embedding.config import RESUME, EmbedConfig, RunConfig
 from outercore.embedding.data.parts import has_triples
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
-from outercore.embedding.preparation import open_fitting, placed_anew, plan_session
+from outercore.embedding.preparation import open_tables, place_tables, plan_session
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
@@ -105,21 +105,21 @@ class Session:
         stop: StopRequest,
         command: str = "",
     ) -> None:
-        told = until_stopped(observer, stop)
+        progress = until_stopped(observer, stop)
         with _stopped_early(run):
-            planned = plan_session(graph, config, told, warm)
+            planned = plan_session(graph, config, progress, warm)
             if not run.begun:
-                planned = placed_anew(planned, config, run, observer, told)
+                planned = place_tables(planned, config, run, observer, progress)
         self._graph, self._run = graph, run
         self._config, self._data = planned.config, planned.data
         self._observer, self._stop, self._command = observer, stop, command
         self._model, self._size = model, planned.size
-        self._device = device_of(config.run.device, planned.placement)
+        self._device = choose_device(config.run, planned.placement)
         layout = table_layout(config, self._model, planned.size.relations)
         begun = run.begun
         with _stopped_early(run):
-            self._store, self._placement = open_fitting(
-                run, planned, layout, self._device, warm, told
+            self._store, self._placement = open_tables(
+                run, planned, layout, self._device, warm, progress
             )
         with ExitStack() as stack:
             # The exception refers to this object, and so would keep the lock of the table.
@@ -141,7 +141,7 @@ class Session:
                     memory=self._placement.for_evaluation,
                     observer=observer,
                     stop=stop,
-                    told=told,
+                    progress=progress,
                 )
             self._epochs = Epochs(
                 self._trainer,
@@ -353,21 +353,20 @@ class Session:
         return record
 
 
-def device_of(name: str, placement: Placement) -> torch.device:
+def choose_device(config: RunConfig, placement: Placement) -> torch.device:
     """The PyTorch device; `auto` is the GPU if it has enough memory for the tables.
 
     With partitions, the GPU holds the partitions in memory.
 
     Errors: `InvalidError` if PyTorch finds no GPU; `BudgetError` if its memory is too small.
     """
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`")
+    device = config.torch_device()
+    if device.type == "cpu":
+        return device
     free, needed = torch.cuda.mem_get_info()[0], placement.on_device
     if needed <= free:
-        return torch.device("cuda")
-    if name == "auto":
+        return device
+    if config.device == "auto":
         return torch.device("cpu")
     raise BudgetError(
         f"device `cuda`: expected {needed:,} bytes for tables and a batch, found {free:,} free\n"

@@ -1,1 +1,1 @@
-"""Files of any room: atomic writing, JSON with checksums, `.npy`, arrays larger than memory."""
+"""Files for all rooms: atomic writing, JSON with checksums, `.npy`, arrays larger than memory."""

@@ -16,11 +16,11 @@ CHECKSUM = "checksum"
 _PIECE = 1 << 20
 
 
-def seal(values: dict[str, Any]) -> bytes:
+def checked_json_bytes(values: dict[str, Any]) -> bytes:
     """The bytes of a JSON file with `values` and their checksum.
 
     Example:
-        >>> unseal(seal({"epoch": 3}), "`state.json`")
+        >>> parse_checked_json(checked_json_bytes({"epoch": 3}), "`state.json`")
         {'epoch': 3}
     """
     return json_bytes({**values, CHECKSUM: _checksum(values)})
@@ -42,8 +42,23 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("lists or objects in each other, too deep to be read") from None
 
 
-def unseal(data: bytes, what: str) -> dict[str, Any]:
-    """The values that `seal` wrote; `what` names the file.
+def read_json(path: Path, what: str, *, hint: str) -> Any:
+    """The value of a JSON file without a checksum.
+
+    `what` is the name of the file in errors, `hint` is what to do about damage.
+
+    Errors: `CorruptError` if the file is not JSON.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
+        raise CorruptError(
+            f"{what} `{path}`: expected JSON, found: {error}\nhint: {hint}"
+        ) from None
+
+
+def parse_checked_json(data: bytes, what: str) -> dict[str, Any]:
+    """The values that `checked_json_bytes` wrote; `what` names the file.
 
     Errors: `CorruptError` where the bytes are not those that were written.
     """
@@ -60,10 +75,10 @@ def unseal(data: bytes, what: str) -> dict[str, Any]:
     return values
 
 
-def read_sealed(
+def read_checked_json(
     path: Path, version: int, needed: Iterable[str] = (), *, hint: str, what: str = ""
 ) -> dict[str, Any]:
-    """The values of a file that `seal` wrote, with all keys that are `needed`.
+    """The values of a file that `checked_json_bytes` wrote, with all keys that are `needed`.
 
     `hint` is what to do about damage, `what` the name of the file in errors.
 
@@ -71,7 +86,7 @@ def read_sealed(
     """
     what = what or f"`{path}`"
     try:
-        values = unseal(path.read_bytes(), what)
+        values = parse_checked_json(path.read_bytes(), what)
     except CorruptError as error:
         raise CorruptError(f"{error}\nhint: {hint}") from None
     except OSError as error:

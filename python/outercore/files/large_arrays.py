@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1 << 16
-"""Rows that are looked at together."""
+"""Rows of a block, unless the caller chooses."""
 
 
 def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
@@ -23,7 +23,9 @@ def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
 
 
 def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Where each begins, and a part of the values; of a mapped array, what was seen is let go.
+    """Yields blocks of rows, each with its first row. Releases the pages of a mapped array.
+
+    A block is valid until the next one.
 
     Example:
         >>> import numpy as np
@@ -36,7 +38,7 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
 
 
 def forget(values: NDArray[Any]) -> None:
-    """Gives back the memory of the pages of a mapped array that were read."""
+    """Releases the memory of the pages that were read from a mapped array."""
     mapping = getattr(values, "_mmap", None)
     # Values written to a private copy are in memory only.
     if getattr(values, "mode", None) == "c":

@@ -170,7 +170,7 @@ def table_blocks(
             f"found {stored.dtype} {list(stored.shape)}{_HINT}{hint}"
         )
     total = 0
-    for first, rows in blocks(stored, max(1, _BLOCK_NUMBERS // max(1, stored[:1].size))):
+    for first, rows in _blocks_of_rows(stored):
         total = zlib.crc32(_bytes(rows), total)
         yield first, rows
     if checksum is not None and total != checksum:
@@ -193,9 +193,14 @@ def checksum_of_rows(path: Path, hint: str) -> int:
     Errors: as `map_table`.
     """
     total = 0
-    for _, rows in blocks(map_table(path, hint)):
+    for _, rows in _blocks_of_rows(map_table(path, hint)):
         total = zlib.crc32(_bytes(rows), total)
     return total
+
+
+def _blocks_of_rows(table: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Blocks of a table with a limited number of values, however wide its rows are."""
+    return blocks(table, max(1, _BLOCK_NUMBERS // max(1, table[:1].size)))
 
 
 def require_numbers(where: str, dtype: np.dtype) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from outercore.base.fields import within
 from outercore.base.options import DeviceOption, MemoryOption, SeedOption
 from outercore.base.sizes import parse_size
 from outercore.base.threads import MOST_THREADS
+from outercore.errors import InvalidError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,21 @@ class SeedAndDevice:
     def __post_init__(self) -> None:
         within("run.seed", self.seed, 0, 2**63 - 1)
         within("run.checkpoint_seconds", self.checkpoint_seconds, 0.0, None)
+
+    def torch_device(self) -> torch.device:
+        """The PyTorch device; `auto` is a GPU if there is one.
+
+        Errors: `InvalidError` for `cuda` without a GPU.
+        """
+        import torch
+
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InvalidError(
+                "device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`"
+            )
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
 
 
 class Stopping:

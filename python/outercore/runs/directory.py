@@ -21,8 +21,14 @@ from outercore.errors import (
     OutercoreError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file, temporary_path
-from outercore.files.checked_json import json_bytes, seal, unseal
+from outercore.files.checked_json import (
+    checked_json_bytes,
+    json_bytes,
+    parse_checked_json,
+    read_json,
+)
 from outercore.runs.places import ERRORS, LOCK, OUTPUT
+from outercore.runs.record import FILE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -283,14 +289,7 @@ class RunDirectory:
         """
         if not self._record.exists():
             raise NotFoundError(f"run `{self.path}`: no `record.json` yet")
-        try:
-            record: dict[str, Any] = json.loads(self._record.read_bytes())
-        except ValueError as error:
-            raise CorruptError(
-                f"run record `{self._record}`: expected JSON, found: {error}\n"
-                f"hint: `{self._resume}` writes it again"
-            ) from None
-        return record
+        return read_json(self._record, "run record", hint=f"`{self._resume}` writes it again")
 
     def known_record(self) -> dict[str, Any]:
         """The record; empty if it is missing or damaged."""
@@ -326,11 +325,11 @@ class RunDirectory:
 
     @property
     def _record(self) -> Path:
-        return self.path / "record.json"
+        return self.path / FILE
 
     def _described(self) -> dict[str, Any]:
         try:
-            return unseal(self._config.read_bytes(), f"`{self._config}`")
+            return parse_checked_json(self._config.read_bytes(), f"`{self._config}`")
         except CorruptError as error:
             raise CorruptError(
                 f"{error}\nhint: restore the file from a copy, or begin a new run"
@@ -339,7 +338,7 @@ class RunDirectory:
     def _describe(self, described: dict[str, Any]) -> None:
         """Replaces `config.json`."""
         with device_errors(f"`{self._config}`"):
-            replace_file(self._storage, self._config, seal(described))
+            replace_file(self._storage, self._config, checked_json_bytes(described))
 
 
 def _entries(path: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 from outercore.base.likeness import hint_like
 from outercore.base.other_libraries import FUNCTIONS
 from outercore.data.directories import is_data_set, made_by
-from outercore.data.graph import Source, root_of
+from outercore.data.graph import Source
 from outercore.errors import InvalidError, NotFoundError
 
 _JOBS = {"train": "outercore.training", "embed": "outercore.embedding"}
@@ -33,8 +33,7 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
         InvalidError: an unknown job or option.
     """
     if job in _JOBS:
-        given = root_of(data_set) if job == "embed" else data_set
-        return import_module(_JOBS[job]).plan(given, **options)
+        return import_module(_JOBS[job]).plan(data_set, **options)
     analytics = import_module(_ALGORITHMS)
     if job not in analytics.ALGORITHMS:
         jobs = (*_JOBS, *analytics.ALGORITHMS)

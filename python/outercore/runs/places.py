@@ -1,4 +1,4 @@
-"""Where runs lie: each directory, and each file that is written, has one process at a time."""
+"""Directories of runs, and locks: one process at a time writes a directory or a file."""
 
 from __future__ import annotations
 

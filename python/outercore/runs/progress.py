@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outercore.base.native import Progress
     from outercore.runs.stop import StopRequest
-
-_Chunk = TypeVar("_Chunk", bound=Sized)
 
 
 class Observer:
@@ -69,17 +66,3 @@ def until_stopped(observer: Observer, stop: StopRequest) -> Progress:
         observer.preparing(what, done, total, unit)
 
     return report
-
-
-def watched(
-    chunks: Iterable[_Chunk], what: str, total: int, progress: Progress | None
-) -> Iterator[_Chunk]:
-    """Yields the chunks unchanged and reports the number of triples so far to `progress`."""
-    done = 0
-    for chunk in chunks:
-        if progress is not None:
-            progress(what, done, total, "triples")
-        yield chunk
-        done += len(chunk)
-    if progress is not None:
-        progress(what, done, total, "triples")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import resource
@@ -12,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from outercore.files.checked_json import read_json
 
 FILE = "record.json"
 """The record in a run's directory."""
@@ -70,11 +71,14 @@ def peak_memory() -> int:
 
 
 def device_profile(root: Path) -> dict[str, Any] | None:
-    """Device profile by `outercore probe` for the device of `root`; `None` before a probe."""
+    """Device profile by `outercore probe` for the device of `root`; `None` before a probe.
+
+    Errors: `CorruptError` for a damaged profile.
+    """
     path = Path(root) / "device.json"
     if not path.exists():
         return None
-    return json.loads(path.read_text())
+    return read_json(path, "device profile", hint="`outercore probe` writes it again")
 
 
 _HIGHEST = ("queue_bytes",)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from outercore.errors import CorruptError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import checksum_of, seal, unseal
+from outercore.files.checked_json import checked_json_bytes, checksum_of, parse_checked_json
 from outercore.training.config import RESUME
 
 VERSION = 2
@@ -100,7 +100,7 @@ class Checkpoints:
             self._storage.remove_tree(directory)
             self._storage.make_directory(directory)
             self._storage.write(directory / _TENSORS, data)
-            self._storage.write(directory / _STATE, seal(state))
+            self._storage.write(directory / _STATE, checked_json_bytes(state))
             self._storage.sync_directory(directory)
             self._storage.sync_directory(self._directory)
             replace_file(self._storage, self._directory / _POINTER, f"{number:06d}\n".encode())
@@ -146,7 +146,7 @@ class Checkpoints:
     def _read(self, directory: Path) -> Snapshot:
         what = f"checkpoint `{directory}`"
         try:
-            state = unseal((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`")
+            state = parse_checked_json((directory / _STATE).read_bytes(), f"{what}: `{_STATE}`")
             version = state.get("version")
             if version != VERSION:
                 raise VersionError(

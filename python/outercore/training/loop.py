@@ -69,7 +69,7 @@ class Trainer:
         self._stop = stop or StopRequest()
         self._storage = storage or Storage()
         self._command = command
-        self._device = device_named(config.run.device)
+        self._device = config.run.torch_device()
         torch.manual_seed(derived_seed(config.run.seed))
         self._position = Position()
         self._work = open_work(
@@ -403,15 +403,3 @@ def derived_seed(*parts: int) -> int:
     """A 63-bit seed that is a function of `parts` and of nothing else."""
     words = np.random.SeedSequence(parts).generate_state(1, np.uint64)
     return int(words[0]) >> 1
-
-
-def device_named(name: str) -> torch.device:
-    """The device that `run.device` names; a GPU for `auto` where there is one.
-
-    Errors: `InvalidError` for `cuda` without a GPU.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidError("device `cuda`: PyTorch finds none\nhint: use `--set run.device=cpu`")
-    return torch.device(name)

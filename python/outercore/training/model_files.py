@@ -18,7 +18,13 @@ from torch import Tensor
 from outercore.base.shell import quoted
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import CHECKSUM, checksum_of, parse_json, seal, unseal
+from outercore.files.checked_json import (
+    CHECKSUM,
+    checked_json_bytes,
+    checksum_of,
+    parse_checked_json,
+    parse_json,
+)
 from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import (
@@ -97,7 +103,7 @@ def save_model(
     tensors = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     with device_errors(f"model `{directory}`"):
         storage.make_directory(directory)
-        replace_file(storage, directory / "model.json", seal(described))
+        replace_file(storage, directory / "model.json", checked_json_bytes(described))
         replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
 
 
@@ -119,7 +125,7 @@ def load_model(directory: Path, network: NetworkSource | None = None) -> SavedMo
             "hint: give a run directory of `outercore train`, or its `model`"
         )
     try:
-        described = unseal(path.read_bytes(), f"model `{directory}`: `model.json`")
+        described = parse_checked_json(path.read_bytes(), f"model `{directory}`: `model.json`")
         if described.get("format") != _FORMAT or described.get("version") != _VERSION:
             raise VersionError(
                 f"model `{path}`: expected {_FORMAT} version {_VERSION}, found "

@@ -37,7 +37,7 @@ from outercore.training.inference import Context
 from outercore.training.links.data import require_topology
 from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.loop import Trainer, device_named
+from outercore.training.loop import Trainer
 from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
 from outercore.training.open_work import open_work, require_model_fits, unused_times
@@ -155,7 +155,7 @@ def plan(
     with closing(work.loaders) as loaders:
         loaders.training()
         work.prepare()
-        expected = forecast(work, chosen, device_named(chosen.run.device))
+        expected = forecast(work, chosen, chosen.run.torch_device())
         planned = LoaderPlan(loaders.training_plan)
         share = chosen.budget.validation_share
         enough = all_rows_memory(graph, loaders.shares, planned, share)

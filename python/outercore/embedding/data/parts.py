@@ -5,7 +5,7 @@ Does not need PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from outercore.base.native import Progress
 from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import InvalidError, NotFoundError
-from outercore.runs.progress import watched
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -65,20 +64,20 @@ class EmbedData:
         counts = {part: some.count for part, some in self.parts.items() if part != "train"}
         return {part: min(count, most[part] or count) for part, count in counts.items() if count}
 
-    def answers(self, what: str, told: Progress | None = None) -> Iterator[NDArray[np.int64]]:
+    def answers(self, what: str, progress: Progress | None = None) -> Iterator[NDArray[np.int64]]:
         """The triples of all parts in chunks, int64 [n, 3]; undirected ones in both directions.
 
-        `told` receives the number of triples so far. `what` names the purpose of the pass.
+        `progress` is called with the number of triples so far. `what` names the purpose.
         """
         total = sum(triples.count for triples in self.parts.values())
         stored = dict.fromkeys(triples.undivided for triples in self.parts.values())
         every = chain.from_iterable(triples.chunks() for triples in stored)
-        for chunk in watched(every, what, total, told):
+        for chunk in watched(every, what, total, progress):
             yield chunk
             if self.undirected:
                 yield np.ascontiguousarray(chunk[:, ::-1])
 
-    def degrees(self, told: Progress | None = None) -> NDArray[np.int64]:
+    def degrees(self, progress: Progress | None = None) -> NDArray[np.int64]:
         """Number of training triples of each entity.
 
         Shapes: int64 [entities].
@@ -86,23 +85,23 @@ class EmbedData:
         Cost: one read of the triples; the memory of the result.
         """
         counts = np.zeros(self.entities, np.int64)
-        for chunk in watched(self.train.chunks(), "count degrees", self.triples, told):
+        for chunk in watched(self.train.chunks(), "count degrees", self.triples, progress):
             for ends in (chunk[:, 0], chunk[:, 2]):
                 np.add.at(counts, ends, 1)
         return counts
 
 
-def data_of(graph: Graph, config: EmbedConfig, told: Progress | None = None) -> EmbedData:
+def data_of(graph: Graph, config: EmbedConfig, progress: Progress | None = None) -> EmbedData:
     """The triples of a data set, or the links of its topology if it lacks triples.
 
-    `told` receives the progress of a pass over them, if one is needed.
+    `progress` is called during a pass over them, if one is needed.
 
     Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
     shape.
     """
     if has_triples(graph):
-        return knowledge_graph(graph, config.data, config.run.seed, told)
-    return link_graph(graph, config.data, config.run.seed, told)
+        return knowledge_graph(graph, config.data, config.run.seed, progress)
+    return link_graph(graph, config.data, config.run.seed, progress)
 
 
 def has_triples(graph: Graph) -> bool:
@@ -116,7 +115,7 @@ def is_plain(graph: Graph) -> bool:
 
 
 def knowledge_graph(
-    graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
+    graph: Graph, config: DataConfig, seed: int, progress: Progress | None = None
 ) -> EmbedData:
     """The triples of a knowledge graph. If it has only training triples, some may be held out.
 
@@ -135,14 +134,14 @@ def knowledge_graph(
             f"data set `{graph.root}`: no array `triples/{config.train}`; it has {known}\n"
             "hint: import it with `outercore import FILE --triples`"
         )
-    relations = _relations(graph, parts, told)
+    relations = _relations(graph, parts, progress)
     if config.held_out_triples:
-        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed, told))
+        return EmbedData(graph.num_nodes, relations, _divided(graph, parts, config, seed, progress))
     return EmbedData(graph.num_nodes, relations, parts)
 
 
 def link_graph(
-    graph: Graph, config: DataConfig, seed: int, told: Progress | None = None
+    graph: Graph, config: DataConfig, seed: int, progress: Progress | None = None
 ) -> EmbedData:
     """The links of a graph as triples of one relation, some of them held out.
 
@@ -155,7 +154,7 @@ def link_graph(
     """
     share = config.held_out / 2
     links = Triples(Path(graph.root), generation=graph.generation)
-    parts = links.divided(HeldOut(share, share, seed), told)
+    parts = links.divided(HeldOut(share, share, seed), progress)
     if "train" not in parts:
         raise NotFoundError(f"data set `{graph.root}`: it has no links to train on")
     relations = len(graph.edge_types)
@@ -188,7 +187,7 @@ def _divided(
     parts: Mapping[Part, Triples],
     config: DataConfig,
     seed: int,
-    told: Progress | None,
+    progress: Progress | None,
 ) -> dict[Part, Triples]:
     """The training triples, randomly divided into parts."""
     own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
@@ -199,7 +198,7 @@ def _divided(
             "hint: leave out `--held-out`, or import the training triples alone"
         )
     share = config.held_out_triples / 2
-    found = parts["train"].divided(HeldOut(share, share, seed), told)
+    found = parts["train"].divided(HeldOut(share, share, seed), progress)
     if "train" not in found:
         raise InvalidError(
             f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
@@ -208,11 +207,25 @@ def _divided(
     return found
 
 
-def _relations(graph: Graph, parts: Mapping[Part, Triples], told: Progress | None) -> int:
+def _relations(graph: Graph, parts: Mapping[Part, Triples], progress: Progress | None) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1
     every = chain.from_iterable(part.chunks() for part in parts.values())
     total = sum(part.count for part in parts.values())
-    chunks = watched(every, "count relations", total, told)
+    chunks = watched(every, "count relations", total, progress)
     return 1 + max(int(some[:, 1].max()) for some in chunks)
+
+
+def watched(
+    chunks: Iterable[NDArray[np.int64]], what: str, total: int, progress: Progress | None
+) -> Iterator[NDArray[np.int64]]:
+    """Yields the chunks unchanged and reports the number of triples so far to `progress`."""
+    done = 0
+    for chunk in chunks:
+        if progress is not None:
+            progress(what, done, total, "triples")
+        yield chunk
+        done += len(chunk)
+    if progress is not None:
+        progress(what, done, total, "triples")

@@ -138,7 +138,7 @@ class WarmStart:
         return rows
 
 
-def require_its_run(
+def require_start_from(
     run: str | os.PathLike[str] | None, data_set: str | os.PathLike[str] | None
 ) -> None:
     """Errors: `InvalidError` if the caller names the data set of another run, but not the run."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _HINT = "hint: sum over the last extent, and let the others broadcast"
 
 
-def own_score(score: ScoreFunction | str) -> CustomCode:
+def load_score(score: ScoreFunction | str) -> CustomCode:
     """Loads a custom score function, given as a function or as its place `FILE.py:NAME`.
 
     The function takes heads, relations and tails as tensors [..., width] that broadcast, and
@@ -26,7 +26,7 @@ def own_score(score: ScoreFunction | str) -> CustomCode:
     function, and for a file that raises an error.
 
     Example:
-        >>> own_score(max).place
+        >>> load_score(max).place
         'builtins:max'
     """
     return custom_code("score", score, "--score my_scores.py:bilinear", "a function")
@@ -70,8 +70,8 @@ def require_same_score(
 ) -> CustomCode | None:
     """The custom score function of the caller, checked: `what` was made with it.
 
-    Errors: as `require_same_code` and `own_score`.
+    Errors: as `require_same_code` and `load_score`.
     """
-    own = None if score is None else own_score(score)
+    own = None if score is None else load_score(score)
     require_same_code(what, made_with, own, give=GIVE_SCORE, leave_out="leave out `score`")
     return own

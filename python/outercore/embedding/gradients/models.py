@@ -143,7 +143,7 @@ def complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) ->
     return out
 
 
-def turn_of(angles: Tensor) -> Tensor:
+def unit_complex(angles: Tensor) -> Tensor:
     """The complex numbers of modulus 1 at these angles."""
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
@@ -277,13 +277,13 @@ class RotatE(QueryModel):
 
     def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
         """The anchor, rotated by the relation; for an open head, the tail is rotated back."""
-        return complex_product(anchors, turn_of(relations), conjugate_second=side == "head")
+        return complex_product(anchors, unit_complex(relations), conjugate_second=side == "head")
 
     def queries_backward(
         self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
         """See `QueryModel`."""
-        turn = turn_of(relations)
+        turn = unit_complex(relations)
         to_anchors = complex_product(gradient, turn, conjugate_second=side == "tail")
         query = complex_product(anchors, turn, conjugate_second=side == "head")
         # The derivative by an angle is perpendicular to the query.

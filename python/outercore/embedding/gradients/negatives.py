@@ -269,7 +269,7 @@ def _shared(
     """The population for these anchors, and additional bias of rows by kind and range.
 
     Answers are in the ranges `answers` [answers]. `shares` [kinds, answers] has the probability of
-        an entity of each range, relative to the likeliest.
+    an entity of each range, relative to the likeliest.
     """
     ranges = [pool.ranges[number] for number in answers.tolist()]
     if pool.shares is None:

@@ -44,7 +44,7 @@ class DivergedError(InvalidError):
 
 
 @contextmanager
-def threads_of(count: int | None) -> Iterator[None]:
+def torch_threads(count: int | None) -> Iterator[None]:
     """Context in which PyTorch uses this number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)

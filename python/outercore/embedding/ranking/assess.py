@@ -1,4 +1,4 @@
-"""Ranks held-out triples with a finished embedding, with other candidates or other parts."""
+"""Ranks held-out triples with finished embeddings: metrics, ranks, and comparisons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,14 +21,15 @@ from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of, has_triples
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.scoring import (
-    HeldOut,
+    RankedTriples,
     Scoring,
     choose,
     count_answers,
-    with_given,
+    with_candidates,
 )
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.input_file import require_file
+from outercore.files.large_arrays import blocks
 from outercore.importing.table.torch_file import read_torch
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest, stop_on_signals
@@ -36,7 +37,6 @@ from outercore.runs.stop import StopRequest, stop_on_signals
 if TYPE_CHECKING:
     from outercore.base.native import Progress
     from outercore.embedding.data.parts import EmbedData
-    from outercore.embedding.tables.store import Store
     from outercore.embedding.use.embedding import Embedding
 
 GivenCandidates = str | os.PathLike[str] | Mapping[str, ArrayLike]
@@ -51,7 +51,7 @@ _NORMAL_95 = 1.96
 """Standard errors within which 95 % of normal draws lie."""
 
 
-def given_candidates(
+def ogb_candidates(
     source: GivenCandidates, part: str, triples: NDArray[np.int64], entities: int
 ) -> dict[Side, NDArray[Any]]:
     """Reads the candidates of each triple of a part, by the open side.
@@ -112,7 +112,7 @@ def _check(what: str, array: NDArray[Any], part: str, count: int, entities: int)
             f"{what}: expected a row for each of the {count:,} triples in `{part}`, found "
             f"{len(array):,}"
         )
-    for first, block in _blocks(array):
+    for first, block in blocks(array, _BLOCK):
         wrong = np.flatnonzero(((block < 0) | (block >= entities)).any(axis=1))
         if len(wrong):
             row = block[wrong[0]]
@@ -139,13 +139,8 @@ def _require_same(what: str, array: NDArray[Any], column: NDArray[np.int64], par
         )
 
 
-def _blocks(array: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    for first in range(0, len(array), _BLOCK):
-        yield first, np.asarray(array[first : first + _BLOCK])
-
-
 class FinishedTables:
-    """The tables of a finished run, with the methods of a store that ranking needs."""
+    """The tables of a finished run."""
 
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
@@ -154,11 +149,11 @@ class FinishedTables:
         self.relations = torch.from_numpy(embedding.relations)
 
     def rows(self, entities: Tensor) -> Tensor:
-        """See `Store`."""
+        """See `Tables`."""
         return torch.from_numpy(self._embedding.rows(entities.numpy()))
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """See `Store`."""
+        """See `Tables`."""
         for first, rows in self._embedding.blocks(_BLOCK_ROWS):
             yield torch.arange(first, first + len(rows)), torch.from_numpy(rows)
 
@@ -284,8 +279,8 @@ def _scoring(
     config = _config(embedding)
     # Before the seed changes: in a plain graph it decides which links are held out.
     stop = StopRequest()
-    told = until_stopped(observer or Observer(), stop)
-    data = data_of(embedding.graph, config, told)
+    progress = until_stopped(observer or Observer(), stop)
+    data = data_of(embedding.graph, config, progress)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
     config = replace(config, evaluation=evaluation)
@@ -297,21 +292,20 @@ def _scoring(
             raise NotFoundError(
                 f"data set `{embedding.graph.root}`: no triples for `{part}`\nhint: it has {known}"
             )
-    held_out = _held_out(embedding, data, config, parts, negatives, told)
+    held_out = _held_out(embedding, data, config, parts, negatives, progress)
     with stop_on_signals(stop):
         is_filtered = evaluation.filtered and negatives is None
         yield Scoring(
             config,
             embedding.build_model(),
-            # Ranking only reads: it needs only these methods of a store.
-            cast("Store", FinishedTables(embedding)),
+            FinishedTables(embedding),
             data,
             held_out,
-            count_answers(data, held_out, told) if is_filtered else {},
+            count_answers(data, held_out, progress) if is_filtered else {},
             memory=parse_size(memory),
             observer=observer or Observer(),
             stop=stop,
-            told=told,
+            progress=progress,
         )
 
 
@@ -321,13 +315,13 @@ def _held_out(
     config: EmbedConfig,
     parts: Sequence[Part],
     negatives: GivenCandidates | None,
-    told: Progress | None,
-) -> list[HeldOut]:
+    progress: Progress | None,
+) -> list[RankedTriples]:
     """The ranked triples of each part, with candidates for each triple, if any."""
     most, seed = config.evaluation.test_triples, config.run.seed
     evaluation = config.evaluation
     if negatives is None:
-        return [choose(p, data.parts[p], most, seed, told) for p in dict.fromkeys(parts)]
+        return [choose(p, data.parts[p], most, seed, progress) for p in dict.fromkeys(parts)]
     if evaluation.candidates != "auto" or evaluation.also:
         raise InvalidError(
             "negatives: they are all that triples are ranked among\n"
@@ -338,10 +332,10 @@ def _held_out(
             f"negatives: expected one part, found {', '.join(parts)}\n"
             "hint: each part has negatives of its own; rank one after the other"
         )
-    held = choose(parts[0], data.parts[parts[0]], 0, seed, told)
+    held = choose(parts[0], data.parts[parts[0]], 0, seed, progress)
     entities = embedding.num_entities
-    given = given_candidates(negatives, parts[0], held.triples.numpy(), entities)
-    return [with_given(held, given, most, seed)]
+    given = ogb_candidates(negatives, parts[0], held.triples.numpy(), entities)
+    return [with_candidates(held, given, most, seed)]
 
 
 def _config(embedding: Embedding) -> EmbedConfig:

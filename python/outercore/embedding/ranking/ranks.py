@@ -26,7 +26,7 @@ from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import Pairs, known_among, occurrences
 from outercore.embedding.gradients.trainer import Ask, ask
 from outercore.embedding.randomness import Purpose, generator
-from outercore.embedding.tables.store import Store, check_triples
+from outercore.embedding.tables.store import Tables, check_triples
 from outercore.errors import InvalidError
 from outercore.runs.rank_metrics import metrics_of_ranks
 
@@ -202,7 +202,7 @@ class Questions:
 
 
 def questions_of(
-    store: Store,
+    tables: Tables,
     model: Model,
     triples: Tensor,
     known: Mapping[str, _core.KnownAnswers] | None,
@@ -215,10 +215,10 @@ def questions_of(
     Cost: one read of the rows of all ends; both sides share it.
     Errors: as `Questions`.
     """
-    heads, tails = store.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
-    asked = [ask(triples, side, store.relation_count, reciprocal=reciprocal) for side in SIDES]
-    forward = store.relations[asked[0].relations.to(heads.device)]
-    back = store.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
+    heads, tails = tables.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
+    asked = [ask(triples, side, tables.relation_count, reciprocal=reciprocal) for side in SIDES]
+    forward = tables.relations[asked[0].relations.to(heads.device)]
+    back = tables.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
     of_sides = ((heads, forward, tails), (tails, back, heads))
     found = []
     for question, side, rows in zip(asked, SIDES, of_sides, strict=True):
@@ -378,7 +378,7 @@ class Ranking:
 
 
 def rank(
-    store: Store,
+    tables: Tables,
     model: Model,
     triples: Tensor,
     candidates: Candidates,
@@ -409,21 +409,21 @@ def rank(
     Errors: `InvalidError` without triples, for a triple out of range, or for a row that is not
     finite.
     """
-    check_triples("triples", triples, store.entity_count, store.relation_count)
+    check_triples("triples", triples, tables.entity_count, tables.relation_count)
     if not len(triples):
         raise InvalidError("evaluation: expected at least one triple, found none")
-    most = max(store.entity_count, candidates.count)
+    most = max(tables.entity_count, candidates.count)
     if candidates.kind == "given":
         answers = None
-    protocol = _protocol(store, candidates, len(triples), of, answers is None, loops=loops)
+    protocol = _protocol(tables, candidates, len(triples), of, answers is None, loops=loops)
     tallies = {side: Tally.zeros(len(triples), most) for side in candidates.sides}
     with torch.no_grad():
         drawn = None
         if candidates.kind in ("uniform", "degree"):
-            drawn = [_sample(store, candidates, degree_sums)]
+            drawn = [_sample(tables, candidates, degree_sums)]
         for place in slices(len(triples), group):
             asked = questions_of(
-                store, model, triples[place], answers, reciprocal=reciprocal, loops=loops
+                tables, model, triples[place], answers, reciprocal=reciprocal, loops=loops
             )
             counted = [
                 (questions, tallies[side].within(place))
@@ -432,9 +432,9 @@ def rank(
             ]
             if candidates.kind == "given":
                 given = [candidates.given[side][place] for side in tallies]
-                _count_given(store, counted, given, after_block)
+                _count_given(tables, counted, given, after_block)
             else:
-                _count(store.blocks() if drawn is None else drawn, counted, after_block)
+                _count(tables.blocks() if drawn is None else drawn, counted, after_block)
             del asked
             # Release these rows before the next group reads its rows.
             del counted
@@ -456,25 +456,25 @@ def _count(
 
 
 def _count_given(
-    store: Store,
+    tables: Tables,
     counted: Sequence[tuple[Questions, Tally]],
     given: Sequence[NDArray[Any]],
     after_block: Callable[[int], None] | None,
 ) -> None:
     """Compares questions with separate candidates, [questions, candidates] each."""
     for (questions, tally), candidates in zip(counted, given, strict=True):
-        for compared in questions.compare_given(tally, candidates, store.rows):
+        for compared in questions.compare_given(tally, candidates, tables.rows):
             if after_block is not None:
                 after_block(compared)
 
 
 def _sample(
-    store: Store, candidates: Candidates, degree_sums: Tensor | None
+    tables: Tables, candidates: Candidates, degree_sums: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Drawn candidates, and their rows."""
     random = generator(candidates.seed, Purpose.CANDIDATES)
     if candidates.kind == "uniform":
-        drawn = torch.randint(store.entity_count, (candidates.count,), generator=random)
+        drawn = torch.randint(tables.entity_count, (candidates.count,), generator=random)
     else:
         if degree_sums is None or not bool(degree_sums[-1] > 0):
             raise InvalidError("candidates: drawing by degree needs the degrees of entities")
@@ -484,13 +484,13 @@ def _sample(
         drawn = torch.searchsorted(degree_sums, draws, right=True)
         drawn = drawn.clamp_(max=len(degree_sums) - 1)
     drawn = drawn.sort().values
-    return drawn, store.rows(drawn)
+    return drawn, tables.rows(drawn)
 
 
 def _protocol(
-    store: Store, candidates: Candidates, count: int, of: int | None, raw: bool, *, loops: bool
+    tables: Tables, candidates: Candidates, count: int, of: int | None, raw: bool, *, loops: bool
 ) -> str:
-    among, sides = f"all {store.entity_count:,} entities", "heads and tails"
+    among, sides = f"all {tables.entity_count:,} entities", "heads and tails"
     both = "filtered and raw"
     if candidates.kind == "given":
         counts = sorted({array.shape[1] for array in candidates.given.values()})

@@ -15,14 +15,15 @@ from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
+from outercore.embedding.data.parts import watched
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
 from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
-from outercore.embedding.tables.store import Store
-from outercore.runs.progress import Observer, watched
+from outercore.embedding.tables.store import Tables
+from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _FEW, _SPARSE = 1 << 20, 4
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class RankedTriples:
     """The ranked triples of a part."""
 
     part: Part
@@ -51,28 +52,30 @@ def choose(
     triples: Triples,
     most: int,
     seed: int,
-    told: Progress | None = None,
-) -> HeldOut:
+    progress: Progress | None = None,
+) -> RankedTriples:
     """Draws at most `most` triples with the seed; 0 takes all.
 
     Cost: one read of the triples. Memory: the drawn triples, and 8 bytes for the place of each.
     During the draw, five times these 8 bytes, or 8 MiB.
     """
     count = triples.count
-    chunks = watched(triples.chunks(), f"read {part} triples", count, told)
+    chunks = watched(triples.chunks(), f"read {part} triples", count, progress)
     if most and count > most:
         chosen = _rows_at(_places(part, count, most, seed), chunks)
     else:
         chosen = fill(np.empty((count, 3), np.int64), chunks)
-    return HeldOut(part, torch.from_numpy(chosen), count)
+    return RankedTriples(part, torch.from_numpy(chosen), count)
 
 
-def with_given(held: HeldOut, given: Mapping[Side, NDArray[Any]], most: int, seed: int) -> HeldOut:
+def with_candidates(
+    held: RankedTriples, given: Mapping[Side, NDArray[Any]], most: int, seed: int
+) -> RankedTriples:
     """The triples of a part with their own candidates; a sample if there are more than `most`."""
     if most and held.of > most:
         places = _places(held.part, held.of, most, seed)
         chosen = {side: candidates[places] for side, candidates in given.items()}
-        return HeldOut(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
+        return RankedTriples(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
     return replace(held, given=given)
 
 
@@ -83,13 +86,13 @@ def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
 
 
 def choose_parts(
-    data: EmbedData, config: EmbedConfig, told: Progress | None = None
-) -> list[HeldOut]:
+    data: EmbedData, config: EmbedConfig, progress: Progress | None = None
+) -> list[RankedTriples]:
     """Chooses the ranked triples of each held-out part; see `choose`."""
     limits = config.evaluation
     most = {"valid": limits.valid_triples, "test": limits.test_triples}
     return [
-        choose(part, triples, most[part], config.run.seed, told)
+        choose(part, triples, most[part], config.run.seed, progress)
         for part, triples in data.parts.items()
         if part != "train"
     ]
@@ -126,13 +129,13 @@ def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> 
 
 Kind: TypeAlias = Literal["given"] | CandidateKind
 """Candidates of a ranking."""
-Answers: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
+AnswersByPart: TypeAlias = "dict[Part, dict[str, _core.KnownAnswers]]"
 """Counted true answers to the ranked triples of a part, by the open side."""
 
 
 def count_answers(
-    data: EmbedData, held_out: Iterable[HeldOut], told: Progress | None = None
-) -> Answers:
+    data: EmbedData, held_out: Iterable[RankedTriples], progress: Progress | None = None
+) -> AnswersByPart:
     """Counts the true answers to both sides of held-out triples, to plan memory for them.
 
     Cost: one read of all triples, and 32 bytes of memory per held-out triple.
@@ -145,39 +148,39 @@ def count_answers(
         }
         for held in held_out
     }
-    for chunk in data.answers("count true answers", told):
+    for chunk in data.answers("count true answers", progress):
         for sides in known.values():
             for answers in sides.values():
                 answers.count(chunk)
     return known
 
 
-def answers_in(known: Answers) -> int:
+def answers_in(known: AnswersByPart) -> int:
     """Number of true answers to all ranked triples."""
     return sum(one.counted for sides in known.values() for one in sides.values())
 
 
 class Scoring:
-    """Ranks held-out triples with the current tables of a store."""
+    """Ranks held-out triples with the current tables."""
 
     def __init__(
         self,
         config: EmbedConfig,
         model: Model,
-        store: Store,
+        tables: Tables,
         data: EmbedData,
-        held_out: Iterable[HeldOut],
-        known: Answers,
+        held_out: Iterable[RankedTriples],
+        known: AnswersByPart,
         *,
         memory: int,
         observer: Observer,
         stop: StopRequest,
-        told: Progress,
+        progress: Progress,
     ) -> None:
         """Collects the true answers.
 
         `known` are the counted true answers to `held_out`. `memory` is for a group of questions.
-        `told` receives the progress.
+        `progress` is called during the passes.
 
         Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
         long ids. If candidates are drawn by degree, one pass over the training triples.
@@ -185,19 +188,19 @@ class Scoring:
         self._loops = data.loops
         self._config = config
         self._model = model
-        self._store = store
+        self._tables = tables
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
         self._degree_sums: Tensor | None = None
         if "degree" in (config.evaluation.candidates, *config.evaluation.also):
             # In place, to save memory if there are many entities.
-            self._degree_sums = torch.from_numpy(data.degrees(told)).cumsum_(0)
+            self._degree_sums = torch.from_numpy(data.degrees(progress)).cumsum_(0)
         self._group = group_size(config, memory)
         self._observer, self._stop = observer, stop
-        self._known: Answers = {}
+        self._known: AnswersByPart = {}
         if known:
-            self.collect_known(known, data.answers("collect true answers", told))
+            self.collect_known(known, data.answers("collect true answers", progress))
 
-    def collect_known(self, known: Answers, chunks: Iterable[NDArray[np.int64]]) -> None:
+    def collect_known(self, known: AnswersByPart, chunks: Iterable[NDArray[np.int64]]) -> None:
         """Collects the answers that `count_answers` has counted, in a pass over all triples."""
         every = [answers for sides in known.values() for answers in sides.values()]
         for chunk in chunks:
@@ -234,7 +237,7 @@ class Scoring:
         Errors: `InterruptError` after a requested stop.
         """
         kind = kind or self._kinds(part)[0]
-        held, entities = self._held_out[part], self._store.entity_count
+        held, entities = self._held_out[part], self._tables.entity_count
         given = held.given or {}
         if kind == "given":
             rows = sum(candidates.size for candidates in given.values())
@@ -249,7 +252,7 @@ class Scoring:
 
         evaluation = self._config.evaluation
         return rank(
-            self._store,
+            self._tables,
             self._model,
             held.triples,
             Candidates(kind, evaluation.count, self._config.run.seed, given),
@@ -267,7 +270,7 @@ class Scoring:
         if self._held_out[part].given is not None:
             return ["given"]
         count = len(self._held_out[part].triples)
-        return kinds_of(self._config, count, self._store.entity_count)
+        return kinds_of(self._config, count, self._tables.entity_count)
 
 
 _AMONG: dict[Kind, str] = {

@@ -22,7 +22,7 @@ from outercore.embedding.tables.store import (
 )
 from outercore.errors import InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import read_sealed, seal
+from outercore.files.checked_json import checked_json_bytes, read_checked_json
 from outercore.files.npy import read_table, table_blocks, write_npy
 from outercore.runs.places import Lock, hold
 
@@ -192,7 +192,7 @@ class MemoryStore:
         }
         with device_errors(f"checkpoint `{self.directory}`"):
             saved["sums"] = self._write_tables(f"tables-{generation % 2}", _TABLES)
-            replace_file(self.storage, self.directory / _JOURNAL, seal(saved))
+            replace_file(self.storage, self.directory / _JOURNAL, checked_json_bytes(saved))
         self._generation = generation
         self._kept_committed = self._kept_on_disk
 
@@ -281,4 +281,4 @@ def _read_journal(directory: Path) -> dict[str, Any]:
     path = directory / _JOURNAL
     if not path.exists():
         raise InvalidError(f"`{directory}`: expected a checkpoint, found none")
-    return read_sealed(path, _VERSION, hint=DAMAGED, what=f"checkpoint `{path}`")
+    return read_checked_json(path, _VERSION, hint=DAMAGED, what=f"checkpoint `{path}`")

@@ -138,14 +138,14 @@ class PartitionStore:
         *,
         degrees: bool = False,
         device: torch.device | None = None,
-        told: native.Progress | None = None,
+        progress: native.Progress | None = None,
     ) -> None:
         """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
 
         With `degrees`, pools have the degrees of their rows. This takes 4 bytes per entity and per
-        row of a slot in addition to `memory`, and one pass over the triples, whose progress `told`
-        receives. On a `device` other than the CPU, partitions are trained in copies of the slots,
-        which take the same memory there.
+        row of a slot in addition to `memory`, and one pass over the triples. `progress` is called
+        during this pass. On a `device` other than the CPU, partitions are trained in copies of the
+        slots, which take the same memory there.
 
         Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
         `BudgetError` names the smallest sufficient budget; `CorruptError` and `VersionError`.
@@ -174,14 +174,14 @@ class PartitionStore:
         self._kept = self._committed = saved.kept
         self._degrees: Tensor | None = None
         if degrees:
-            self._degrees = self._count_degrees(told)
+            self._degrees = self._count_degrees(progress)
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
 
-    def _count_degrees(self, told: native.Progress | None) -> Tensor:
+    def _count_degrees(self, progress: native.Progress | None) -> Tensor:
         """Degrees of all rows, partition after partition."""
         try:
-            return torch.from_numpy(self._core.degrees(told).astype(np.int32))
+            return torch.from_numpy(self._core.degrees(progress).astype(np.int32))
         except BaseException:
             # The exception refers to this object, and so would keep the lock of the table.
             self.close()
@@ -204,15 +204,15 @@ class PartitionStore:
         start: StartRows | None = None,
         relations: Tensor | None = None,
         walks: Walks | None = None,
-        told: native.Progress | None = None,
+        progress: native.Progress | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
         An epoch passes through `order` as described by `walks`; by default once. The number of
         partitions of the table is the number of the order times the group. `start` and `relations`
         give initial rows; rows of NaN start with the initial values of the model. For `degrees` and
-        `device`, see `PartitionStore`. `told` receives the progress of sorting triples and writing
-        initial rows. An error that it raises stops the work.
+        `device`, see `PartitionStore`. `progress` is called while triples are sorted and
+        initial rows are written. An error that it raises stops the work.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` if `directory` holds a table, or names a triple that is out of range;
@@ -239,18 +239,18 @@ class PartitionStore:
         def first_rows(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
             nonlocal done
             done += len(nodes)
-            if told is not None:
-                told("first rows", done, entity_count, "entities")
+            if progress is not None:
+                progress("first rows", done, entity_count, "entities")
             return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
         # Free the relations, which may be many: opening the table reads them again.
         del rows, state
         _core.create_partitions(
-            str(directory), creation, order.to_core(), resident, first_rows, told
+            str(directory), creation, order.to_core(), resident, first_rows, progress
         )
         del resident
-        return cls(directory, memory, degrees=degrees, device=device, told=told)
+        return cls(directory, memory, degrees=degrees, device=device, progress=progress)
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""
@@ -427,9 +427,9 @@ class _Resident:
     relations: Tensor
     relation_state: Tensor
     progress: Progress | None
-    kept: tuple[int, str, int | None] | None
+    kept: tuple[int, str, int] | None
     """The valid one of two places of best tables, and the checksums of its entities and
-    relations. Tables of earlier releases have only the first value.
+    relations.
     """
 
     def encode(self) -> bytes:
@@ -464,5 +464,5 @@ class _Resident:
             relations,
             state,
             None if progress is None else Progress(**progress),
-            None if kept is None else (int(kept[0]), str(kept[1]), (*kept, None)[2]),
+            None if kept is None else (int(kept[0]), str(kept[1]), int(kept[2])),
         )

@@ -1,6 +1,7 @@
-"""Where an embedding run keeps everything and what ranking costs, before it begins.
+"""Division of the memory budget of an embedding run, and the cost of its rankings.
 
-The core decides (`outercore_embed::placement`); this is how a run asks it. Needs no PyTorch.
+The core decides (`outercore_embed::placement`). This module translates the configuration for it and
+its decision back. Does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from outercore.embedding.config import CandidateKind, EmbedConfig, ModelConfig, 
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
-"""Quality falls where triples are compared with a smaller share of the entities (design 0018)."""
+"""Quality falls if triples are compared with a smaller share of the entities (design 0018)."""
 _OF_PARTITIONS = ("slots", "triples of a state", "reads")
 _ON_DEVICE = (
     "embeddings",
@@ -32,11 +33,11 @@ _FEW_ENTITIES = 1000
 """Quality falls if triples are compared with fewer entities at a time, independent of their
 share."""
 _MOST_PRODUCTS = 1e13
-"""Of numbers, for `auto` to rank among all: some minutes of two cores."""
+"""Most multiplications for which `auto` ranks among all entities: some minutes on two cores."""
 _LEAST_GROUP, _MOST_GROUP = 256, 1 << 18
-"""Triples that are ranked in one pass over the table."""
+"""Smallest and largest number of triples that are ranked in one pass over the table."""
 _GAP = 64 << 10
-"""Rows closer than so many bytes are read in one piece, see the core's `rows_of_nodes`."""
+"""Rows with a smaller gap in bytes are read together; see the core's `rows_of_nodes`."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Size:
     triples: int
     weighted: bool = False
     held_out: int = 0
-    """Triples that are ranked, of all parts."""
+    """Number of ranked triples of all parts."""
     answers: int | None = None
-    """True answers to both sides of these, `None` before they are counted."""
+    """Number of true answers to both sides of ranked triples; `None` before they are counted."""
     first_rows: int = 0
-    """Bytes of a warm start: which rows of another run this run takes."""
+    """Bytes of a warm start, which maps entities to rows of another run."""
 
     @property
     def triple_bytes(self) -> int:
@@ -62,24 +63,24 @@ class Size:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where everything is."""
+    """A division of the memory budget."""
 
     memory: int
     """Bytes of the budget."""
     partitions: int
-    """1: all in memory."""
+    """Partitions of the entities; 1: all tables are in memory."""
     slots: int
     """Partitions in memory."""
     swap: Swap = "in-place"
     """How partitions are swapped."""
     sweeps: int = 1
-    """Walks through the order that make an epoch."""
+    """Walks through the order per epoch."""
     group: int = 1
-    """Parts of a partition, put together anew from walk to walk."""
+    """Parts of a partition, which each walk combines again."""
     partition_bytes: int = 0
-    """Bytes of a partition: rows and state of the optimiser, in whole pages."""
+    """Bytes of a partition: rows and optimiser state, in whole pages."""
     pool: int = 0
-    """Triples of the largest pool that there is room for."""
+    """Triples of the largest pool that fits in the budget."""
     negative_sets: int = 1
     """Sets of negatives that the triples of a chunk need."""
     parts: dict[str, int] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Placement:
 
     @property
     def in_memory(self) -> bool:
-        """Whether everything is in memory."""
+        """Whether all tables are in memory."""
         return self.partitions == 1
 
     @property
@@ -97,7 +98,7 @@ class Placement:
 
     @property
     def compared(self) -> float:
-        """The share of the entities, those in memory, that triples are compared with at a time.
+        """Share of the entities that triples are compared with at a time: those in memory.
 
         Swaps in place count one partition less: a step trains with or without the leaving
         partition.
@@ -112,89 +113,93 @@ class Placement:
 
     @property
     def on_device(self) -> int:
-        """Bytes that a GPU needs where the tables, or the partitions in memory, are on it."""
+        """Bytes that a GPU needs to hold the tables, or the partitions in memory."""
         # The memory of a batch stays allocated while questions are ranked.
         return sum(self.parts.get(name, 0) for name in _ON_DEVICE) + self.for_evaluation
 
     @property
     def for_evaluation(self) -> int:
-        """Bytes for a group of questions: its own share, and the share of a pool in training, which
-        is free meanwhile."""
+        """Bytes for a group of questions in a ranking.
+
+        They include the bytes of a pool in training, which are free during a ranking.
+        """
         return sum(self.parts.get(name, 0) for name in ("evaluation", "triples in training"))
 
     @property
     def for_partitions(self) -> int:
-        """Bytes that are left to slots, reads and triples."""
+        """Bytes for slots, reads and triples."""
         return self.memory - sum(
             size for name, size in self.parts.items() if name not in _OF_PARTITIONS
         )
 
     def keeps_triples(self, size: Size) -> bool:
-        """Whether all triples stay in memory in partitions: what is left is enough."""
+        """Whether the rest of the budget holds all triples of a run in partitions."""
         taken = sum(self.parts[name] for name in _OF_PARTITIONS) + _MOST_STAGING
         return self.for_partitions - taken >= size.triple_bytes * size.triples
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The placement as plain JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A placement, and further sizes for the plan that users see."""
+    """A placement, and further sizes for `outercore plan embed`."""
 
     placement: Placement
     everything: int
-    """Bytes that everything in memory would need."""
+    """Bytes of a run with all tables in memory."""
     answers: int
-    """True answers to ranked triples, counted or estimated."""
+    """Number of true answers to ranked triples, counted or estimated."""
     answer_bytes: int
-    """Bytes of each of these."""
+    """Bytes of one answer."""
 
 
 Count = Callable[[int], dict[str, Any]]
-"""Counts the triples in the buckets of a table of so many parts, as `_core.sort_triples` does."""
+"""Counts triples by bucket for a number of partitions, with the result of `_core.sort_triples`."""
 
 
 def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decision:
-    """Divides the budget: everything in memory if that fits, else the best partitions that do.
+    """Divides the budget: all tables in memory if they fit, otherwise the best partitions that fit.
 
-    Triples are taken to be spread about evenly. With `count` and partitions they are counted; if a
-    few entities have too many of them, other partitions are chosen.
+    Without `count`, triples are assumed to be spread evenly over the buckets. With `count`, the
+    triples of a run in partitions are counted. If a few entities have too many triples, other
+    partitions are chosen.
 
-    Cost: `count` once for each number of parts that is looked at.
+    Cost: one call of `count` for each considered number of partitions.
 
-    Errors: `BudgetError` with the least that would do, or what is enough; `InvalidError` for
-    options that exclude each other; what `count` raises.
+    Errors: `BudgetError` with a sufficient budget, the smallest one if it is known; `InvalidError`
+    for options that exclude each other; errors of `count`.
     """
     found = _core.decide_placement(_request(config), asdict(size), count)
     return Decision(**{**found, "placement": Placement(**found["placement"])})
 
 
 def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Placement:
-    """The partitions of a resumed run, with pools as large as its buckets make them.
+    """The placement of a resumed run, with memory for the real sizes of its pools.
 
-    `config` has all numbers; `pools` has the triples of the largest pool, and of buckets that are
-    read whole meanwhile.
+    `config` must be a result of `resolved`. `pools` is the result of `PartitionStore.largest_pool`.
 
-    Errors: `BudgetError` says the least memory.
+    Errors: `BudgetError` with the smallest sufficient budget.
     """
     return Placement(**_core.placement_with_pools(_request(config), asdict(size), *pools))
 
 
 def question_bytes(config: EmbedConfig) -> int:
-    """Memory for a triple that is ranked."""
+    """Bytes of memory for a ranked triple."""
     return _core.question_bytes(_request(config))
 
 
 def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) -> float:
-    """Seconds of a question and a candidate in ranking, where so many triples are trained a
-    second."""
+    """Seconds to score one candidate of one question in a ranking.
+
+    `triples_per_second`: the rate of training.
+    """
     return _core.score_seconds(_request(config), asdict(size), triples_per_second)
 
 
-def instead_of(found: Placement, planned: Placement) -> str | None:
-    """What to say of another placement than was planned; `None` of the same."""
+def placement_changes(found: Placement, planned: Placement) -> str | None:
+    """A note on how the chosen placement differs from the planned one; `None` if it does not."""
     names = {
         "partitions": "{} partitions",
         "slots": "{} slots",
@@ -211,7 +216,7 @@ def instead_of(found: Placement, planned: Placement) -> str | None:
 
 
 def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
-    """The configuration with the chosen numbers, so that a resumed run has the same."""
+    """The configuration with the values of the placement, so that a resumed run has the same."""
     budget = replace(
         config.budget,
         partitions=placement.partitions,
@@ -224,7 +229,7 @@ def resolved(config: EmbedConfig, placement: Placement) -> EmbedConfig:
 
 
 def order_of(config: EmbedConfig, placement: Placement) -> PartitionOrder:
-    """The order of partitions that a run takes."""
+    """The order of partitions of a run."""
     return partition_order(
         config.budget.order,
         partitions=placement.partitions,
@@ -235,7 +240,7 @@ def order_of(config: EmbedConfig, placement: Placement) -> PartitionOrder:
 
 
 def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
-    """How the epochs of a run go through its order."""
+    """How an epoch of a run passes through its order."""
     return Walks(
         placement.sweeps,
         # With the filter `known` a pool needs whole buckets.
@@ -248,7 +253,7 @@ def walks_of(config: EmbedConfig, placement: Placement) -> Walks:
 
 
 def state_width(kind: OptimiserName, width: int) -> int:
-    """Width of the optimiser state of a row of `width`."""
+    """Width of the optimiser state for a row with `width` values."""
     return {"adagrad": width, "row-adagrad": 1, "adam": 2 * width + 1}[kind]
 
 
@@ -259,7 +264,7 @@ def row_bytes(config: EmbedConfig) -> int:
 
 
 def _request(config: EmbedConfig) -> dict[str, Any]:
-    """What memory depends on, for the core."""
+    """The options that memory depends on, in the form of the core."""
     model, negatives, evaluation = config.model, config.negatives, config.evaluation
     width, kinds = model.relation_width, {evaluation.candidates, *evaluation.also}
     budget = asdict(config.budget)
@@ -297,7 +302,7 @@ def _request(config: EmbedConfig) -> dict[str, Any]:
 
 
 def _scores(model: ModelConfig) -> str:
-    """How scores are computed: distances of absolute values are not matrix products."""
+    """The kind of computation of scores. Sums of absolute values are not matrix products."""
     if model.kind == "custom":
         return "custom"
     distances = model.kind == "rotate" or (model.kind, model.norm) == ("transe", 1)
@@ -305,8 +310,9 @@ def _scores(model: ModelConfig) -> str:
 
 
 def quality_warning(size: Size, placement: Placement) -> str | None:
-    """What to say where a run in partitions is expected to rank worse than one in memory; `None`
-    where no loss was measured.
+    """Warning for a run in partitions that is expected to rank worse than a run in memory.
+
+    It is `None` for placements without a measured loss.
 
     Example:
         >>> from outercore.embedding.tables.placement import Placement
@@ -334,7 +340,7 @@ def quality_warning(size: Size, placement: Placement) -> str | None:
 
 
 def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[CandidateKind]:
-    """Among which entities so many triples are ranked: first what validation takes."""
+    """Kinds of candidates for `triples` ranked triples; validations use the first kind."""
     chosen = config.evaluation.candidates
     if chosen == "auto":
         products = 2 * triples * entities * config.model.dim
@@ -343,12 +349,12 @@ def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[Candidate
 
 
 def group_size(config: EmbedConfig, memory: int) -> int:
-    """How many triples can be ranked in one pass over the table."""
+    """Number of triples that are ranked in one pass over the table, with `memory` bytes."""
     return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
 
 
 def rows_compared(config: EmbedConfig, kind: CandidateKind, entities: int) -> int:
-    """Candidates of this kind that a question is compared with."""
+    """Number of candidates of this kind per question."""
     return entities if kind == "all" else config.evaluation.count
 
 
@@ -358,9 +364,9 @@ class RankingPlan:
 
     triples: int
     passes: int
-    """Over the whole table."""
+    """Passes over the whole table."""
     bytes_read: int
-    """From partitions that are not in memory, rows of questions included."""
+    """Bytes from partitions that are not in memory, including rows of questions."""
     seconds: float
 
 
@@ -373,9 +379,15 @@ def plan_ranking(
     triples_per_second: float,
     read_bandwidth: float,
 ) -> RankingPlan:
-    """The cost of ranking parts of so many triples, each among these kinds of candidates.
+    """The cost of a ranking.
 
-    Rates in triples that are trained and in bytes a second.
+    Args:
+        config: the configuration of the run.
+        size: the sizes of its data.
+        placement: the division of its budget.
+        asked: for each part, the number of ranked triples and the kinds of candidates.
+        triples_per_second: the rate of training.
+        read_bandwidth: bytes per second that the device reads.
     """
     group = group_size(config, placement.for_evaluation)
     table = 4 * config.model.dim * size.entities
@@ -395,10 +407,10 @@ def plan_ranking(
 
 
 def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:
-    """Bytes that are read for so many rows that lie anywhere in the table."""
+    """Bytes read for `rows` rows at random places of the table."""
     row_bytes = 4 * config.model.dim
     table = row_bytes * size.entities
     mean = table / max(rows, 1)
-    # Longer gaps are rarer: the bytes of gaps that are read, a row.
+    # Mean bytes of read gaps per row: gaps are exponential, and those above `_GAP` are skipped.
     between = mean * (1.0 - (1.0 + _GAP / mean) * exp(-_GAP / mean))
     return int(min(table, rows * (row_bytes + between)))

@@ -172,14 +172,29 @@ class Progress:
     """Spans of the whole run so far."""
 
 
-class Store(Protocol):
-    """Interface of the stores of a run's tables. Relations are in memory."""
+class Tables(Protocol):
+    """Tables to read, for ranking: those of a run in training, or of a finished run."""
 
     entity_count: int
     relation_count: int
     """Number of relations, without the additional rows of reciprocal relations."""
     relations: Tensor
     """float32 [relations, width]; twice as many rows with reciprocal relations."""
+
+    def rows(self, entities: Tensor) -> Tensor:
+        """A copy of the rows of these entities, [entities, width]."""
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterates over the table in blocks: (ascending entities int64 [n], their rows [n, width]).
+
+        A block is valid until the next one. The ranges of entities of several blocks may overlap,
+        but each entity is in one block.
+        """
+
+
+class Store(Tables, Protocol):
+    """Interface of the stores of a run's tables. Relations are in memory."""
+
     relation_state: Tensor
     progress: Progress | None
     """The progress in the checkpoint that the store was opened from."""
@@ -195,16 +210,6 @@ class Store(Protocol):
 
         It is allowed between epochs, and after pools and batches whose pool allows it. A crash
         leaves this checkpoint or the previous one.
-        """
-
-    def rows(self, entities: Tensor) -> Tensor:
-        """A copy of the rows of these entities, [entities, width]."""
-
-    def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterates over the table in blocks: (ascending entities int64 [n], their rows [n, width]).
-
-        A block is valid until the next one. The ranges of entities of several blocks may overlap,
-        but each entity is in one block.
         """
 
     def keep(self) -> None:

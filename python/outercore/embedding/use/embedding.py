@@ -26,9 +26,9 @@ from outercore.data.node_numbers import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
-from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.run_directory import DESCRIPTION, DESCRIPTION_VERSION, EmbedDirectory
 from outercore.errors import CorruptError, InvalidError, NotFoundError
-from outercore.files.checked_json import read_sealed
+from outercore.files.checked_json import read_checked_json
 from outercore.files.npy import map_table
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["entities", "relations"]
 Named = Literal["entity", "relation"]
-DESCRIPTION = "embedding.json"
-DESCRIPTION_VERSION = 2
-"""Version 1 lacks checksums."""
 _NEEDED = ("model", "entities", "relations", "width", "data_set")
 BLOCK_BYTES = 8 << 20
 """Bytes of one read in a pass over a table, unless the caller chooses a number of rows."""
@@ -66,7 +63,8 @@ class Embedding:
         self,
         root: Path,
         description: dict[str, Any],
-        data_set: str | os.PathLike[str] | None = None,
+        data_set: str | os.PathLike[str] | None,
+        score: ScoreFunction | str | None,
     ) -> None:
         self.root = root
         self.description = description
@@ -84,7 +82,7 @@ class Embedding:
         self.data_set = Path(description["data_set"] if data_set is None else data_set)
         self._checksums: dict[str, int] = description.get("checksums", {})
         self._verified = False
-        self.score: ScoreFunction | str | None = None
+        self.score = score
         """The custom score function of the run, or its place. Needed for scores."""
 
     @classmethod
@@ -119,9 +117,8 @@ class Embedding:
             if (root / "config.json").exists():
                 way = f"it has not ended: `outercore embed --resume {quoted(root)}` resumes it"
             raise NotFoundError(f"embedding `{root}`: no `{DESCRIPTION}` there\nhint: {way}")
-        described = read_sealed(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
-        embedding = cls(root, described, data_set)
-        embedding.score = score
+        described = read_checked_json(path, DESCRIPTION_VERSION, _NEEDED, hint=_again(root))
+        embedding = cls(root, described, data_set, score)
         embedding._require_table(root / "entities.npy", embedding.num_entities, embedding.width)
         return embedding
 

@@ -66,8 +66,8 @@ def add_features(
         overwrite: replace an array of this name.
         progress: called with the progress.
 
-    Cost: two passes over both arrays and one write. If rows are combined or
-    reordered, one more pass and write. Memory: at most a few tens of MiB, and 8 bytes per node.
+    Cost: two passes over both arrays and one write. If rows are combined or reordered, one more
+    pass and write. Memory: at most a few tens of MiB, and 8 bytes per node.
 
     Raises:
         InvalidError: the name is taken, nodes lack an embedding, or the number of nodes differs.

@@ -45,11 +45,10 @@ from outercore.errors import (
     UnsupportedError,
 )
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import read_sealed, seal
+from outercore.files.checked_json import checked_json_bytes, read_checked_json
 
 if TYPE_CHECKING:
     from outercore.embedding.config import ModelConfig
-    from outercore.embedding.use.embedding import Embedding
 
 _COLUMNS = 64
 """Columns per group: the search first compares only the maximum of each group."""
@@ -112,7 +111,7 @@ class TopK:
         self._scores[some] = best
         self._ids[some] = torch.where(best == -torch.inf, -1, ids)
 
-    def best(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def best(self) -> Found:
         """Ids and scores [questions, k], best first; -1 and minus infinity for missing ones."""
         return self._ids.numpy(), self._scores.numpy()
 
@@ -228,13 +227,13 @@ class Search:
                 best.offer(first, scores, some)
         return best.best()
 
-    def proposed(
-        self, index: Index, metric: str, queries: Tensor, k: int, hidden: Hidden
-    ) -> NDArray[np.int64]:
-        """Candidates from the index: more than `k` entities per query; -1 for a gap."""
-        index.require(self.embedding, metric)
-        ids = index.candidates(queries, k + hidden.most)
-        return hidden.remove(ids, self.embedding.num_entities)
+    def by_index(self, metric: str, queries: Tensor, k: int, hidden: Hidden) -> Found:
+        """The best `k` of the candidates that the index proposes, each scored exactly."""
+        assert self.index is not None
+        self.index.require(self.embedding, metric)
+        ids = self.index.candidates(queries, k + hidden.most)
+        ids = hidden.remove(ids, self.embedding.num_entities)
+        return rescored(self.embedding, metric, queries, ids, k)
 
 
 def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
@@ -285,7 +284,7 @@ def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
 def rescored(
     embedding: Embedding, metric: str, queries: Tensor, ids: NDArray[np.int64], k: int
 ) -> Found:
-    """The best `k` of `candidates` [questions, some], each scored separately; -1 is a gap.
+    """The best `k` of the candidates `ids` [questions, some], each scored separately; -1 is a gap.
 
     Scores must not depend on the number of candidates, so this does not use a matrix product, whose
     rounding would.
@@ -389,9 +388,8 @@ def neighbours(
                 lambda some, block: scores_of(chosen, prepared[some], block),
                 hidden,
             )
-        else:
-            found = search.proposed(index, chosen, queries, k, hidden)
-        return rescored(embedding, chosen, queries, found, k)
+            return rescored(embedding, chosen, queries, found, k)
+        return search.by_index(chosen, queries, k, hidden)
 
     return Nearest(chosen, *in_groups(len(rows), nearest))
 
@@ -495,7 +493,7 @@ class Index:
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
             # Written last, because this file makes the directory an index.
-            replace_file(storage, new / _DESCRIPTION, seal(described))
+            replace_file(storage, new / _DESCRIPTION, checked_json_bytes(described))
             # After a crash between the two steps, there is no index, and nothing looks like one.
             storage.remove_tree(root)
             storage.rename(new, root)
@@ -523,7 +521,7 @@ class Index:
                 f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
             )
         again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
-        described = read_sealed(path, _VERSION, _NEEDED, hint=again)
+        described = read_checked_json(path, _VERSION, _NEEDED, hint=again)
         index = cls(root, described)
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)

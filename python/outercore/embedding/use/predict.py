@@ -30,7 +30,6 @@ from outercore.embedding.use.neighbours import (
     TopK,
     in_groups,
     metric_of,
-    rescored,
 )
 from outercore.errors import InvalidError, NotFoundError
 
@@ -184,8 +183,7 @@ class _Scorer:
         # Only custom models lack queries, and they do not support an index.
         model: Any = self._model
         queries = model.queries(side, anchors, relations)
-        ids = search.proposed(search.index, metric, queries, k, hidden)
-        return rescored(self._embedding, metric, queries, ids, k)
+        return search.by_index(metric, queries, k, hidden)
 
     def relations(self, questions: NDArray[np.int64], k: int, hidden: Hidden) -> Found:
         """The best relations."""

@@ -17,7 +17,8 @@ from outercore.files.npy import read_npy
 if TYPE_CHECKING:
     from outercore.embedding.use.embedding import Embedding
 
-PARTS = ("head", "relation", "tail")
+COLUMNS = ("head", "relation", "tail")
+"""Columns of a line of questions; one of them is open."""
 _OPEN = "?"
 
 
@@ -69,7 +70,7 @@ def _known(
 ) -> dict[str, NDArray[np.int64]]:
     """The ids of the known parts of some lines."""
     found = {}
-    for place, part in enumerate(PARTS):
+    for place, part in enumerate(COLUMNS):
         names = {line: parts[place] for line, parts in rows.items()}
         if _OPEN not in names.values():
             ids = embedding.relation_ids if part == "relation" else embedding.entity_ids
@@ -94,17 +95,19 @@ def _ids(
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, _parts(path, number, line.rstrip("\r\n"))
     except FileNotFoundError:
         raise missing_file("questions", path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"questions `{path}`: {error}") from None
 
 
 def _parts(path: Path, number: int, line: str) -> list[str]:
     parts = [part.strip() for part in line.split("\t")]
-    if len(parts) != len(PARTS) or parts.count(_OPEN) != 1:
+    if len(parts) != len(COLUMNS) or parts.count(_OPEN) != 1:
         raise InvalidError(
             f"questions `{path}`: line {number}: expected head, relation and tail separated by "
             f"tabs, one of them `{_OPEN}`; found `{line}`"

@@ -19,10 +19,11 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     """
     from outercore.runs.report.runs import load_runs
 
-    loaded, place = load_runs([Path(run) for run in runs]), _place(out)
+    loaded, path = load_runs([Path(run) for run in runs]), _output_file(out)
     with _plotly():
         from outercore.runs.report.page import render
-    _write(place, render(loaded))
+    with whole_file(path) as file:
+        file.write(render(loaded).encode())
 
 
 @contextmanager
@@ -36,18 +37,13 @@ def _plotly() -> Iterator[None]:
         ) from error
 
 
-def _place(out: str | Path) -> Path:
-    """Where the page goes; makes its directory.
+def _output_file(out: str | Path) -> Path:
+    """The file of the page, checked; creates its directory.
 
-    Errors: `InvalidError`, `DeviceError` where it cannot be written there.
+    Errors: `InvalidError` for another ending; `DeviceError` if the file cannot be written.
     """
     path = Path(out)
     with device_errors(f"report `{path}`"):
         path.parent.mkdir(parents=True, exist_ok=True)
     check_output(path, (".html", ".htm"), option="report", overwrite=True)
     return path
-
-
-def _write(path: Path, page: str) -> None:
-    with whole_file(path) as file:
-        file.write(page.encode())

@@ -12,6 +12,7 @@ from outercore.base.display import flat
 from outercore.base.durations import format_duration
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (
+    GREY,
     Unit,
     budget_bar,
     byte_unit,
@@ -89,7 +90,7 @@ def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
     parts: Sequence[tuple[str, Callable[[AlgorithmRun], float], str]] = (
         ("preparing", lambda run: run.prepare_seconds, "#efb118"),
         ("passes", _pass_seconds, "#4269d0"),
-        ("the rest", lambda run: max(run.seconds - _pass_seconds(run), 0.0), "#8b93a1"),
+        ("the rest", lambda run: max(run.seconds - _pass_seconds(run), 0.0), GREY),
     )
     for name, value, chosen in parts:
         _stack(figure, runs, name, unit.of(value(run) for run in runs), chosen)

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (
+    GREY,
     budget_bar,
     by_epoch,
     byte_unit,
@@ -32,8 +33,8 @@ def sections(runs: Sequence[EmbeddingRun]) -> list[str]:
     moving = [run for run in runs if run.order]
     return [
         *(_summary(run, place) for place, run in enumerate(runs)),
-        *(["<h2>Metrics</h2>", grid(*(metrics(runs, part) for part in parts))] * bool(parts)),
-        *(_figures(run) for run in runs if run.metrics),
+        *(["<h2>Metrics</h2>", grid(*(metrics(runs, part) for part in parts))] if parts else []),
+        *(_metrics_table(run) for run in runs if run.metrics),
         "<h2>Learning</h2>",
         grid(loss(runs), *scores(runs), throughput(runs)),
         *(["<h2>Partitions</h2>"] if moving else []),
@@ -66,7 +67,7 @@ def _summary(run: EmbeddingRun, place: int) -> str:
     return summary(run, place, tiles)
 
 
-def _figures(run: EmbeddingRun) -> str:
+def _metrics_table(run: EmbeddingRun) -> str:
     """A table of all metrics; each row names its protocol."""
     rows = []
     for metric in run.metrics:
@@ -122,7 +123,7 @@ def moved(run: EmbeddingRun) -> go.Figure:
         y=unit.of([planned] * len(run.numbers)),
         name="plan, each way",
         mode="lines",
-        line={"color": "#8b93a1", "dash": "dash"},
+        line={"color": GREY, "dash": "dash"},
     )
     figure.update_layout(barmode="group")
     return by_epoch(figure, [run])

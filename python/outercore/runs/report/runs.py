@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
-from outercore.errors import CorruptError, NotFoundError
+from outercore.errors import NotFoundError
+from outercore.files.checked_json import read_json
 from outercore.runs import record as records
 
 
@@ -224,10 +224,7 @@ def _record(path: Path) -> Mapping[str, Any]:
             f"run `{path}`: no `record.json` there\n"
             "hint: training writes it when the first epoch has ended, an algorithm at its end"
         )
-    try:
-        return json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise CorruptError(f"run record `{file}`: {error}") from None
+    return read_json(file, "run record", hint="resume the run, which writes it again")
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

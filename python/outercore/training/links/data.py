@@ -24,7 +24,7 @@ from outercore.data.graph import Graph
 from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import checksum_of_file, seal, unseal
+from outercore.files.checked_json import checked_json_bytes, checksum_of_file, parse_checked_json
 from outercore.files.npy import NpyRows
 from outercore.importing.table.torch_file import read_torch
 from outercore.loading.link_seeds import Purpose, generator
@@ -153,7 +153,7 @@ def _prepare(
         storage.sync(file)
     checksums = {file.name: checksum_of_file(file) for file in sorted(root.glob("*.npy"))}
     described = {"version": _VERSION, "bytes": _sizes(root), "checksums": checksums}
-    replace_file(storage, root / _DESCRIBED, seal(described))
+    replace_file(storage, root / _DESCRIBED, checked_json_bytes(described))
 
 
 def _verify(graph: Graph, config: TrainConfig) -> None:
@@ -177,7 +177,7 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
     """Errors: `CorruptError` names the file that is not as it was prepared."""
     what, hint = f"`{root / _DESCRIBED}`", f"hint: remove `{root}`, and the run prepares it again"
     try:
-        described = unseal((root / _DESCRIBED).read_bytes(), what)
+        described = parse_checked_json((root / _DESCRIBED).read_bytes(), what)
     except CorruptError as error:
         raise CorruptError(f"{error}\n{hint}") from None
     if described.get("version") != _VERSION:
