@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from outercore.base.likeness import suggestion
+from outercore.data.schema import TOPOLOGY
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 _NODES = "nodes/node/"
 _EDGES = "edges/edge/"
-_TOPOLOGY = {_EDGES + name for name in ("offsets", "sources", "ids")}
+_TOPOLOGY = {_EDGES + name for name in TOPOLOGY}
 
 _OF_EVERY_BATCH = frozenset(
     (

@@ -14,7 +14,7 @@ from outercore.base.display import html_table
 from outercore.base.likeness import missing_attribute, suggestion
 from outercore.data.data_set import DataSet
 from outercore.data.edge_types import EdgeType, edge_type_called
-from outercore.data.schema import EDGE, NODE, TRIPLES
+from outercore.data.schema import EDGE, NODE, TOPOLOGY, TRIPLES
 from outercore.data.split_names import find_split
 from outercore.errors import InvalidError, NotFoundError
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from outercore.data.stores import FeatureStore, GraphStore
-
-_TOPOLOGY = ("offsets", "sources", "ids")
 
 
 class Graph(DataSet):
@@ -118,7 +116,7 @@ class Graph(DataSet):
             'float64'
         """
         of_type, rows = _edge_rows_of(self, edge_type, name)
-        if name in _TOPOLOGY:
+        if name in TOPOLOGY:
             raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
         key = f"edges/{of_type}/{name}"
         self._check_new(key, overwrite=overwrite)

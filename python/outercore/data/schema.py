@@ -15,6 +15,8 @@ from outercore.data.edge_types import EdgeType, edge_type_described
 
 NODE, EDGE = "node", "edge"
 """The node type and the edge type of a graph of one type."""
+TOPOLOGY = ("offsets", "sources", "ids")
+"""Names of the arrays of the CSC, under `edges/edge/`."""
 TRIPLES = "triples/train"
 """Key of the triples for training and for graph algorithms, in a knowledge graph."""
 
