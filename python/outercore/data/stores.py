@@ -20,7 +20,7 @@ from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 from outercore.data.batch_arrays import name_in_storage
 from outercore.data.csc import csc, edge_rows
 from outercore.data.edge_types import EdgeType, edge_type_key
-from outercore.data.forms import given_forms, rows_in_form
+from outercore.data.forms import rows_in_form
 from outercore.data.row_index import chosen_rows
 from outercore.data.schema import TOPOLOGY
 from outercore.errors import InvalidError, UnsupportedError
@@ -218,7 +218,7 @@ class FeatureStore(PyGFeatureStore):
         return rows if ids.ndim else rows[0]
 
     def _form(self, key: str) -> Any:
-        return given_forms(self._graph).get(key)
+        return self._graph.schema.forms.get(key)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
         key = self._key(attr)
