@@ -118,7 +118,7 @@ def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
     if not graph.edge_types:
         name = relation if isinstance(relation, str) else ",".join(relation)
         # The core says what to make of a data set without edges.
-        return str(graph.relation_id(name)) if graph.schema.holds_triples else name
+        return str(graph.relation_id(name)) if graph.schema.is_knowledge_graph else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 

@@ -86,7 +86,7 @@ class AnalysisDirectory(RunDirectory):
             if config.run.relation is not None:
                 edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        if not graph.schema.holds_triples:
+        if not graph.schema.is_knowledge_graph:
             read = {*_TOPOLOGY}
             read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from outercore.cli import console, options
 from outercore.data.graph import Graph, StoredGraph
 from outercore.data.many_graphs import ManyGraphs, has_graphs
 from outercore.data.triples import PARTS
-from outercore.embedding.data.parts import has_triples
 
 if TYPE_CHECKING:
     from outercore.data.layouts import Layout
@@ -50,7 +50,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     console.table(
         str(data_set),
         [
-            *(_triples(graph) if has_triples(graph) else _nodes(graph)),
+            *(_triples(graph) if graph.schema.has_triples else _nodes(graph)),
             *graphs,
             *[("layout", _layout(layout)) for layout in layouts(graph)],
             *([("pending updates", f"{pending:,}")] if pending else []),
@@ -140,7 +140,5 @@ def _array(described: dict[str, Any]) -> str:
 
 
 def _bytes(described: dict[str, Any]) -> int:
-    from math import prod
-
     digits = "".join(filter(str.isdigit, described["dtype"]))
     return prod(described["shape"]) * (int(digits) // 8 if digits else 1)

@@ -223,7 +223,7 @@ class Graph(DataSet):
             raise missing_attribute("the graph", name, dir(type(self)), _instead_of(self, name))
 
     def _repr_html_(self) -> str:
-        title = "Triples" if self.schema.holds_triples else "Graph"
+        title = "Triples" if self.schema.is_knowledge_graph else "Graph"
         return html_table(f"{title} in {self.root}", _described(self))
 
     def __repr__(self) -> str:
@@ -289,7 +289,7 @@ def _instead_of(graph: Graph, name: str) -> str:
 
 def _described(graph: Graph) -> list[tuple[str, str]]:
     """Rows of the table that a notebook shows for a graph."""
-    if graph.schema.holds_triples:
+    if graph.schema.is_knowledge_graph:
         return _of_triples(graph)
     rows = [("nodes", f"{graph.num_nodes:,}"), ("edges", f"{graph.num_edges:,}")]
     if graph.is_typed:
@@ -322,7 +322,7 @@ def _of_triples(graph: Graph) -> list[tuple[str, str]]:
 
 def _summary(graph: Graph) -> str:
     """The text of `repr`."""
-    if graph.schema.holds_triples:
+    if graph.schema.is_knowledge_graph:
         count = graph.arrays[TRIPLES]["shape"][0]
         return f"Graph(entities={graph.num_nodes}, triples={count})"
     return (

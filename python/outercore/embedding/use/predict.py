@@ -19,7 +19,7 @@ from outercore import _core
 from outercore.base.display import ShortRepr
 from outercore.data.triples import ASKED
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import data_of, has_triples
+from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.neighbours import (
@@ -221,7 +221,7 @@ class _Scorer:
 def _plain(embedding: Embedding) -> bool:
     """Whether the embedding is of a plain graph."""
     try:
-        return not has_triples(embedding.graph)
+        return not embedding.graph.schema.has_triples
     except (InvalidError, NotFoundError):
         # Questions by id work without the data set; then decide by the tables.
         return embedding.num_relations == 1 and not embedding.relations.shape[1]
