@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from outercore import _core
 from outercore.analytics.config import RunConfig, divided
 from outercore.base import native
-from outercore.base.display import Rows, Shown, short, value_of, words
+from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
 from outercore.base.native import Progress
@@ -243,7 +243,7 @@ def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Shown):
+class Run(Displayed):
     """The result of an algorithm, and its cost."""
 
     algorithm: str
@@ -310,7 +310,7 @@ class Run(Shown):
         values = {"value": self.values}
         return node_frame(graph, values, of_nodes=self.of_nodes, numbers=numbers)
 
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         facts = [(words(name), value_of(name, fact)) for name, fact in self.facts.items()]
         rows = [("values", short(self.values)), *facts]
         counted = [name for name in ("passes", "seconds") if name in self.counters]
