@@ -51,15 +51,14 @@ class Work:
     def plan(
         self, memory: int, threads: int | None = None, far_ratio: float | None = None
     ) -> RunPlan:
-        """The plan of the run with a budget of `memory` bytes; without a memory server unless
-        `far_ratio` is given.
+        """The plan of the run with a budget of `memory` bytes.
+
+        Without `far_ratio`, it is the plan of a run without a memory server.
 
         Errors: as `outercore.analytics.plan`.
         """
         far = None if far_ratio is None else self.run.far
-        run = replace(
-            self.run, memory=str(memory), threads=threads, far=far, far_ratio=far and far_ratio
-        )
+        run = replace(self.run, memory=str(memory), threads=threads, far=far, far_ratio=far_ratio)
         return plan_of(self.algorithm, self.data_set, run, self.options, checkpoints=True)
 
 
