@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
-from outercore.analytics.config import RunConfig, divided
+from outercore.analytics.config import RunConfig, split_options
 from outercore.base import native
 from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
@@ -382,7 +382,7 @@ def plan(
     *,
     personalization: Personalization | None = None,
     checkpoint_every: float | None = None,
-    **given: Any,
+    **options: Any,
 ) -> RunPlan:
     """Plan a run: how it divides the budget and how much it reads; needs the grid, runs nothing.
 
@@ -401,9 +401,9 @@ def plan(
         >>> analytics.plan("wcc", tiny_dataset, memory="64MiB")["budget"]
         67108864
     """
-    run, options = divided({**given, "checkpoint_every": checkpoint_every})
+    run, own = split_options({**options, "checkpoint_every": checkpoint_every})
     return plan_of(
-        algorithm, graph, run, options, personalization, checkpoints=checkpoint_every is not None
+        algorithm, graph, run, own, personalization, checkpoints=checkpoint_every is not None
     )
 
 
