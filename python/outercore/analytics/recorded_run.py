@@ -38,6 +38,7 @@ from outercore.data.node_numbers import NodeNumbers
 from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
+from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.runs import record as records
 from outercore.runs.directory import Identity, RunDirectory
 from outercore.runs.places import new_run, only_run
@@ -458,14 +459,19 @@ def _save(
 
 
 def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
-    """Whether the array `key` has exactly these values. Compares in blocks."""
-    if key not in graph.arrays:
+    """Whether the array `key` has exactly these values; both may exceed memory."""
+    entry = graph.arrays.get(key)
+    if entry is None or (entry["dtype"], tuple(entry["shape"])) != (
+        values.dtype.name,
+        values.shape,
+    ):
         return False
-    stored = graph.array(key)
-    if stored.shape != values.shape:
-        return False
-    blocks = (slice(start, start + _BLOCK) for start in range(0, len(values), _BLOCK))
-    return all(np.array_equal(stored[some], values[some], equal_nan=True) for some in blocks)
+    stored = mapped(graph.root, entry)
+    for first, block in blocks(values, _BLOCK):
+        if not np.array_equal(stored[first : first + len(block)], block, equal_nan=True):
+            return False
+        forget(stored)
+    return True
 
 
 @contextmanager
