@@ -17,7 +17,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.base.display import ShortRepr
-from outercore.data.triples import ASKED
+from outercore.data.triples import QUESTION_COLUMNS
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.kernels import Side
@@ -54,7 +54,7 @@ class Answers:
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
-        first, second, answer = ASKED[part]
+        first, second, answer = QUESTION_COLUMNS[part]
         any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
         scale = embedding.num_entities if part == "relation" else embedding.num_relations
         columns = (first, None if any_relation else second, answer)
