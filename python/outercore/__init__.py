@@ -137,7 +137,7 @@ _LAZY = {
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
     "HGTLoader": "outercore.loading.hgt_loader",
-    "ImportOptions": "outercore.importing.build.graph",
+    "ImportOptions": "outercore.importing.options",
     "LinkNeighborLoader": "outercore.loading.link_loader",
     "NeighborLoader": "outercore.loading.loader",
     "NeighborSampler": "outercore.loading.sampler",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import naive
 import outercore as oc
 from outercore import _core
+from outercore.analytics import AnalysisConfig, recorded_run
 from outercore.errors import InvalidError
 
 
@@ -77,3 +79,21 @@ def test_edge_weights_are_imported_with_the_edges(tmp_path: Path, outcome: Any) 
         code, _, err = outcome(*command, "--overwrite", "--weight", path)
         assert code == 1
         assert message in err
+
+
+def test_a_result_that_is_saved_already_is_neither_read_into_memory_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, _ = naive.write(tmp_path / "graph", 50, np.arange(49), np.arange(1, 50))
+    done = oc.run("degrees", graph, save="degree")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the array was read or written")
+
+    monkeypatch.setattr(oc.Graph, "array", refuse)
+    monkeypatch.setattr(oc.Graph, "add_node_array", refuse)
+    config = AnalysisConfig("degrees", {}, save="degree")
+    recorded_run._write_results(config, graph, done)
+    changed = replace(done, values=done.values + 1)
+    with pytest.raises(AssertionError):
+        recorded_run._write_results(config, graph, changed)

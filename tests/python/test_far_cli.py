@@ -233,7 +233,7 @@ def test_run_warns_when_its_server_was_lost(
     data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", "bfs", data_set, "--source", "3", "--set", "far_ratio=1", "--record", "none"]
-    run = recorded_run.unrecorded
+    run = recorded_run.run_without_directory
     with FarServer(tmp_path) as server:
 
         def killing(*arguments: Any) -> Any:
@@ -243,7 +243,7 @@ def test_run_warns_when_its_server_was_lost(
 
             return run(*arguments[:-1], progress)
 
-        monkeypatch.setattr("outercore.analytics.recorded_run.unrecorded", killing)
+        monkeypatch.setattr("outercore.analytics.recorded_run.run_without_directory", killing)
         code, out, err = outcome(*command, *server.settings(path="far"))
     assert code == 0
     assert "levels" in out

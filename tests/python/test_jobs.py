@@ -27,6 +27,7 @@ from outercore.cli.jobs import parse, read_requests
 from outercore.data.graph import Graph
 from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoundError
 from outercore.runs.places import only_one
+from typed_fakes import planted_types
 
 CORE = min(os.sched_getaffinity(0))
 MIB = 1 << 20
@@ -120,6 +121,20 @@ def test_the_grid_is_built_where_there_is_none(tmp_path: Path) -> None:
     estimate(request(tmp_path / "graph"), Table(), 1 << 30, seen)
     assert phases
     assert analytics.plan("wcc", tmp_path / "graph", memory="64MiB")["budget"]
+
+
+def test_the_grid_of_a_job_has_the_weights_and_the_relation_of_its_run(tmp_path: Path) -> None:
+    weight = np.arange(1, 50) / 2
+    weighted, _ = naive.write(
+        tmp_path / "graph", 50, np.arange(49), np.arange(1, 50), weight=weight
+    )
+    typed = planted_types(tmp_path / "typed")
+    requests = [
+        request(weighted.root, "sssp --source 0 --weights weight", "weights"),
+        request(typed, "wcc --relation paper,cites,paper", "relation"),
+    ]
+    states = run_jobs(requests, Table(), tmp_path / "jobs", Lent())
+    assert statuses(states) == {"weights": "done", "relation": "done"}, states
 
 
 def test_jobs_run_side_by_side_and_leave_their_records(data_set: Path, tmp_path: Path) -> None:

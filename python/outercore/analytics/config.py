@@ -1,4 +1,4 @@
-"""How an algorithm is run: its budget, what it reads from, and checkpoints."""
+"""The configuration of a run: memory, edges, back end, memory server and checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outercore.files.atomic import missing_file
 
 @dataclass(frozen=True)
 class RunConfig(Configuration):
-    """How `outercore run` runs an algorithm; what it computes are the algorithm's own options."""
+    """The configuration of a run; the parameters of the algorithm's function are separate."""
 
     memory: MemoryOption = "1GiB"
     relation: Annotated[
@@ -37,7 +37,7 @@ class RunConfig(Configuration):
     threads: Annotated[int | None, Option("Threads; all cores by default.", common=True)] = None
     backend: BackendOption = "auto"
     far: FarOptions | None = None
-    """A memory server that holds edges, too."""
+    """Memory server that holds edges."""
     far_ratio: Annotated[
         float | None,
         Option("Share of the edges that is left to the memory server; the budget's by default."),
@@ -65,14 +65,14 @@ class RunConfig(Configuration):
             within("far_ratio", self.far_ratio, 0, 1)
 
     def native(self, root: Path) -> dict[str, Any]:
-        """As the core takes it, for a run on the data set in `root`.
+        """The configuration for the core, for a run on the data set in `root`.
 
-        Errors: `NotFoundError` for an unknown relation, or a missing file of `by_profile`;
-        `InvalidError` for another file than a profile.
+        Errors: `NotFoundError` for an unknown relation or a missing file `by_profile`;
+        `InvalidError` if this file is not a profile.
         """
         server = options_of(self.far, root)
         relation = None if self.relation is None else relation_key(Graph(root), self.relation)
-        # Absent where it is the default, so that records of runs stay comparable.
+        # Defaults are left out, so that records of runs stay comparable.
         rare = {
             "relation": relation,
             "far": server,
@@ -90,8 +90,8 @@ class RunConfig(Configuration):
         }
 
 
-def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
-    """How a run is done, and the options of its algorithm, from the keywords of both.
+def split_options(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+    """Splits the keywords of a call into the configuration and the options of the algorithm.
 
     Errors: `InvalidError` for a wrong value.
     """
@@ -109,25 +109,25 @@ def divided(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
-    """How the core names a relation; `None` where it is all there is, in a graph of one type.
+    """The name of a relation in the core; `None` in a graph of one type.
 
-    A relation of triples has its id as name.
+    For triples, it is the id of the relation in decimal digits.
 
-    Errors: `NotFoundError`, with the edge types there are, or similar relations.
+    Errors: `NotFoundError` with the existing edge types, or with similar relations.
     """
     if not graph.edge_types:
         name = relation if isinstance(relation, str) else ",".join(relation)
-        # The core says what to make of a data set without edges.
-        return str(graph.relation_id(name)) if graph.schema.holds_triples else name
+        # The core raises the error for a data set without edges.
+        return str(graph.relation_id(name)) if graph.schema.is_knowledge_graph else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
 
 
 def _reads(path: Path) -> list[int]:
-    """How often each segment is read, by the profile of an earlier run."""
+    """The number of reads of each segment, from the profile of an earlier run."""
     try:
-        found = json.loads(path.read_text())
-        return [int(reads) for reads in found["reads_by_segment"]]
+        profile = json.loads(path.read_text())
+        return [int(reads) for reads in profile["reads_by_segment"]]
     except FileNotFoundError:
         raise missing_file("profile", path) from None
     except (ValueError, KeyError, TypeError):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.analytics.config import divided
+from outercore.analytics.config import split_options
 from outercore.analytics.running import Direction
 from outercore.base.display import ShortRepr
 from outercore.base.options import Backend
@@ -77,7 +77,7 @@ class EdgeStream:
         """
         self._graph = graph if isinstance(graph, Graph) else Graph(root_of(graph))
         self._weights = weights
-        run, _ = divided(
+        run, _ = split_options(
             {
                 "memory": memory,
                 "relation": relation,

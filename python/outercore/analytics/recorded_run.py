@@ -1,4 +1,4 @@
-"""A run of an algorithm with a directory: resumed after a stop, and with a record of its cost."""
+"""Runs of algorithms in a directory, with checkpoints and a record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.config import RunConfig, divided, relation_key
+from outercore.analytics.config import RunConfig, relation_key, split_options
 from outercore.analytics.running import (
     ALGORITHMS,
     Personalization,
@@ -38,13 +38,14 @@ from outercore.data.node_numbers import NodeNumbers
 from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
+from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.runs import record as records
 from outercore.runs.directory import Identity, RunDirectory
 from outercore.runs.places import new_run, only_run
 from outercore.runs.resume import Change, require_changeable
 
 _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
-_Given = ParamSpec("_Given")
+_Parameters = ParamSpec("_Parameters")
 _Values = TypeVar("_Values", bound=NDArray[Any])
 _BLOCK = 1 << 20
 """Values that are compared at a time."""
@@ -58,18 +59,18 @@ class AnalysisConfig(Configuration):
 
     algorithm: str
     options: dict[str, Any]
-    """Of the algorithm, as its function names them."""
+    """Options of the algorithm, by the parameters of its function."""
     run: RunConfig = field(default_factory=RunConfig)
     save: str | None = None
-    """A node array that gets the result."""
+    """Name of the node array to write the result to."""
     out: str | None = None
-    """A file that gets it."""
+    """File to write the result to."""
     overwrite: bool = False
-    """Whether these two may replace what is there."""
+    """Whether the run may replace this array and this file."""
 
 
 class AnalysisDirectory(RunDirectory):
-    """Where a run of an algorithm keeps its checkpoint, until it has ended, and its record."""
+    """The directory of a run: its checkpoint, removed when the run has ended, and its record."""
 
     verb = "run"
     option = "--record"
@@ -79,18 +80,18 @@ class AnalysisDirectory(RunDirectory):
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
-        """The topology, or triples and names, and the weights of edges that the algorithm reads."""
+        """The arrays that the algorithm reads: topology, or triples and names, and edge weights."""
         options, edges = {}, "edge"
         if isinstance(config, AnalysisConfig):
             options = config.options
             if config.run.relation is not None:
                 edges = relation_key(graph, config.run.relation) or edges
         weights = options.get("weights")
-        if not graph.schema.holds_triples:
+        if not graph.schema.is_knowledge_graph:
             read = {*_TOPOLOGY}
             read |= {"edges/edge/ids", f"edges/{edges}/{weights}"} if weights else set()
         else:
-            # Ids of triples mean nothing without their names.
+            # The ids in triples have a meaning only with the names.
             read = {
                 key for key in graph.arrays if key.startswith(("names/entity", "names/relation"))
             }
@@ -98,36 +99,36 @@ class AnalysisDirectory(RunDirectory):
         return Identity.of(graph.arrays, lambda key: key in read, nodes=graph.num_nodes)
 
     def next_step(self) -> str:
-        """As `RunDirectory.next_step`; an algorithm that has ended is not resumed."""
+        """As `RunDirectory.next_step`; a finished run cannot resume, but has a record to show."""
         if not self.begun and (self.path / records.FILE).exists():
             return f"`outercore report {quoted(self.path)}` shows its record"
         return super().next_step()
 
     def command(self) -> str:
-        """The command line that began the run."""
+        """The command line of the run; empty if Python started it."""
         return str(self._described().get("command", ""))
 
-    def keep_teleports(self, teleports: Teleports) -> None:
-        """Writes the teleport vector down; nothing where all nodes are alike."""
+    def write_teleports(self, teleports: Teleports) -> None:
+        """Writes the teleport vector, unless all nodes have equal weights."""
         nodes, weights = teleports
         if nodes is not None and weights is not None:
             with whole_file(self._teleports) as file:
                 np.savez(file, nodes=nodes, weights=weights)
 
     def teleports(self) -> Teleports:
-        """The teleport vector."""
+        """Reads the teleport vector."""
         if not self._teleports.exists():
             return None, None
-        with np.load(self._teleports, allow_pickle=False) as found:
-            return found["nodes"], found["weights"]
+        with np.load(self._teleports, allow_pickle=False) as arrays:
+            return arrays["nodes"], arrays["weights"]
 
-    def forget_checkpoint(self) -> None:
-        """Removes the checkpoint of a run that has ended."""
+    def remove_checkpoint(self) -> None:
+        """Removes the checkpoint, when the run has ended."""
         self._storage.remove_tree(self.state)
         self._teleports.unlink(missing_ok=True)
 
     def discard_if_unused(self) -> None:
-        """Removes what was made for a run that has left no checkpoint."""
+        """Removes the files of a run that was stopped before its first checkpoint."""
         if not self.begun:
             self._teleports.unlink(missing_ok=True)
         super().discard_if_unused()
@@ -146,25 +147,25 @@ def run(
     save: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    **given: Any,
+    **options: Any,
 ) -> Run:
     """Run an algorithm by its name; returns the values with facts, plan and counters.
 
     Args:
         algorithm: the name of one of the functions of `outercore.analytics`.
         graph: an opened graph or the directory of a data set.
-        record: directory of the run. It leaves checkpoints there, from which `resume` continues
-            after a stop, and its record.
+        record: directory for checkpoints, from which `resume` continues a stopped run, and for the
+            record.
         personalization: for ``pagerank``.
-        save: keep the result in the data set as a node array of this name; with several types, of
-            each node type that has values.
+        save: save the result in the data set as a node array of this name; with several types, one
+            for each node type that has values.
         overwrite: let ``save`` replace an array.
         progress: called as ``progress(phase, done, total, unit)``.
-        given: what the algorithm's function takes, with its defaults, and ``memory``, ``threads``,
-            ``far`` and the others of `Resources`; with ``record`` also ``checkpoint_every``.
+        options: arguments of the algorithm's function, and ``memory``, ``threads``, ``far`` and the
+            other options of `Resources`; with ``record`` also ``checkpoint_every``.
 
     Raises:
-        InvalidError: an unknown algorithm or option; what its function raises.
+        InvalidError: an unknown algorithm or option. Other errors: those of the function.
 
     Example:
         >>> import outercore as oc
@@ -172,36 +173,41 @@ def run(
         >>> done.values.shape, done.counters["passes"] > 0
         ((200,), True)
     """
-    used, options = divided(given)
+    config, own = split_options(options)
     done, _ = start(
-        AnalysisConfig(algorithm, options, used, save, overwrite=overwrite),
+        AnalysisConfig(algorithm, own, config, save, overwrite=overwrite),
         graph,
         record=None if record is None else Path(record),
         personalization=personalization,
         progress=progress,
         recorded=record is not None,
     )
-    return _warned(done)
+    return _with_warnings(done)
 
 
-def _warned(done: Run) -> Run:
-    """The same, once Python has shown its warnings."""
+def _with_warnings(done: Run) -> Run:
+    """Issues the warnings of a run, and returns it."""
     for text in done.warnings:
-        # At one place for all algorithms, so that Python shows each text once.
+        # One place for all algorithms: Python shows a text once for each place.
         warnings.warn(f"{done.algorithm}: {text}", stacklevel=1)
     return done
 
 
-def algorithm(function: Callable[_Given, _Values]) -> Callable[_Given, _Values]:
-    """Makes a function of its name, its parameters and its docstring, and enters it by name."""
+def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters, _Values]:
+    """Decorator of an algorithm: adds it to `ALGORITHMS`.
+
+    The function has no body. Its name and parameters define the request to the core.
+
+    Errors: `InvalidError` for a call that does not fit the parameters.
+    """
     signature = inspect.signature(function)
 
     @wraps(function)
-    def values_of(*arguments: _Given.args, **keywords: _Given.kwargs) -> _Values:
+    def values_of(*arguments: _Parameters.args, **keywords: _Parameters.kwargs) -> _Values:
         try:
             given = signature.bind(*arguments, **keywords).arguments
         except TypeError as error:
-            raise _misused(function, error, keywords) from None
+            raise _wrong_call(function, error, keywords) from None
         resources = given.pop("resources", {})
         values: Any = run(function.__name__, **given, **resources).values
         return values
@@ -210,14 +216,14 @@ def algorithm(function: Callable[_Given, _Values]) -> Callable[_Given, _Values]:
     return values_of
 
 
-def _misused(
+def _wrong_call(
     function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
 ) -> InvalidError:
     """The error for a call that does not fit the parameters of an algorithm."""
     name, taken = function.__name__, inspect.signature(function).parameters
     call = f"\nhint: `oc.{call_of(function)}`"
     unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
-    # A name of another library is why the argument is missing.
+    # An argument is often missing because the user called it as another library does.
     hint = hint_of_option(name, unknown[0], taken) if unknown else ""
     return InvalidError(f"{name}: {error}{hint or call}")
 
@@ -232,25 +238,24 @@ def start(
     command: str = "",
     recorded: bool = True,
 ) -> tuple[Run, Path | None]:
-    """Runs an algorithm in a directory, `record` or `runs/DATA_SET-ALGORITHM-N`.
+    """Runs an algorithm in the directory `record`, or in `runs/DATA_SET-ALGORITHM-N`.
 
-    There it leaves checkpoints while it runs, and its record at the end. Where `record` is not
-    given and no directory can be made, and where nothing is `recorded`, it runs without one.
+    The directory gets checkpoints during the run, and the record at its end. The run has no
+    directory if `recorded` is false, or if `record` is `None` and no directory can be created.
 
-    Returns: the run and its directory.
-    Errors: as the algorithm; `InterruptError` after Ctrl-C
-    names the command that resumes; `InvalidError` if `record` is a run already; `DeviceError` and
-    `NoSpaceError`.
+    Returns: the run, and its directory or `None`.
+    Errors: as the algorithm. After Ctrl-C, `InterruptError` with the command that resumes.
+    `InvalidError` if `record` holds a run already; `DeviceError`; `NoSpaceError`.
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
-    check(config, graph)
+    _check_outputs(config, graph)
     called = algorithm_called(config.algorithm)
     options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
     del options["algorithm"]
     config = _absolute(replace(config, options=options))
     vector = teleports(called, personalization, graph, config.run.relation)
     if not recorded:
-        return unrecorded(config, graph, vector, progress), None
+        return run_without_directory(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
     with ExitStack() as stack:
         try:
@@ -259,58 +264,62 @@ def start(
         except DeviceError as error:
             if record is not None:
                 raise
-            return replace(unrecorded(config, graph, vector, progress), note=str(error)), None
+            done = run_without_directory(config, graph, vector, progress)
+            return replace(done, note=str(error)), None
         stack.enter_context(directory.training(new=True))
-        directory.keep_teleports(vector)
-        done = _carry_out(directory, config, graph, progress, asked=record is not None)
+        directory.write_teleports(vector)
+        done = _run_in_directory(
+            directory, config, graph, progress, needs_record=record is not None
+        )
     return done, None if done.note else path
 
 
 def _absolute(config: AnalysisConfig) -> AnalysisConfig:
-    """The same with whole paths: a run may be resumed from another directory."""
+    """The configuration with absolute paths, because a run may resume in another directory."""
 
-    def whole(path: str | None) -> str | None:
+    def absolute(path: str | None) -> str | None:
         return None if path is None else str(Path(path).resolve())
 
     run = config.run
     run = replace(
         run,
-        profile=whole(run.profile),
-        by_profile=whole(run.by_profile),
-        scratch=whole(run.scratch),
+        profile=absolute(run.profile),
+        by_profile=absolute(run.by_profile),
+        scratch=absolute(run.scratch),
     )
-    return replace(config, run=run, out=whole(config.out))
+    return replace(config, run=run, out=absolute(config.out))
 
 
-def unrecorded(
+def run_without_directory(
     config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
 ) -> Run:
-    """Runs an algorithm without a directory, so without checkpoints, too."""
+    """Runs an algorithm without checkpoints and record."""
     options = algorithm_of(algorithm_called(config.algorithm), config.options)
     done = compute(graph, options, config.run, vector, progress=progress)
-    deliver(config, graph, done)
+    _write_results(config, graph, done)
     return done
 
 
 def resume(run: str | Path, *, progress: Progress | None = None, **options: Any) -> Run:
-    """Continue a run that was stopped, from its checkpoint to the same bits.
+    """Continue a stopped run from its checkpoint. The result has the same bits.
 
     Args:
-        run: its directory.
+        run: directory of the run.
         progress: called as ``progress(phase, done, total, unit)``.
-        options: those that may change: memory, threads, backend, far memory, scratch, the
-            seconds between checkpoints, and `max_iterations` of an algorithm that has it.
+        options: new values of ``memory``, ``threads``, ``backend``, ``far``, ``far_ratio``,
+            ``scratch``, ``checkpoint_every``, or of the algorithm's ``max_iterations``. Other
+            options cannot change.
 
     Raises:
-        NotFoundError: no run there.
-        InvalidError: the run has ended; an option that a run keeps; the edges of the data set have
-            changed.
+        NotFoundError: the directory has no run.
+        InvalidError: the run has ended; an option that cannot change; the edges of the data set
+            have changed.
     """
-    return _warned(continued(run, progress, options))
+    return _with_warnings(resume_run(run, progress, options))
 
 
-def continued(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
-    """As `resume`, without its warnings, which the command line shows."""
+def resume_run(run: str | Path, progress: Progress | None, options: dict[str, Any]) -> Run:
+    """As `resume`, but issues no warnings; the command line prints them."""
     path = Path(run)
     directory = AnalysisDirectory.open(path)
     config = directory.config()
@@ -324,18 +333,18 @@ def continued(run: str | Path, progress: Progress | None, options: dict[str, Any
         graph = Graph(directory.data_set)
         directory.require_same(graph)
         with directory.training(new=False):
-            # The result does not depend on the others, so they hold for this process only.
+            # Only options of the algorithm change the result. The others hold for this process.
             values = Change(config, changed).values
             own = {path: pair for path, pair in values.items() if path.startswith("options.")}
             if own:
                 directory.change(own)
-            return _carry_out(directory, changed, graph, progress)
+            return _run_in_directory(directory, changed, graph, progress)
 
 
 def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
-    """The configuration of a run that is resumed with other options.
+    """The configuration of a run that resumes with other options.
 
-    Errors: `InvalidError` for one that a run keeps, or a wrong value.
+    Errors: `InvalidError` for an option that cannot change, or a wrong value.
     """
     may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
     require_changeable(RunConfig, options, may_change, own=config.options)
@@ -347,10 +356,10 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
     return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
 
 
-def check(config: AnalysisConfig, graph: Graph) -> None:
-    """Refuses what could not be written in the end, before anything is computed.
+def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
+    """Checks before the work that the results can be written afterwards.
 
-    Errors: `InvalidError`.
+    Errors: `InvalidError`, `NotFoundError`, `DeviceError`.
     """
     if config.save is config.out is config.run.profile is None:
         return
@@ -367,15 +376,18 @@ def check(config: AnalysisConfig, graph: Graph) -> None:
         check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
 
 
-def _carry_out(
+def _run_in_directory(
     directory: AnalysisDirectory,
     config: AnalysisConfig,
     graph: Graph,
     progress: Progress | None,
     *,
-    asked: bool = True,
+    needs_record: bool = True,
 ) -> Run:
-    """`asked`: whether the record was asked for; the result is not lost over one that was not."""
+    """Runs or resumes an algorithm, writes its results and its record, removes the checkpoint.
+
+    If the record cannot be written, the run fails only if the caller `needs_record`.
+    """
     checkpoint = {
         "directory": str(directory.state.resolve()),
         "seconds": config.run.checkpoint_every,
@@ -390,7 +402,7 @@ def _carry_out(
             checkpoint=checkpoint,
             progress=progress,
         )
-    deliver(config, graph, done)
+    _write_results(config, graph, done)
     try:
         record = _record_of(
             done,
@@ -402,16 +414,16 @@ def _carry_out(
         )
         directory.write_record(record)
     except DeviceError as error:
-        if asked:
+        if needs_record:
             raise
         done = replace(done, note=str(error))
-    # Not before the values are where they were wanted.
-    directory.forget_checkpoint()
+    # After the results are written: until then, a resumed run needs the checkpoint.
+    directory.remove_checkpoint()
     return done
 
 
-def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
-    """Writes the values of a run where its configuration wants them."""
+def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
+    """Writes the values to the array and the file of the configuration, and the profile."""
     if config.save is not None:
         for node_type, part in _parts(config, graph):
             _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
@@ -428,7 +440,7 @@ def deliver(config: AnalysisConfig, graph: Graph, done: Run) -> None:
 
 
 def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
-    """The node types of a result, `None` in a graph of one type, and where their values are."""
+    """The node types of a result with the ranges of their values; `None` in a graph of one type."""
     numbers = NodeNumbers.of_graph(graph, config.run.relation)
     if numbers is None:
         return [(None, slice(None))]
@@ -440,26 +452,34 @@ def _save(
 ) -> None:
     """Adds the values of a node type to the data set."""
     values = done.values[part]
-    # A run that was killed since may have saved it already.
-    if not _has(graph, f"nodes/{node_type or NODE}/{name}", values):
+    # A run that was killed after it saved the array resumes here.
+    if not _has_values(graph, f"nodes/{node_type or NODE}/{name}", values):
         origin = done.described
         graph.add_node_array(name, values, overwrite=overwrite, origin=origin, node_type=node_type)
 
 
-def _has(graph: Graph, key: str, values: NDArray[Any]) -> bool:
-    """Whether there is an array with just these values; both may exceed memory."""
-    if key not in graph.arrays:
+def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
+    """Whether the array `key` has exactly these values; both may exceed memory."""
+    entry = graph.arrays.get(key)
+    if entry is None or (entry["dtype"], tuple(entry["shape"])) != (
+        values.dtype.name,
+        values.shape,
+    ):
         return False
-    found = graph.array(key)
-    if found.shape != values.shape:
-        return False
-    blocks = (slice(start, start + _BLOCK) for start in range(0, len(values), _BLOCK))
-    return all(np.array_equal(found[some], values[some], equal_nan=True) for some in blocks)
+    stored = mapped(graph.root, entry)
+    for first, block in blocks(values, _BLOCK):
+        if not np.array_equal(stored[first : first + len(block)], block, equal_nan=True):
+            return False
+        forget(stored)
+    return True
 
 
 @contextmanager
 def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
-    """Says how a run that was stopped is resumed."""
+    """Context of a run: after Ctrl-C, raises an error with the command that resumes.
+
+    Errors: `InterruptError`; `KeyboardInterrupt` if there is no checkpoint yet.
+    """
     try:
         yield
     except KeyboardInterrupt:

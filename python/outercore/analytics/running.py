@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
-from outercore.analytics.config import RunConfig, divided
+from outercore.analytics.config import RunConfig, split_options
 from outercore.base import native
-from outercore.base.display import Rows, Shown, short, value_of, words
+from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
 from outercore.base.native import Progress
@@ -243,7 +243,7 @@ def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Shown):
+class Run(Displayed):
     """The result of an algorithm, and its cost."""
 
     algorithm: str
@@ -310,7 +310,7 @@ class Run(Shown):
         values = {"value": self.values}
         return node_frame(graph, values, of_nodes=self.of_nodes, numbers=numbers)
 
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         facts = [(words(name), value_of(name, fact)) for name, fact in self.facts.items()]
         rows = [("values", short(self.values)), *facts]
         counted = [name for name in ("passes", "seconds") if name in self.counters]
@@ -382,7 +382,7 @@ def plan(
     *,
     personalization: Personalization | None = None,
     checkpoint_every: float | None = None,
-    **given: Any,
+    **options: Any,
 ) -> RunPlan:
     """Plan a run: how it divides the budget and how much it reads; needs the grid, runs nothing.
 
@@ -401,9 +401,9 @@ def plan(
         >>> analytics.plan("wcc", tiny_dataset, memory="64MiB")["budget"]
         67108864
     """
-    run, options = divided({**given, "checkpoint_every": checkpoint_every})
+    run, own = split_options({**options, "checkpoint_every": checkpoint_every})
     return plan_of(
-        algorithm, graph, run, options, personalization, checkpoints=checkpoint_every is not None
+        algorithm, graph, run, own, personalization, checkpoints=checkpoint_every is not None
     )
 
 

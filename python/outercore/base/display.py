@@ -27,20 +27,20 @@ _SECONDS = re.compile("seconds$|(?<!per)_s$")
 """Names of times."""
 
 
-class Shown(ABC):
+class Displayed(ABC):
     """A result that is displayed as a title and a few rows."""
 
     @abstractmethod
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         """Title and rows."""
 
     def __repr__(self) -> str:
-        title, rows = self._shown()
+        title, rows = self._display()
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join([title, *(f"  {name:{width}}  {value}" for name, value in rows)])
 
     def _repr_html_(self) -> str:
-        return html_table(*self._shown())
+        return html_table(*self._display())
 
 
 class ShortRepr:
@@ -52,7 +52,7 @@ class ShortRepr:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-class Forecast(Shown, dict[str, Any]):
+class Forecast(Displayed, dict[str, Any]):
     """A forecast of epochs: a dictionary, displayed by seconds, bytes and bottleneck."""
 
     def epoch_rows(self) -> list[tuple[str, str]]:
@@ -65,7 +65,7 @@ class Forecast(Shown, dict[str, Any]):
                 rows.append((name, f"{costs}, limited by: {forecast['bottleneck']}"))
         return rows
 
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         return f"Forecast, {self.get('batches', 0):,} batches an epoch", self.epoch_rows()
 
 

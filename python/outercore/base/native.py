@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from outercore import _core
 from outercore.errors import REFUSALS
 
-MANIFEST = "graph.json"
-"""Name of the manifest in a data set."""
-
 Progress = Callable[[str, int, int, str], None]
 """Called as `progress(phase, done, total, unit)`; an exception stops the work."""
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from outercore.base.display import Forecast, Rows, Shown, value_of, words
+from outercore.base.display import Displayed, Forecast, Rows, value_of, words
 from outercore.base.durations import format_duration
 from outercore.base.sizes import as_option, format_size
 
@@ -36,14 +36,14 @@ _PARTS = {
 """Sizes in a plan of an algorithm."""
 
 
-class Plan(Shown, dict[str, Any]):
+class Plan(Displayed, dict[str, Any]):
     """A plan: a dictionary that prints as names and values with units."""
 
     @abstractmethod
     def rows(self) -> Named:
         """The printed rows: names and values."""
 
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         return "Plan", self.rows()
 
 

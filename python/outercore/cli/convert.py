@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.layouts import convert as convert_arrays
 
 
-class Type(str, Enum):
-    """Types that features can have."""
-
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-    float32 = "float32"
-
-
+@options.takes(convert_arrays)
 def convert(
-    data_set: options.DataSet,
-    to: Annotated[
-        Type,
-        typer.Option(
-            help="`float16` has 11 significant bits, `bfloat16` 8 and the range of float32; "
-            "`float32` is for features of float64.",
-            show_default=False,
-        ),
-    ],
-    array: Annotated[
-        str | None,
-        typer.Option(
-            help="A node array; by default the features of each node type.", show_default=False
-        ),
-    ] = None,
-    json: options.Json = False,
+    data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]
 ) -> None:
     """Convert the features to a smaller type, in place: fewer bytes to store and to read.
 
@@ -48,7 +23,7 @@ def convert(
         outercore convert papers --to float16
     """
     with console.bars(quiet=json) as progress:
-        conversions = convert_arrays(data_set, to.value, array=array, progress=progress)
+        conversions = convert_arrays(data_set, progress=progress, **values)
     if json:
         console.json_data(conversions)
         return

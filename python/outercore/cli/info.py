@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
-from outercore.data.graph import Graph, StoredGraph
+from outercore.data.graph import Graph, StoredGraph, triple_counts
 from outercore.data.many_graphs import ManyGraphs, has_graphs
 from outercore.data.triples import PARTS
-from outercore.embedding.data.parts import has_triples
 
 if TYPE_CHECKING:
     from outercore.data.layouts import Layout
-
-
-_RELATIONS = "names/relation.offsets"
 
 
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
@@ -50,7 +47,7 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
     console.table(
         str(data_set),
         [
-            *(_triples(graph) if has_triples(graph) else _nodes(graph)),
+            *(_triples(graph) if graph.schema.has_triples else _nodes(graph)),
             *graphs,
             *[("layout", _layout(layout)) for layout in layouts(graph)],
             *([("pending updates", f"{pending:,}")] if pending else []),
@@ -79,16 +76,9 @@ def _nodes(graph: Graph) -> list[tuple[str, str]]:
 
 def _triples(graph: Graph) -> list[tuple[str, str]]:
     """The counts of a knowledge graph."""
-    parts = [(part, f"triples/{part}") for part in PARTS]
-    weighted = [part for part, key in parts if f"{key}.weight" in graph.arrays]
+    weighted = [part for part in PARTS if f"triples/{part}.weight" in graph.arrays]
     return [
-        ("entities", f"{graph.num_nodes:,}"),
-        *([("relations", f"{len(graph.relations):,}")] if _RELATIONS in graph.arrays else []),
-        *(
-            (f"triples, {part}", f"{graph.arrays[key]['shape'][0]:,}")
-            for part, key in parts
-            if key in graph.arrays
-        ),
+        *triple_counts(graph),
         *([("weights", ", ".join(weighted))] if weighted else []),
         *([("features", f"{graph.num_features:,}")] if graph.num_features else []),
         *([("classes", f"{graph.num_classes:,}")] if graph.num_classes else []),
@@ -140,7 +130,5 @@ def _array(described: dict[str, Any]) -> str:
 
 
 def _bytes(described: dict[str, Any]) -> int:
-    from math import prod
-
     digits = "".join(filter(str.isdigit, described["dtype"]))
     return prod(described["shape"]) * (int(digits) // 8 if digits else 1)

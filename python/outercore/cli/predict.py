@@ -13,7 +13,7 @@ from outercore.cli.watch import TrainWatch
 
 
 def predict(
-    data: options.DataSet,
+    data_set: options.DataSet,
     model: Annotated[
         Path,
         typer.Option(help="Run of `outercore train`, or the `model` in it.", show_default=False),
@@ -49,7 +49,7 @@ def predict(
 
     with TrainWatch(quiet=json) as watch:
         result = training.predict(
-            data,
+            data_set,
             model,
             out,
             edges=edges,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from outercore.analytics import ALGORITHMS, Node
 from outercore.analytics.config import RunConfig
-from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, continued, start
+from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, resume_run, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
@@ -154,7 +154,7 @@ def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     opened = AnalysisDirectory.open(directory)
     config = opened.config()
     with console.bars(quiet=json) as progress:
-        result = continued(directory, progress, changes)
+        result = resume_run(directory, progress, changes)
     job = Job(
         opened.data_set,
         config.save,

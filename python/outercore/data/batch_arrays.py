@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from outercore.base.likeness import suggestion
+from outercore.data.schema import TOPOLOGY
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from outercore.data.data_set import DataSet
     from outercore.data.sample_rules import SampleRules
 
-_NODES = "nodes/node/"
-_EDGES = "edges/edge/"
-_TOPOLOGY = {_EDGES + name for name in ("offsets", "sources", "ids")}
+_TOPOLOGY = {f"edges/edge/{name}" for name in TOPOLOGY}
 
 _OF_EVERY_BATCH = frozenset(
     (
@@ -58,6 +57,8 @@ def batch_arrays(
 ) -> dict[str, str]:
     """The key of each array by its name in a batch: ``year`` of nodes, ``edge_weight`` of edges.
 
+    With several types, by its key.
+
     Args:
         graph: the data set.
         names: arrays by their names in a batch, or by key. ``None``: every array of edges, and
@@ -74,18 +75,26 @@ def batch_arrays(
     for name in names or ():
         if not isinstance(name, str):
             raise InvalidError(f"arrays: expected a list of names, found {name!r} in it")
-    if graph.is_typed:
-        return _typed_arrays(graph, names, besides, taken)
-    known = _known(graph)
-    keys = _imported(graph, known, besides) if names is None else _asked(graph, known, names)
+    known = [
+        key
+        for key in sorted(graph.arrays)
+        if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
+    ]
+    if names is None:
+        left_out = {*besides, *graph.schema.all_features, graph.schema.labels, *_results(graph)}
+        keys = [key for key in known if key not in left_out]
+    else:
+        keys = _requested(graph, known, names)
     chosen: dict[str, str] = {}
     for key in keys:
         name = name_in_storage(key)
-        if chosen.get(name, key) != key:
-            raise _is_taken(key, f"array `{chosen[name]}`", name)
+        # With several types, each array is in the storage of its type.
+        place = key if graph.is_typed else name
+        if chosen.get(place, key) != key:
+            raise _is_taken(key, f"array `{chosen[place]}`", name)
         if name in taken:
             raise _is_taken(key, "something else", name)
-        chosen[name] = key
+        chosen[place] = key
     return chosen
 
 
@@ -94,33 +103,6 @@ def _is_taken(key: str, by: str, name: str) -> InvalidError:
         f"array `{key}`: a batch has {by} under the name `{name}`\n"
         "hint: list the arrays to deliver by `arrays=[...]`; `arrays=[]` delivers none"
     )
-
-
-def _typed_arrays(
-    graph: DataSet,
-    names: Sequence[str] | None,
-    besides: Iterable[str | None],
-    taken: Collection[str],
-) -> dict[str, str]:
-    """The arrays of a batch in a graph of several types, by key; each is in its type's storage."""
-    left_out = {*besides, *graph.schema.all_features, graph.schema.labels}
-    known = [
-        key
-        for key in sorted(graph.arrays)
-        if key.startswith(("nodes/", "edges/")) and key not in _TOPOLOGY
-    ]
-    left_out |= _results(graph)
-    for name in names or ():
-        if name not in known:
-            raise NotFoundError(
-                f"array `{name}` is not in data set `{graph.root}`\n"
-                f"hint: give a key; it has {', '.join(known) or 'none'}"
-            )
-    keys = [key for key in known if key not in left_out] if names is None else names
-    for key in keys:
-        if (name := name_in_storage(key)) in taken:
-            raise _is_taken(key, "something else", name)
-    return {key: key for key in keys}
 
 
 def name_in_storage(key: str) -> str:
@@ -147,31 +129,27 @@ def edge_array_names(arrays: Iterable[str]) -> list[str]:
     return [key.removeprefix("edges/").removeprefix("edge/") for key in edges]
 
 
-def _known(graph: DataSet) -> list[str]:
-    keys = sorted(graph.arrays)
-    return [key for key in keys if key.startswith((_NODES, _EDGES)) and key not in _TOPOLOGY]
-
-
-def _imported(graph: DataSet, known: list[str], besides: Iterable[str | None]) -> list[str]:
-    left_out = {*besides, graph.schema.features, graph.schema.labels, *_results(graph)}
-    return [key for key in known if key not in left_out]
-
-
 def _results(graph: DataSet) -> set[str]:
     """Node arrays that commands such as `run --save` have added; the manifest has their origin."""
     return {key for key in graph.schema.import_options if key.startswith("nodes/")}
 
 
-def _asked(graph: DataSet, known: list[str], names: Sequence[str]) -> list[str]:
+def _requested(graph: DataSet, known: list[str], names: Sequence[str]) -> list[str]:
+    """The keys of these names. With several types, an array is named by its key.
+
+    Errors: `NotFoundError` for an unknown name; `InvalidError` for the name of several arrays.
+    """
     by_name: dict[str, list[str]] = {}
-    for key in known:
+    for key in () if graph.is_typed else known:
         by_name.setdefault(name_in_storage(key), []).append(key)
     keys = []
     for name in names:
         matches = [name] if name in known else by_name.get(name, [])
         if not matches:
-            have = [name for name in by_name if name not in RESERVED]
-            guess = suggestion(name, have, otherwise="it has")
+            guess = f"give a key; it has {', '.join(known) or 'none'}"
+            if not graph.is_typed:
+                have = [name for name in by_name if name not in RESERVED]
+                guess = suggestion(name, have, otherwise="it has")
             raise NotFoundError(f"array `{name}` is not in data set `{graph.root}`\nhint: {guess}")
         if len(matches) > 1:
             raise InvalidError(

@@ -324,6 +324,6 @@ def require_edges(graph: DataSet) -> None:
 
     Errors: `InvalidError` for a knowledge graph, with the command that converts it to a graph.
     """
-    if graph.schema.holds_triples:
+    if graph.schema.is_knowledge_graph:
         # The core raises the error, and its message has the command.
         _core.DataSet(str(graph.root)).read_array("edges/edge/offsets")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+MANIFEST = "graph.json"
+"""Name of the manifest in a data set."""
+
 
 def is_data_set(path: Path) -> bool:
     """Whether `path` is the directory of a data set."""
-    return (path / "graph.json").exists()
+    return (path / MANIFEST).exists()
 
 
 def made_by(path: Path) -> str | None:

@@ -85,11 +85,6 @@ NodeNames: TypeAlias = Names | FileIds
 """Names of the nodes, or their ids in the imported files."""
 
 
-def first_id_of(graph: Labelled) -> int:
-    """The id of the first node in the files of a data set of one node type."""
-    return graph.schema.first_id
-
-
 def names_of_nodes(graph: Labelled) -> NodeNames:
     """The names of the nodes if each node has a name, otherwise their ids in the files."""
     try:
@@ -98,4 +93,4 @@ def names_of_nodes(graph: Labelled) -> NodeNames:
         names = None
     if names is not None and len(names) == graph.num_nodes:
         return names
-    return FileIds(first_id_of(graph), graph.num_nodes)
+    return FileIds(graph.schema.first_id, graph.num_nodes)

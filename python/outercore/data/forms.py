@@ -11,17 +11,7 @@ from outercore.data.csc import array_of
 from outercore.files.large_arrays import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from outercore.data.data_set import DataSet
-
-
-def given_forms(graph: DataSet) -> Mapping[str, Any]:
-    """Type and shape of rows by key, for arrays whose imported form differs from the stored form.
-
-    Empty for data sets of older versions; their batches use the stored form.
-    """
-    return graph.schema.forms
 
 
 def features_in_form(x: NDArray[np.float32], stored: str, form: Any) -> NDArray[Any]:

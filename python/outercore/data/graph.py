@@ -14,16 +14,15 @@ from outercore.base.display import html_table
 from outercore.base.likeness import missing_attribute, suggestion
 from outercore.data.data_set import DataSet
 from outercore.data.edge_types import EdgeType, edge_type_called
-from outercore.data.schema import EDGE, NODE, TRIPLES
+from outercore.data.schema import EDGE, NODE, TOPOLOGY, TRIPLES
 from outercore.data.split_names import find_split
+from outercore.data.triples import PARTS
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from outercore.data.stores import FeatureStore, GraphStore
-
-_TOPOLOGY = ("offsets", "sources", "ids")
 
 
 class Graph(DataSet):
@@ -118,7 +117,7 @@ class Graph(DataSet):
             'float64'
         """
         of_type, rows = _edge_rows_of(self, edge_type, name)
-        if name in _TOPOLOGY:
+        if name in TOPOLOGY:
             raise InvalidError(f"edge array `{name}` is the topology\nhint: choose another name")
         key = f"edges/{of_type}/{name}"
         self._check_new(key, overwrite=overwrite)
@@ -225,7 +224,7 @@ class Graph(DataSet):
             raise missing_attribute("the graph", name, dir(type(self)), _instead_of(self, name))
 
     def _repr_html_(self) -> str:
-        title = "Triples" if self.schema.holds_triples else "Graph"
+        title = "Triples" if self.schema.is_knowledge_graph else "Graph"
         return html_table(f"{title} in {self.root}", _described(self))
 
     def __repr__(self) -> str:
@@ -291,8 +290,8 @@ def _instead_of(graph: Graph, name: str) -> str:
 
 def _described(graph: Graph) -> list[tuple[str, str]]:
     """Rows of the table that a notebook shows for a graph."""
-    if graph.schema.holds_triples:
-        return _of_triples(graph)
+    if graph.schema.is_knowledge_graph:
+        return triple_counts(graph)
     rows = [("nodes", f"{graph.num_nodes:,}"), ("edges", f"{graph.num_edges:,}")]
     if graph.is_typed:
         edges = graph.schema.edges.values()
@@ -309,22 +308,19 @@ def _described(graph: Graph) -> list[tuple[str, str]]:
     return rows
 
 
-def _of_triples(graph: Graph) -> list[tuple[str, str]]:
-    """Rows of the table that a notebook shows for a knowledge graph."""
-    names = {"entities": "names/entity.offsets", "relations": "names/relation.offsets"}
-    ends = {title: key for title, key in names.items() if key in graph.arrays}
-    counts = {title: graph.arrays[key]["shape"][0] - 1 for title, key in ends.items()}
-    parts = {
-        f"triples, {key.removeprefix('triples/')}": entry["shape"][0]
-        for key, entry in sorted(graph.arrays.items())
-        if key.startswith("triples/") and "." not in key
-    }
-    return [(title, f"{count:,}") for title, count in (counts | parts).items()]
+def triple_counts(graph: Graph) -> list[tuple[str, str]]:
+    """The numbers of entities, relations and triples of each part, as names and texts."""
+    rows = [("entities", f"{graph.num_nodes:,}")]
+    if (relations := graph.arrays.get("names/relation.offsets")) is not None:
+        # The last name has an offset for its end, too.
+        rows.append(("relations", f"{relations['shape'][0] - 1:,}"))
+    parts = [(part, graph.arrays.get(f"triples/{part}")) for part in PARTS]
+    return rows + [(f"triples, {part}", f"{entry['shape'][0]:,}") for part, entry in parts if entry]
 
 
 def _summary(graph: Graph) -> str:
     """The text of `repr`."""
-    if graph.schema.holds_triples:
+    if graph.schema.is_knowledge_graph:
         count = graph.arrays[TRIPLES]["shape"][0]
         return f"Graph(entities={graph.num_nodes}, triples={count})"
     return (

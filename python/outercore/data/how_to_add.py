@@ -6,7 +6,7 @@ from pathlib import Path
 
 from outercore.base.shell import quoted
 from outercore.data.graph import StoredGraph
-from outercore.data.many_graphs import FIRST
+from outercore.data.many_graphs import has_graphs
 from outercore.errors import OutercoreError
 
 
@@ -27,7 +27,7 @@ def how_to_add(
     except OutercoreError:
         # The data set of a run may be gone.
         return added
-    of_graphs = FIRST in graph.arrays and option in ("--split", "--labels")
+    of_graphs = has_graphs(graph) and option in ("--split", "--labels")
     if of_graphs or graph.schema.is_live:
         return f"import the data set again with `{option} {quoted(value)}`"
     if not graph.is_typed:

@@ -93,13 +93,13 @@ def convert(
 ) -> list[dict[str, Any]]:
     """Convert features to a smaller type, in place, with each value rounded to the nearest.
 
-    All commands read the smaller type and compute in float32. ``float16`` has 11 significant bits
-    and values up to 65,504; ``bfloat16`` has 8 bits and the range of float32. The data set changes
-    only at the end, and the old values are then lost.
+    All commands read the smaller type and compute in float32. The data set changes only at the end,
+    and the old values are then lost.
 
     Args:
         graph: an opened graph or the directory of a data set.
-        to: the new type.
+        to: the new type. ``float16`` has 11 significant bits and values up to 65,504; ``bfloat16``
+            has 8 and the range of float32; ``float32`` is for features of float64.
         array: a node array; by default the features of each node type.
         progress: called as ``progress(phase, done, total, unit)``.
 

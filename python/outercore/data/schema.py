@@ -15,6 +15,8 @@ from outercore.data.edge_types import EdgeType, edge_type_described
 
 NODE, EDGE = "node", "edge"
 """The node type and the edge type of a graph of one type."""
+TOPOLOGY = ("offsets", "sources", "ids")
+"""Names of the arrays of the CSC, under `edges/edge/`."""
 TRIPLES = "triples/train"
 """Key of the triples for training and for graph algorithms, in a knowledge graph."""
 
@@ -102,8 +104,13 @@ class Schema:
         return bool(nodes - {NODE} or edges - {EDGE})
 
     @property
-    def holds_triples(self) -> bool:
-        """Whether the data set is a knowledge graph: triples without edges."""
+    def has_triples(self) -> bool:
+        """Whether the data set has triples. It may have edges, too."""
+        return any(key.startswith("triples/") for key in self.arrays)
+
+    @property
+    def is_knowledge_graph(self) -> bool:
+        """Whether the data set has triples and no edges."""
         return TRIPLES in self.arrays and not self._manifest["edge_types"]
 
     @property

@@ -20,8 +20,9 @@ from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 from outercore.data.batch_arrays import name_in_storage
 from outercore.data.csc import csc, edge_rows
 from outercore.data.edge_types import EdgeType, edge_type_key
-from outercore.data.forms import given_forms, rows_in_form
+from outercore.data.forms import rows_in_form
 from outercore.data.row_index import chosen_rows
+from outercore.data.schema import TOPOLOGY
 from outercore.errors import InvalidError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 UNSET = TensorAttr.attr_name
 """PyG's value for a missing field."""
-
-_TOPOLOGY = ("offsets", "sources", "ids")
 
 
 @dataclass
@@ -138,7 +137,7 @@ class FeatureStore(PyGFeatureStore):
         for key in self._graph.arrays:
             kind, _, rest = key.partition("/")
             of_type, _, name = rest.partition("/")
-            if kind != "edges" or (of_type == "edge" and name in _TOPOLOGY):
+            if kind != "edges" or (of_type == "edge" and name in TOPOLOGY):
                 continue
             store = batch[edge_types[of_type]] if self._graph.is_typed else batch
             if "edge_index" not in store:
@@ -219,7 +218,7 @@ class FeatureStore(PyGFeatureStore):
         return rows if ids.ndim else rows[0]
 
     def _form(self, key: str) -> Any:
-        return given_forms(self._graph).get(key)
+        return self._graph.schema.forms.get(key)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...]:
         key = self._key(attr)

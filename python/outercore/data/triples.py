@@ -23,7 +23,7 @@ from outercore.errors import CorruptError
 _Number = TypeVar("_Number", bound=np.generic)
 Part = Literal["train", "valid", "test"]
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
-ASKED: dict[str, tuple[int, int, int]] = {
+QUESTION_COLUMNS: dict[str, tuple[int, int, int]] = {
     "tail": (0, 1, 2),
     "head": (2, 1, 0),
     "relation": (0, 2, 1),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.base.fields import Configuration
 from outercore.embedding.config import BudgetConfig, EmbedConfig
-from outercore.embedding.data.parts import has_triples
 from outercore.files.atomic import device_errors, replace_file
 from outercore.files.checked_json import checked_json_bytes
 from outercore.runs.directory import Identity, RunDirectory
@@ -39,7 +38,7 @@ class EmbedDirectory(RunDirectory):
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
         """The identity of the data set: triples, or topology with weights, and names."""
-        if has_triples(graph):
+        if graph.schema.has_triples:
             read = _is_fact
         else:
             read = _is_weighted_link if _WEIGHTS in graph.arrays else _is_link

@@ -12,7 +12,6 @@ import torch
 
 from outercore.base.shell import quoted
 from outercore.embedding.config import RESUME, EmbedConfig, RunConfig
-from outercore.embedding.data.parts import has_triples
 from outercore.embedding.epochs import LOWER, Epochs
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
@@ -218,9 +217,9 @@ class Session:
     def _unvalidated(self) -> str | None:
         """Warning for a run without validation; for a plain graph only with `patience`."""
         data, patience = self._config.data, self._config.optimiser.patience
-        if self._scoring.has("valid") or not (has_triples(self._graph) or patience):
+        if self._scoring.has("valid") or not (self._graph.schema.has_triples or patience):
             return None
-        if not has_triples(self._graph):
+        if not self._graph.schema.has_triples:
             why, instead = "no links are held out", "a larger `--held-out` holds some out"
         elif data.held_out_triples:
             why, instead = "no triples are held out", "a larger `--held-out` holds some out"

@@ -25,13 +25,7 @@ from outercore.data.batch_arrays import batch_arrays, own_names
 from outercore.data.data_set import require_edges
 from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far, options_of
-from outercore.data.forms import (
-    compact_labels,
-    features_in_form,
-    given_forms,
-    labels_in_form,
-    rows_in_form,
-)
+from outercore.data.forms import compact_labels, features_in_form, labels_in_form, rows_in_form
 from outercore.data.graph import Graph
 from outercore.data.sample_rules import SampleRules, input_times, sample_rules
 from outercore.data.schema import NODE
@@ -110,7 +104,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._begun = 0
         # Epoch and next batch of an iteration that runs, or that stopped before its end.
         self._running: tuple[int, int] | None = None
-        self._label_key, self.forms = _label_key(graph, labels), given_forms(graph)
+        self._label_key, self.forms = _label_key(graph, labels), graph.schema.forms
         self._labels = compact_labels(graph, self._label_key)
         node_type, seeds = "node", input_nodes
         if graph.is_typed:

@@ -1,1 +1,1 @@
-"""Predictions over HTTP: the server, its client, and feature layouts made for it."""
+"""Predictions over HTTP: a server in this process, and a client."""

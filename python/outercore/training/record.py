@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outercore.base.display import Rows, Shown, short
+from outercore.base.display import Displayed, Rows, short
 from outercore.data.batch_arrays import edge_array_names
 from outercore.data.sample_rules import edge_name
 from outercore.runs import record as records
@@ -100,10 +100,10 @@ def _unused(graph: Graph, config: TrainConfig) -> list[str]:
     return [one for one in names if one.rpartition("/")[2] != time]
 
 
-class TrainRecord(Shown, dict[str, Any]):
+class TrainRecord(Displayed, dict[str, Any]):
     """The run record, as `record.json` has it: a dictionary, shown by its scores."""
 
-    def _shown(self) -> tuple[str, Rows]:
+    def _display(self) -> tuple[str, Rows]:
         if not self.keys() >= {"epochs", "description", "data_set", "status"}:
             # The caller has removed entries.
             return "Training", [(name, short(value)) for name, value in self.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from outercore import analytics
 from outercore.analytics.config import RunConfig
+from outercore.analytics.running import plan_of
 from outercore.analytics.scheduling.config import medium_of
 from outercore.analytics.scheduling.decide import (
     ASSUMED_TURNING_POINT,
@@ -22,6 +23,7 @@ from outercore.analytics.scheduling.decide import (
     Table,
 )
 from outercore.base.native import Progress
+from outercore.base.plan_display import RunPlan
 from outercore.base.sizes import format_size
 from outercore.data.graph import Graph
 from outercore.errors import BudgetError, InvalidError, NotFoundError
@@ -46,21 +48,18 @@ class Work:
     """Options of the algorithm, as for `outercore.analytics.run`."""
     run: RunConfig = field(default_factory=RunConfig)
 
-    def plan(self, memory: int, threads: int | None = None, **far: Any) -> dict[str, Any]:
+    def plan(
+        self, memory: int, threads: int | None = None, far_ratio: float | None = None
+    ) -> RunPlan:
         """The plan of the run with a budget of `memory` bytes.
+
+        Without `far_ratio`, it is the plan of a run without a memory server.
 
         Errors: as `outercore.analytics.plan`.
         """
-        return analytics.plan(
-            self.algorithm,
-            self.data_set,
-            memory=memory,
-            threads=threads,
-            backend=self.run.backend,
-            checkpoint_every=self.run.checkpoint_every,
-            **far,
-            **self.options,
-        )
+        far = None if far_ratio is None else self.run.far
+        run = replace(self.run, memory=str(memory), threads=threads, far=far, far_ratio=far_ratio)
+        return plan_of(self.algorithm, self.data_set, run, self.options, checkpoints=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,7 @@ def estimate(
 ) -> Estimate:
     """Estimates the memory of a request at its turning point, and its time by number of threads.
 
-    Builds the grid if it does not exist.
+    Builds the grid that the run reads if it does not exist.
 
     Errors: `InvalidError` if all the memory is not enough; errors of the memory plan.
     """
@@ -108,7 +107,13 @@ def estimate(
     try:
         request.plan(NO_LIMIT)
     except NotFoundError:
-        analytics.grid(request.data_set, memory=min(most_memory, 1 << 30), progress=progress)
+        analytics.grid(
+            request.data_set,
+            memory=min(most_memory, 1 << 30),
+            relation=request.run.relation,
+            weights=request.options.get("weights"),
+            progress=progress,
+        )
     profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
     ratio, notes = _wanted_ratio(request, profile)
     overhead = _ASSUMED_OVERHEAD if profile is None else profile.overhead
@@ -172,18 +177,18 @@ def local_budget(
 
     Errors: `InvalidError` if `most` is not enough.
     """
-    far = {} if work.run.far is None else {"far": work.run.far, "far_ratio": far_ratio}
+    ratio = None if work.run.far is None else far_ratio
 
     def fits(memory: int) -> bool:
         try:
-            planned = work.plan(memory, threads, **far)
+            planned = work.plan(memory, threads, ratio)
         except BudgetError:
             return False
         if planned["spill"] is not None:
             # With state in scratch files, the algorithm and its time differ.
             return False
         # The plan rounds an explicit far ratio up to whole segments.
-        return bool(far) or planned_ratio(planned) <= far_ratio
+        return ratio is not None or planned_ratio(planned) <= far_ratio
 
     budget = least_budget(fits, max(most, 1))
     if budget is None:
@@ -191,7 +196,7 @@ def local_budget(
             f"far ratio {far_ratio:g} takes more memory than the {format_size(max(most, 0))} "
             "there are"
         )
-    return budget, round(planned_ratio(work.plan(budget, threads, **far)), 4)
+    return budget, round(planned_ratio(work.plan(budget, threads, ratio)), 4)
 
 
 def least_budget(fits: Callable[[int], bool], most: int) -> int | None:

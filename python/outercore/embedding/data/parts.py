@@ -99,19 +99,14 @@ def data_of(graph: Graph, config: EmbedConfig, progress: Progress | None = None)
     Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
     shape.
     """
-    if has_triples(graph):
+    if graph.schema.has_triples:
         return knowledge_graph(graph, config.data, config.run.seed, progress)
     return link_graph(graph, config.data, config.run.seed, progress)
 
 
-def has_triples(graph: Graph) -> bool:
-    """Whether the data set is a knowledge graph."""
-    return any(key.startswith("triples/") for key in graph.arrays)
-
-
 def is_plain(graph: Graph) -> bool:
     """Whether the data set is a plain graph: without triples, and with one edge type."""
-    return not (has_triples(graph) or graph.is_typed)
+    return not (graph.schema.has_triples or graph.is_typed)
 
 
 def knowledge_graph(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.data.triples import ASKED
+from outercore.data.triples import QUESTION_COLUMNS
 from outercore.embedding.config import NegativesConfig
 from outercore.errors import InvalidError
 
@@ -110,7 +110,7 @@ def population(
     return ranges, shares, (weights.numpy(), torch.cumsum(weights, 0).numpy())
 
 
-COLUMNS = {side: ASKED[side] for side in ("tail", "head")}
+COLUMNS = {side: QUESTION_COLUMNS[side] for side in ("tail", "head")}
 """Columns of a triple with an open end: anchor, relation and target."""
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from outercore.base.sizes import parse_size
 from outercore.data.triples import PARTS, Part
 from outercore.embedding.config import CandidateKind, EmbedConfig
-from outercore.embedding.data.parts import data_of, has_triples
+from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.scoring import (
     RankedTriples,
@@ -342,7 +342,7 @@ def _config(embedding: Embedding) -> EmbedConfig:
     """The configuration of the run; a copy of the tables without their run has only the model."""
     config = embedding.config
     if config is None:
-        if not has_triples(embedding.graph):
+        if not embedding.graph.schema.has_triples:
             raise InvalidError(
                 f"embedding `{embedding.root}`: no `config.json` there, and it alone says which "
                 "links were held out\nhint: give the run directory with all that was in it"

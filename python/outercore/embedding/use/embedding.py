@@ -19,7 +19,6 @@ import numpy as np
 from outercore.base.fields import build
 from outercore.base.shell import quoted
 from outercore.data.edge_types import edge_type_called
-from outercore.data.file_ids import first_id_of
 from outercore.data.graph import Graph
 from outercore.data.names import Names
 from outercore.data.node_numbers import NodeNumbers
@@ -279,7 +278,7 @@ class Embedding:
     @cached_property
     def first_id(self) -> int:
         """The id of entity 0 in the imported files; 0 for entities with names."""
-        return 0 if self.named or self.typed else first_id_of(self.graph)
+        return 0 if self.named or self.typed else self.graph.first_id
 
     @property
     def typed(self) -> bool:

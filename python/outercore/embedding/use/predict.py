@@ -17,9 +17,9 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.base.display import ShortRepr
-from outercore.data.triples import ASKED
+from outercore.data.triples import QUESTION_COLUMNS
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import data_of, has_triples
+from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.kernels import Side
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.neighbours import (
@@ -53,7 +53,7 @@ class Answers:
     """
 
     def __init__(self, embedding: Embedding, part: str, questions: NDArray[np.int64]) -> None:
-        first, second, answer = ASKED[part]
+        first, second, answer = QUESTION_COLUMNS[part]
         any_relation = part != "relation" and bool((questions[:, 1] < 0).all())
         scale = embedding.num_entities if part == "relation" else embedding.num_relations
         columns = (first, None if any_relation else second, answer)
@@ -219,7 +219,7 @@ class _Scorer:
 def _plain(embedding: Embedding) -> bool:
     """Whether the embedding is of a plain graph."""
     try:
-        return not has_triples(embedding.graph)
+        return not embedding.graph.schema.has_triples
     except (InvalidError, NotFoundError):
         # Questions by id work without the data set; then decide by the tables.
         return embedding.num_relations == 1 and not embedding.relations.shape[1]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from outercore.base.native import Addition, Progress, Role, verify_arrays
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
-from outercore.data.file_ids import first_id_of, names_of_nodes
+from outercore.data.file_ids import names_of_nodes
 from outercore.data.graph import Graph, require_one_name
 from outercore.data.many_graphs import has_graphs
 from outercore.data.names import Names
@@ -131,7 +131,7 @@ class _Opening:
             self._reading = replace(reading, ids=by_name(names, graph))
         else:
             # An earlier version noted no first id, so the option still counts.
-            first = max(first_id_of(graph), int(given.text.one_based))
+            first = max(graph.first_id, int(given.text.one_based))
             self._reading = reading.starting_at(first, "as in the files of the data set")
         self._labelled = graph.labelled_type
 

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.native import MANIFEST, Names, Progress, TripleImporter
+from outercore.base.native import Names, Progress, TripleImporter
+from outercore.data.directories import MANIFEST
 from outercore.data.graph import Graph
 from outercore.data.schema import Schema
 from outercore.errors import REFUSALS

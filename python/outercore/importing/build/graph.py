@@ -16,6 +16,7 @@ from outercore.base import native
 from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
+from outercore.data.directories import is_data_set
 from outercore.data.many_graphs import FIRST
 from outercore.data.schema import Schema
 from outercore.errors import InvalidError
@@ -281,7 +282,7 @@ def write_typed(
 
 def _is_unfinished(out: Path, options: dict[str, Any]) -> bool:
     """Whether an import with these options was stopped when only arrays of graphs were missing."""
-    if not (out / native.MANIFEST).exists():
+    if not is_data_set(out):
         return False
     schema = Schema(_core.DataSet(out).manifest())
     made = schema.import_options

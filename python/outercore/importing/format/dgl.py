@@ -14,9 +14,10 @@ from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
+from outercore.data.schema import TOPOLOGY
 from outercore.importing.build.graph import write_typed
 from outercore.importing.format.frames import MemoryGraph, write
-from outercore.importing.format.pyg import MASKS, TOPOLOGY, numpy_of, open_hetero
+from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.graph import Graph
+from outercore.data.schema import TOPOLOGY
 from outercore.data.split_names import normal_split
 from outercore.data.time_arrays import is_calendar_name, is_time_name
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph
 from outercore.importing.edges import digest_of, from_edge_index
-from outercore.importing.format.pyg import TOPOLOGY, numpy_of, splits_of
+from outercore.importing.format.pyg import numpy_of, splits_of
 from outercore.importing.labels import class_arrays
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind

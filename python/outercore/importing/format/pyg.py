@@ -16,6 +16,7 @@ from outercore.base.listing import listed
 from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.graph import Graph
+from outercore.data.schema import TOPOLOGY
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
@@ -34,7 +35,6 @@ from outercore.importing.typed_graph import source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
 """Attributes of edges whatever their length, and the edge arrays they become."""
-TOPOLOGY = ("offsets", "sources", "ids")
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""

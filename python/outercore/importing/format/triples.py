@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.native import MANIFEST, verify_arrays
+from outercore.base.native import verify_arrays
 from outercore.base.shell import quoted
+from outercore.data.directories import MANIFEST
 from outercore.data.graph import Graph
 from outercore.data.schema import TRIPLES
 from outercore.errors import InvalidError

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
-from outercore.base.native import MANIFEST
 from outercore.base.shell import quoted
+from outercore.data.directories import is_data_set
 from outercore.errors import InvalidError, OutercoreError
 from outercore.files.atomic import device_errors, require_directory_of
 
@@ -67,7 +67,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
         )
     require_directory_of(out)
     # The import would say so as well, but only after everything has been read.
-    if (out / MANIFEST).exists() and not overwrite:
+    if is_data_set(out) and not overwrite:
         raise InvalidError(
             f"`{out}` holds a data set already\nhint: choose another directory, or pass "
             "`--overwrite` to replace it"

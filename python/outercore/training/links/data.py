@@ -21,6 +21,7 @@ from outercore.base.sizes import parse_size
 from outercore.data.csc import Edges, among, pair_keys
 from outercore.data.edge_types import PLAIN_EDGE
 from outercore.data.graph import Graph
+from outercore.data.schema import TOPOLOGY
 from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
@@ -161,7 +162,7 @@ def _verify(graph: Graph, config: TrainConfig) -> None:
 
     Errors: `CorruptError`.
     """
-    keys = [f"edges/edge/{name}" for name in ("offsets", "sources", "ids")]
+    keys = [f"edges/edge/{name}" for name in TOPOLOGY]
     name = config.sampling.features
     if name != "x" or graph.schema.features:
         key = array_key(graph, name)
