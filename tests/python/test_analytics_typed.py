@@ -21,7 +21,7 @@ import outercore as oc
 from outercore import analytics
 from outercore.cli import app
 from outercore.data.edge_types import EdgeType, edge_type_key
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from typed_fakes import COUNTS, EDGES, planted_types, write_typed
 from typed_files import edges_by_type

@@ -14,7 +14,7 @@ import outercore as oc
 from embed_stores import links_of
 from outercore.cli import app
 from outercore.data.edge_types import edge_type_key
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers
 from outercore.data.triples import PARTS
 from outercore.embedding import add_features
 from outercore.errors import InvalidError

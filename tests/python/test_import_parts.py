@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import outercore as oc
-from outercore.data.file_ids import names_of_nodes
+from outercore.data.node_names import names_of_items
 from outercore.errors import InvalidError
 from outercore.importing.table.pairs import PairList
 from test_import_cases import edges_by_id
@@ -308,7 +308,7 @@ def test_pairs_name_nodes_that_begin_with_a_hash(tmp_path: Path, outcome: Run) -
     write(tmp_path, {"e.csv": "#a,#b\nc,#b\n", "p.csv": "#a,#b\nc,#a\n", "q.csv": "a;b,c;d\n"})
     how = ("--ids", "dictionary", "--comment", "")
     assert outcome("import", "e.csv", *how, "--out", "graph")[0] == 0
-    names = names_of_nodes(oc.open("graph"))
+    names = names_of_items(oc.open("graph"))
     assert names is not None
     (pairs,) = PairList.parse("p.csv", names).chunks()
     found = [[names.find(name) for name in pair] for pair in (("#a", "#b"), ("c", "#a"))]

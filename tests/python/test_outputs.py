@@ -17,6 +17,7 @@ import pytest
 
 import outercore as oc
 from fakes import FakeGraph, planted
+from outercore.data.node_names import names_of_items
 from outercore.data.outputs import (
     TABLES,
     VALUES,
@@ -60,7 +61,7 @@ def test_a_value_a_node_comes_back_from_every_format(
     if dtype == "float64":
         values[:3] = [np.inf, 1e-300, 0.1 + 0.2]
     path = tmp_path / f"rank{ending}"
-    write_node_values(path, graph, values)
+    write_node_values(path, names_of_items(graph), values)
     if ending == ".npy":
         found = np.load(path)
     else:
@@ -78,7 +79,7 @@ def test_several_values_a_node_are_columns_with_numbers(
 ) -> None:
     path, rows = tmp_path / f"out{ending}", np.arange(12, dtype=np.float32).reshape(4, 3)
     nodes = np.array([9, 2, 4, 3])
-    with node_values(path, graph, (4, 3), np.float32) as file:
+    with node_values(path, names_of_items(graph), (4, 3), np.float32) as file:
         file.append(nodes[:1], rows[:1])
         file.append(nodes[1:], rows[1:])
     if ending == ".npy":
@@ -95,11 +96,11 @@ def test_nodes_with_names_are_called_by_them(
     embedded_graph: oc.Graph, tmp_path: Path, ending: str
 ) -> None:
     path, nodes = tmp_path / f"degree{ending}", embedded_graph.num_nodes
-    write_node_values(path, embedded_graph, np.arange(nodes))
+    write_node_values(path, names_of_items(embedded_graph), np.arange(nodes))
     table = read(path)
     assert table["id"].to_pylist() == embedded_graph.entity_names()
     assert table["value"].to_pylist() == list(range(nodes))
-    with node_values(path, embedded_graph, (2,), np.int64) as file:
+    with node_values(path, names_of_items(embedded_graph), (2,), np.int64) as file:
         file.append(np.array([5, 3]), np.array([1, 2]))
     assert read(path)["id"].to_pylist() == embedded_graph.entity_names([5, 3])
 
@@ -179,12 +180,12 @@ def test_a_full_device_leaves_the_old_result_and_nothing_else(
     graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     path = tmp_path / f"rank{ending}"
-    write_node_values(path, graph, np.zeros(30))
+    write_node_values(path, names_of_items(graph), np.zeros(30))
     old = path.read_bytes()
     for room in range(0, len(old), max(1, len(old) // 40)):
         monkeypatch.setattr(atomic, "_opened", limited(room, no_space))
         with pytest.raises(NoSpaceError, match="hint: free some space, then run the same"):
-            write_node_values(path, graph, np.arange(30.0) / 7)
+            write_node_values(path, names_of_items(graph), np.arange(30.0) / 7)
         assert path.read_bytes() == old, room
         assert [one.name for one in tmp_path.iterdir()] == [path.name], room
 
@@ -195,24 +196,24 @@ def test_a_process_that_is_killed_leaves_the_old_result_or_the_new_one(
 ) -> None:
     path = tmp_path / f"rank{ending}"
     values = np.arange(30.0) / 7
-    write_node_values(path, graph, values)
+    write_node_values(path, names_of_items(graph), values)
     new = path.read_bytes()
     seen = set()
     for room in [*range(0, len(new), max(1, len(new) // 12)), len(new) + 1]:
-        write_node_values(path, graph, np.zeros(30))
+        write_node_values(path, names_of_items(graph), np.zeros(30))
         old = path.read_bytes()
         child = os.fork()
         if child == 0:
             try:
                 monkeypatch.setattr(atomic, "_opened", limited(room, lambda: os._exit(9)))
-                write_node_values(path, graph, values)
+                write_node_values(path, names_of_items(graph), values)
             finally:
                 os._exit(9)
         os.waitpid(child, 0)
         assert path.read_bytes() in (old, new), room
         seen.add(path.read_bytes())
     assert len(seen) == 2
-    write_node_values(path, graph, values)
+    write_node_values(path, names_of_items(graph), values)
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 

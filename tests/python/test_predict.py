@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 import outercore as oc  # noqa: E402
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from observers import terminate  # noqa: E402
-from outercore.data.outputs import names_of_nodes  # noqa: E402
+from outercore.data.node_names import names_of_items  # noqa: E402
 from outercore.errors import InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.training.degrees import in_degrees  # noqa: E402
@@ -160,7 +160,7 @@ def test_listed_edges_are_scored_in_their_order(friends: Path, tmp_path: Path) -
     model: Any = load_model(friends / "run/model").model
     graph = oc.open(friends / "run/links/graph")
     embeddings = applied(model.encoder, graph, model.table.weight.detach().numpy())
-    names = names_of_nodes(oc.open(friends / "data"))
+    names = names_of_items(oc.open(friends / "data"))
     assert names is not None
     ends = torch.tensor([[names.id(a), names.id(b)] for a, b in pairs])
     with torch.no_grad():

@@ -21,7 +21,7 @@ from outercore import _core
 from outercore.data.batch_arrays import batch_arrays
 from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.options import ImportOptions
@@ -137,10 +137,11 @@ def test_python_takes_keys_and_ids(mag: Graph) -> None:
     with pytest.raises(InvalidError, match="`topic:x`: the type has no keys, expected an id"):
         oc.bfs(mag, ("topic", "x"))
     numbers = NodeNumbers.of_graph(mag, None)
-    assert numbers is not None
     assert numbers.names(np.array([1, 5, 11])) == ["author:bo:b", "paper:p3", "topic:2"]
-    with pytest.raises(InvalidError, match=r"such as `author:lee, ann`, found `3`"):
-        numbers.parse("3", "--source")
+    with pytest.raises(
+        InvalidError, match="expected the type and the id of a node, such as `author:lee, ann`"
+    ):
+        numbers.id("3")
 
 
 def test_predictions_have_keys_and_names_of_classes(mag: Graph, outcome: Any) -> None:

@@ -17,7 +17,7 @@ from outercore.base.threads import checked_threads
 from outercore.data.edge_types import edge_type_key, triple_text
 from outercore.data.far import FarOptions, options_of
 from outercore.data.graph import Graph
-from outercore.data.node_numbers import relation_of
+from outercore.data.node_names import relation_of
 from outercore.errors import InvalidError
 from outercore.files.atomic import missing_file
 

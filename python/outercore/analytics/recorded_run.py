@@ -34,7 +34,7 @@ from outercore.base.fields import Configuration
 from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.data.graph import Graph, Source
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers, names_of_nodes
 from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
@@ -430,9 +430,8 @@ def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
     if config.out is not None:
         from outercore.data.outputs import write_node_values
 
-        numbers = NodeNumbers.of_graph(graph, config.run.relation)
-        out = Path(config.out)
-        write_node_values(out, graph, done.values, of_nodes=done.of_nodes, numbers=numbers)
+        names = names_of_nodes(graph, config.run.relation)
+        write_node_values(Path(config.out), names, done.values, of_nodes=done.of_nodes)
     if config.run.profile is not None and done.profile is not None:
         path = Path(config.run.profile)
         with device_errors(f"profile `{path}`"):
@@ -441,9 +440,9 @@ def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
 
 def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
     """The node types of a result with the ranges of their values; `None` in a graph of one type."""
-    numbers = NodeNumbers.of_graph(graph, config.run.relation)
-    if numbers is None:
+    if not graph.is_typed:
         return [(None, slice(None))]
+    numbers = NodeNumbers.of_graph(graph, config.run.relation)
     return [(name, slice(first, end)) for name, first, end in numbers.ranges()]
 
 

@@ -26,8 +26,7 @@ from outercore.base.plan_display import RunPlan
 from outercore.data.edge_types import EdgeType
 from outercore.data.far import Far
 from outercore.data.graph import Graph, Source
-from outercore.data.node_numbers import NodeNumbers, by_name, node_names
-from outercore.data.schema import NODE
+from outercore.data.node_names import names_of_nodes, node_ids
 from outercore.errors import InternalError, InvalidError
 
 Direction = Literal["out", "in", "both"]
@@ -186,11 +185,8 @@ def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> di
     of_nodes = {name: value for name, value in given.items() if name in _OF_NODES}
     if not of_nodes:
         return dict(given)
-    numbers = NodeNumbers.of_graph(graph, relation)
-    if numbers is not None:
-        return {**given, **{name: numbers.resolve(value) for name, value in of_nodes.items()}}
-    ids = node_names(graph, NODE)
-    return {**given, **{name: by_name(ids, value) for name, value in of_nodes.items()}}
+    names = names_of_nodes(graph, relation)
+    return {**given, **{name: node_ids(names, value) for name, value in of_nodes.items()}}
 
 
 def teleports(
@@ -208,8 +204,7 @@ def teleports(
         return None, None
     if "personalization" not in inspect.signature(function).parameters:
         raise _unknown_option(function, "personalization")
-    numbers = NodeNumbers.of_graph(graph, relation)
-    nodes = graph.num_nodes if numbers is None else len(numbers)
+    nodes = len(names_of_nodes(graph, relation))
     if isinstance(wanted, Mapping):
         wanted = numbered(graph, relation, {"personalization": wanted})["personalization"]
     if isinstance(wanted, Mapping):
@@ -306,9 +301,8 @@ class Run(Displayed):
         if self.data_set is None:
             raise InternalError("a run without its data set")
         graph = Graph(self.data_set)
-        numbers = NodeNumbers.of_graph(graph, self.relation)
-        values = {"value": self.values}
-        return node_frame(graph, values, of_nodes=self.of_nodes, numbers=numbers)
+        names = names_of_nodes(graph, self.relation)
+        return node_frame(names, {"value": self.values}, of_nodes=self.of_nodes)
 
     def _display(self) -> tuple[str, Rows]:
         facts = [(words(name), value_of(name, fact)) for name, fact in self.facts.items()]

@@ -22,9 +22,8 @@ from outercore.base.options import base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 from outercore.cli.lazy_group import LazyGroup
-from outercore.data.file_ids import FileIds, names_of_nodes
 from outercore.data.graph import Graph
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import FileIds, names_of_nodes
 from outercore.errors import InvalidError
 from outercore.files import large_arrays
 from outercore.files.npy import read_npy
@@ -271,11 +270,7 @@ def _ids(option: str, text: str, data_set: Path, relation: str | None) -> list[i
     """
     graph = Graph(data_set)
     parts = text.split(",")
-    numbers = NodeNumbers.of_graph(graph, relation)
-    if numbers is not None:
-        number = numbers.find(text)
-        return [numbers.parse(part, option) for part in parts] if number is None else [number]
-    names = names_of_nodes(graph)
+    names = names_of_nodes(graph, relation)
     # A name may have commas.
     whole = names.find(text)
     if whole is not None:
@@ -386,7 +381,7 @@ def _top(result: Run, job: Job) -> list[tuple[int | str, float]]:
     """
     pairs = largest(result.algorithm, result.values, job.top, parse_size(job.run.memory))
     graph = Graph(job.data_set)
-    names = NodeNumbers.of_graph(graph, job.run.relation) or names_of_nodes(graph)
+    names = names_of_nodes(graph, job.run.relation)
     texts: Sequence[int | str] = names.names(np.array([node for node, _ in pairs], np.int64))
     return [(text, value) for text, (_, value) in zip(texts, pairs, strict=True)]
 

@@ -206,11 +206,11 @@ class Graph(DataSet):
             >>> graph.to_pandas(rank=oc.pagerank(graph), label=graph.array("y")).shape
             (200, 3)
         """
-        from outercore.data.node_numbers import NodeNumbers
+        from outercore.data.node_names import names_of_nodes
         from outercore.data.outputs import node_frame
 
         arrays = {name: np.asarray(values) for name, values in columns.items()}
-        return node_frame(self, arrays, numbers=NodeNumbers.of_graph(self, None))
+        return node_frame(names_of_nodes(self), arrays)
 
     def pyg(self, time_attr: str = "time") -> tuple[FeatureStore, GraphStore]:
         """The stores for PyG's loaders; ``time_attr``: node times for their temporal sampling."""

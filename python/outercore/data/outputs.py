@@ -19,10 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from outercore.base.shell import quoted
-from outercore.data.file_ids import FileIds, NodeNames, names_of_nodes
-from outercore.data.many_graphs import Labelled
 from outercore.data.names import Names
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import FileIds, NamesOfType, NodeNames, NodeNumbers
 from outercore.errors import InternalError, InvalidError, UnsupportedError
 from outercore.files.atomic import (
     require_directory_of,
@@ -163,44 +161,38 @@ def table_file(path: Path, columns: dict[str, pa.DataType]) -> Iterator[TableWri
         writer.close()
 
 
-class _Called:
-    """Names of nodes in tables: the id, the name, or the type and the id."""
+class _Identity:
+    """The columns of a table that name nodes: the name or id, with several types also the type."""
 
-    def __init__(self, graph: Labelled, numbers: NodeNumbers | None) -> None:
-        self._numbers = numbers
-        self._ids = names_of_nodes(graph)
-        if numbers is None:
-            self.columns = [("id", type_of_ids(self._ids))]
-        else:
-            ids = pa.large_string() if numbers.are_named else pa.int64()
+    def __init__(self, names: NodeNames) -> None:
+        self._names = names
+        if isinstance(names, NodeNumbers):
+            ids = pa.large_string() if names.are_named else pa.int64()
             self.columns = [("type", pa.large_string()), ("id", ids)]
+        else:
+            self.columns = [("id", type_of_ids(names))]
 
-    def named(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
-        """The columns that identify the nodes of the rows."""
-        if self._numbers is not None:
-            places, ids = self._numbers.split(ids)
-            types = pa.array(self._numbers.types, pa.large_string())
-            called = _keys_of(self._numbers, places, ids) if self._numbers.are_named else ids
-            return {"type": types.take(pa.array(places)), "id": called}
-        return {"id": arrow_ids(self._ids, ids)}
+    def of(self, ids: NDArray[np.int64]) -> dict[str, ArrayLike | pa.Array]:
+        """The columns that name the nodes of the rows."""
+        if not isinstance(names := self._names, NodeNumbers):
+            return {"id": arrow_ids(names, ids)}
+        places, ids = names.split(ids)
+        types = pa.array(names.types, pa.large_string())
+        column = _keys_of(names, places, ids) if names.are_named else ids
+        return {"type": types.take(pa.array(places)), "id": column}
 
     def type_of_values(self, dtype: np.dtype[Any]) -> pa.DataType:
         """The type of a column whose values are nodes; `dtype` is the type of their numbers."""
-        if self._numbers is None and isinstance(self._ids, FileIds):
-            return pa.from_numpy_dtype(dtype)
-        return pa.large_string()
+        is_number = isinstance(self._names, FileIds)
+        return pa.from_numpy_dtype(dtype) if is_number else pa.large_string()
 
     def values(self, ids: NDArray[Any]) -> pa.Array:
         """Nodes as values of other nodes: names, or ids in the files; -1 becomes missing."""
-        if self._numbers is None and isinstance(self._ids, FileIds):
-            return pa.array(self._ids.of(ids).astype(ids.dtype, copy=False))
-        there = np.maximum(ids, 0).astype(np.int64)
-        if self._numbers is not None:
-            named = self.named(there)
-            texts = [pa.array(named[name]).cast(pa.large_string()) for name in ("type", "id")]
-            names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
-        else:
-            names = arrow_ids(self._ids, there)
+        if isinstance(self._names, FileIds):
+            return pa.array(self._names.of(ids).astype(ids.dtype, copy=False))
+        named = self.of(np.maximum(ids, 0).astype(np.int64))
+        texts = [pa.array(column).cast(pa.large_string()) for column in named.values()]
+        names = pc.binary_join_element_wise(*texts, pa.scalar(":", pa.large_string()))
         return pc.if_else(pa.array(ids >= 0), names, pa.scalar(None, names.type))
 
 
@@ -213,20 +205,19 @@ class NodeValues:
     lacks names. The values are in the column `value`, or `value_0`, `value_1`, ... for several.
     Values that are nodes (`of_nodes`) are also written as names or ids; -1 is an empty cell.
 
-    With `numbers`, ids are global numbers of nodes of several types. The table then has a column
-    `type`, and `id` is the id within the type. Values that are nodes are strings like `paper:17`.
+    With several types, the table has a column `type`, and `id` is the key or the id within the
+    type. Values that are nodes are strings like `paper:17`.
     """
 
     def __init__(
         self,
         path: Path,
         file: BinaryIO,
-        graph: Labelled,
+        names: NodeNames,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         *,
         of_nodes: bool = False,
-        numbers: NodeNumbers | None = None,
     ) -> None:
         self._path, self._shape, self._dtype = path, shape, dtype
         self._file: NpyWriter | TableWriter
@@ -234,13 +225,13 @@ class NodeValues:
         if path.suffix.lower() == ".npy":
             self._file = NpyWriter(file, shape, dtype)
             return
-        self._called = _Called(graph, numbers)
+        self._identity = _Identity(names)
         self._of_nodes = of_nodes
-        kind = self._called.type_of_values(dtype) if of_nodes else pa.from_numpy_dtype(dtype)
+        kind = self._identity.type_of_values(dtype) if of_nodes else pa.from_numpy_dtype(dtype)
         self._names = ["value"]
         if len(shape) > 1:
             self._names = [f"value_{place}" for place in range(shape[1])]
-        columns = [*self._called.columns, *((name, kind) for name in self._names)]
+        columns = [*self._identity.columns, *((name, kind) for name in self._names)]
         self._file = TableWriter(path, file, pa.schema(columns))
 
     def append(self, ids: NDArray[np.int64], values: NDArray[Any]) -> None:
@@ -251,8 +242,8 @@ class NodeValues:
         values = np.ascontiguousarray(values, self._dtype)
         parts = [values] if values.ndim == 1 else list(values.T)
         if self._of_nodes:
-            parts = [self._called.values(part) for part in parts]
-        named = self._called.named(ids)
+            parts = [self._identity.values(part) for part in parts]
+        named = self._identity.of(ids)
         self._file.append({**named, **dict(zip(self._names, parts, strict=True))})
 
     def close(self) -> None:
@@ -271,12 +262,11 @@ class NodeValues:
 @contextmanager
 def node_values(
     path: Path,
-    graph: Labelled,
+    names: NodeNames,
     shape: tuple[int, ...],
     dtype: DTypeLike,
     *,
     of_nodes: bool = False,
-    numbers: NodeNumbers | None = None,
 ) -> Iterator[NodeValues]:
     """Context of a file with values of nodes; see `NodeValues`.
 
@@ -287,7 +277,7 @@ def node_values(
     """
     with whole_file(path) as file:
         kind = np.dtype(dtype)
-        writer = NodeValues(path, file, graph, shape, kind, of_nodes=of_nodes, numbers=numbers)
+        writer = NodeValues(path, file, names, shape, kind, of_nodes=of_nodes)
         try:
             yield writer
         except BaseException:
@@ -297,26 +287,17 @@ def node_values(
 
 
 def write_node_values(
-    path: Path,
-    graph: Labelled,
-    values: NDArray[Any],
-    *,
-    of_nodes: bool = False,
-    numbers: NodeNumbers | None = None,
+    path: Path, names: NodeNames, values: NDArray[Any], *, of_nodes: bool = False
 ) -> None:
     """Writes a value or a row of each node, block by block; see `NodeValues`."""
     shape, dtype = values.shape, values.dtype
-    with node_values(path, graph, shape, dtype, of_nodes=of_nodes, numbers=numbers) as file:
+    with node_values(path, names, shape, dtype, of_nodes=of_nodes) as file:
         for first, block in blocks(values):
             file.append(np.arange(first, first + len(block)), block)
 
 
 def node_frame(
-    graph: Labelled,
-    columns: Mapping[str, NDArray[Any]],
-    *,
-    of_nodes: bool = False,
-    numbers: NodeNumbers | None = None,
+    names: NodeNames, columns: Mapping[str, NDArray[Any]], *, of_nodes: bool = False
 ) -> Any:
     """Values of all nodes as a pandas data frame, with the columns that `NodeValues` writes.
 
@@ -325,9 +306,8 @@ def node_frame(
     """
     if find_spec("pandas") is None:
         raise UnsupportedError("package `pandas` is not installed\nhint: pip install pandas")
-    called = _Called(graph, numbers)
-    count = graph.num_nodes if numbers is None else len(numbers)
-    frame = dict(called.named(np.arange(count)))
+    identity, count = _Identity(names), len(names)
+    frame = dict(identity.of(np.arange(count)))
     for name, values in columns.items():
         if name in frame:
             raise InvalidError(f"column `{name}` has the ids of the nodes\nhint: call it otherwise")
@@ -336,9 +316,9 @@ def node_frame(
                 f"column `{name}`: shape {values.shape}, expected {count:,} rows: a value a node"
             )
         parts = [values] if values.ndim == 1 else list(values.T)
-        names = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
-        for column, part in zip(names, parts, strict=True):
-            frame[column] = called.values(part) if of_nodes else pa.array(part)
+        titles = [name] if values.ndim == 1 else [f"{name}_{at}" for at in range(len(parts))]
+        for column, part in zip(titles, parts, strict=True):
+            frame[column] = identity.values(part) if of_nodes else pa.array(part)
     return pa.table(frame).to_pandas()
 
 
@@ -356,12 +336,12 @@ def _keys_of(numbers: NodeNumbers, places: NDArray[Any], ids: NDArray[Any]) -> p
     return column if (np.diff(order) > 0).all() else column.take(pa.array(np.argsort(order)))
 
 
-def type_of_ids(ids: NodeNames) -> pa.DataType:
+def type_of_ids(ids: NamesOfType) -> pa.DataType:
     """Arrow type of a column of nodes: integers for ids in files, strings for names."""
     return pa.int64() if isinstance(ids, FileIds) else pa.large_string()
 
 
-def arrow_ids(ids: NodeNames, positions: NDArray[np.int64]) -> pa.Array:
+def arrow_ids(ids: NamesOfType, positions: NDArray[np.int64]) -> pa.Array:
     """Arrow column of the nodes with ids `positions`: their names, or their ids in files.
 
     Errors: `CorruptError`.

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.data.file_ids import FileIds
 from outercore.data.graph import Graph
-from outercore.data.node_numbers import node_names
+from outercore.data.node_names import FileIds, names_of_type
 from outercore.errors import InvalidError
 
 
@@ -51,7 +50,7 @@ class Seeds:
 
     def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
         """Node ids of these names, or of these ids of the imported files."""
-        known = node_names(graph, self.node_type)
+        known = names_of_type(graph, self.node_type)
         if isinstance(known, FileIds) and known.find(names[0]) is None:
             raise InvalidError(
                 f"input_nodes: found the name `{names[0]}`, but nodes of type `{self.node_type}` "

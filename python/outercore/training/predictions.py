@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from outercore.data.file_ids import names_of_nodes
 from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled
 from outercore.data.names import Names
+from outercore.data.node_names import names_of_items
 from outercore.data.outputs import (
     TABLES,
     TableWriter,
@@ -109,7 +109,7 @@ def predict(
     if of_links != (edges is not None):
         raise InvalidError(_about_edges(directory, of_links))
     graph = open_graph(root_of(data_set))
-    pairs = PairList.parse(str(edges), names_of_nodes(graph)) if of_links else None
+    pairs = PairList.parse(str(edges), names_of_items(graph)) if of_links else None
     opening = opened_work(
         saved, directory, graph, memory, observer=observer, open_loader=open_loader
     )
@@ -165,7 +165,7 @@ def _write_pairs(
     for some in pairs.chunks():
         ends[some] = True
         count += len(some)
-    ids = names_of_nodes(work.labelled)
+    ids = names_of_items(work.labelled)
     columns = {"source": type_of_ids(ids), "target": type_of_ids(ids), "score": pa.float32()}
     scoring = work.scoring(ready())
     with _grouped(out, columns) as rows, scoring.embedded(np.flatnonzero(ends)) as scored:
@@ -182,7 +182,7 @@ class _NodeTable:
 
     def __init__(self, labelled: Labelled, task: Task) -> None:
         self._task = task
-        self._ids = names_of_nodes(labelled)
+        self._ids = names_of_items(labelled)
         self._classes = _class_names(labelled, task)
         one = pa.large_string() if self._classes is not None else pa.from_numpy_dtype(task.dtype)
         places = range(task.outputs)

@@ -19,6 +19,7 @@ from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
 from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled, ManyGraphs
+from outercore.data.node_names import names_of_items
 from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
 from outercore.data.split_names import find_split, normal_split
 from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -423,11 +424,11 @@ def _outputs(
     logits: str | Path | None,
 ) -> tuple[NodeValues | None, NodeValues | None]:
     labels_out = logits_out = None
-    graph, task = work.labelled, work.task
+    names, task = names_of_items(work.labelled), work.task
     if predictions is not None:
-        writer = node_values(Path(predictions), graph, task.shape(rows), task.dtype)
+        writer = node_values(Path(predictions), names, task.shape(rows), task.dtype)
         labels_out = stack.enter_context(writer)
     if logits is not None:
         shape = (rows, task.outputs)
-        logits_out = stack.enter_context(node_values(Path(logits), graph, shape, np.float32))
+        logits_out = stack.enter_context(node_values(Path(logits), names, shape, np.float32))
     return labels_out, logits_out

@@ -21,7 +21,7 @@ from outercore.base.shell import quoted
 from outercore.data.edge_types import edge_type_called
 from outercore.data.graph import Graph
 from outercore.data.names import Names
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
@@ -365,7 +365,7 @@ class Embedding:
 
     @cached_property
     def _types(self) -> NodeNumbers | None:
-        return NodeNumbers.of_graph(self.graph, None)
+        return NodeNumbers.of_graph(self.graph, None) if self.graph.is_typed else None
 
     def _typed_id(self, item: str | int, kind: Named) -> int | None:
         """The row number of `author:17` or `author,writes,paper`; `None` for another form.
@@ -376,7 +376,7 @@ class Embedding:
         if types is None or not isinstance(item, str) or item.isdigit():
             return None
         if kind == "entity":
-            return types.parse(item, "entity")
+            return types.id(item)
         known = self.graph.edge_types
         return known.index(edge_type_called(item, known, "relation"))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.native import Progress, verify_arrays
-from outercore.data.node_numbers import NodeNumbers
+from outercore.data.node_names import NodeNumbers
 from outercore.data.outputs import check_directory
 from outercore.embedding.data.warm_start import match_names
 from outercore.embedding.use.embedding import has_names

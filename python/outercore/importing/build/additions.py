@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from outercore.base.native import Addition, Progress, Role, verify_arrays
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
-from outercore.data.file_ids import names_of_nodes
 from outercore.data.graph import Graph, require_one_name
 from outercore.data.many_graphs import has_graphs
 from outercore.data.names import Names
+from outercore.data.node_names import names_of_items
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.build.graph import feed_array, require_comparable, require_place
@@ -123,7 +123,7 @@ class _Opening:
 
     def __init__(self, graph: Graph, given: Additions, options: ArrayOptions) -> None:
         self._graph, self._given, self._task = graph, given, options.task
-        names = None if graph.is_typed else names_of_nodes(graph)
+        names = None if graph.is_typed else names_of_items(graph)
         memory = parse_size(options.memory) // 4
         reading = Reading(given.text, given.fill, options.allow_nan, memory, key=given.key)
         self._is_named = isinstance(names, Names)

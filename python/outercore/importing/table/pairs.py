@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.data.file_ids import FileIds, NodeNames
 from outercore.data.names import Names
+from outercore.data.node_names import FileIds, NamesOfType
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.table.columns import EdgeColumns, edge_columns
@@ -32,10 +32,10 @@ class PairList:
     """
 
     spec: FileSpec
-    ids: NodeNames
+    ids: NamesOfType
 
     @classmethod
-    def parse(cls, text: str, ids: NodeNames) -> PairList:
+    def parse(cls, text: str, ids: NamesOfType) -> PairList:
         """The list in `FILE` or `FILE:SOURCE,TARGET`.
 
         Errors: `NotFoundError` for a missing file; `UnsupportedError` for formats of

@@ -1,26 +1,90 @@
-"""Node numbers of algorithms in a graph with several types. Does not import PyTorch."""
+"""Names of nodes: their keys, or their ids in the imported files. Does not import PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from outercore.base.likeness import suggestion
 from outercore.data.edge_types import EdgeType, edge_type_called
-from outercore.data.file_ids import FileIds, NodeNames, names_of_nodes
-from outercore.errors import InvalidError, NotFoundError
+from outercore.data.names import Names
+from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from outercore.data.data_set import DataSet
-    from outercore.data.names import Names
+    from outercore.data.many_graphs import Labelled
+
+
+class FileIds:
+    """The ids of nodes in the imported files: `first`, `first + 1`, ...
+
+    It has the methods of `Names`. A text is an id of the files; a number is the position of a node,
+    from 0.
+
+    Example:
+        >>> ids = FileIds(1, 3)
+        >>> ids.id("3"), ids.names([0, 2])
+        (2, [1, 3])
+    """
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first, self._count = first, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def range(self) -> str:
+        """The range of the ids as a text, for messages."""
+        return f"{self.first} to {self.first + self._count - 1}" if self._count else "no ids"
+
+    def find(self, text: str | int) -> int | None:
+        """The position of the node with the id `text` in the files, or None."""
+        digits = str(text)
+        if not (digits.isascii() and digits.isdigit()):
+            return None
+        position = int(digits) - self.first
+        return position if 0 <= position < self._count else None
+
+    def id(self, text: str | int) -> int:
+        """The position of the node with the id `text` in the files.
+
+        Raises:
+            InvalidError: no node has this id.
+        """
+        position = self.find(text)
+        if position is None:
+            is_number = str(text).lstrip("-").isdigit()
+            why = f"the graph has {self._count:,} nodes" if is_number else "the nodes have no names"
+            raise InvalidError(f"node `{text}`: {why} ({self.range})")
+        return position
+
+    def ids(self, texts: Iterable[str | int]) -> NDArray[np.int64]:
+        """The positions of nodes, int64, in the order of `texts`.
+
+        Raises:
+            InvalidError: as `id`.
+        """
+        return np.fromiter((self.id(text) for text in texts), np.int64)
+
+    def names(self, positions: ArrayLike) -> list[int]:
+        """The ids in the files of the nodes at these positions."""
+        ids: list[int] = self.of(np.asarray(positions, np.int64)).tolist()
+        return ids
+
+    def of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`names` as an int64 array; -1 means no node and does not change."""
+        if not self.first:
+            return positions
+        return np.where(positions >= 0, positions + self.first, positions)
 
 
 class NodeNumbers:
@@ -41,13 +105,11 @@ class NodeNumbers:
         self._ends = np.cumsum([*self._counts.values()], dtype=np.int64)
 
     @classmethod
-    def of_graph(cls, graph: DataSet, relation: str | None) -> NodeNumbers | None:
-        """The node numbers of a run on `graph`; `None` in a graph of one type, as ids are numbers.
+    def of_graph(cls, graph: DataSet, relation: str | None) -> NodeNumbers:
+        """The node numbers of a run on `graph`, of which `relation` may choose an edge type.
 
         Errors: `NotFoundError` for an unknown relation.
         """
-        if not graph.is_typed:
-            return None
         counts: dict[str, int] = graph.node_types
         if relation is not None:
             source, _, target = relation_of(graph, relation)
@@ -84,34 +146,35 @@ class NodeNumbers:
         first = next(first for name, first, _ in self.ranges() if name == node_type)
         return first + node
 
-    def parse(self, text: str, option: str) -> int:
+    def id(self, text: str | int) -> int:
         """The number of the node in a text such as ``paper:17``: its type, and its key or its id.
 
         Raises:
             InvalidError: the text has another form.
             NotFoundError: the type or the key does not exist.
         """
-        node_type, colon, node = text.partition(":")
+        node_type, colon, node = str(text).partition(":")
         if colon and node_type in self._names:
             return self.of(node_type, self._names[node_type].id(node))
         if colon and node_type:
             self._require_type(node_type, node)
         if not node_type or not node.isascii() or not node.isdigit():
-            example = f"{self.types[0]}:{self.shown(self.types[0])}" if self._counts else "TYPE:17"
+            example = (
+                f"{self.types[0]}:{self.example(self.types[0])}" if self._counts else "TYPE:17"
+            )
             raise InvalidError(
-                f"{option}: expected the type and the id of a node, such as `{example}`, found "
-                f"`{text}`"
+                f"node `{text}`: expected the type and the id of a node, such as `{example}`"
             )
         return self.of(node_type, int(node))
 
-    def find(self, text: str) -> int | None:
+    def find(self, text: str | int) -> int | None:
         """The number of the node in a text of type and key, or None."""
-        node_type, _, node = text.partition(":")
+        node_type, _, node = str(text).partition(":")
         keys = self.keys_of(node_type)
         node_id = None if keys is None else keys.find(node)
         return None if node_id is None else self.of(node_type, node_id)
 
-    def shown(self, node_type: str) -> str:
+    def example(self, node_type: str) -> str:
         """An example of a node's key or id in a type, for messages."""
         keys = self.keys_of(node_type)
         return "17" if keys is None or not len(keys) else keys.names([0])[0]
@@ -142,39 +205,20 @@ class NodeNumbers:
             )
         ]
 
-    def resolve(self, value: Any) -> Any:
-        """Replaces the nodes (type, id), (type, ids) or ``type:id`` in an option by numbers.
-
-        A text is a key; a number is the id of the node in its type. Other values do not change.
+    def of_pair(self, node_type: str, nodes: Any) -> Any:
+        """The number of a node by its type, and its key or id; a list for several nodes.
 
         Raises:
             NotFoundError, InvalidError: as `of`.
         """
-        if isinstance(value, Mapping):
-            return {self.resolve(node): weight for node, weight in value.items()}
-        if _is_pair(value):
-            node_type, ids = value
-            if np.ndim(ids) == 0:
-                return self._of_pair(node_type, ids)
-            return [self._of_pair(node_type, node) for node in ids]
-        if isinstance(value, str):
-            return self.parse(value, "node")
-        if isinstance(value, (list, tuple)) or _is_text(value):
-            numbers: list[Any] = []
-            for item in value:
-                number = self.resolve(item)
-                numbers += number if isinstance(number, list) else [number]
-            return numbers
-        return value
-
-    def _of_pair(self, node_type: str, node: Any) -> int:
-        """The number of a node by its type, and its key or its id."""
-        if not isinstance(node, str):
-            return self.of(node_type, index(node))
-        self._require_type(node_type, node)
+        if np.ndim(nodes):
+            return [self.of_pair(node_type, node) for node in nodes]
+        if not isinstance(nodes, str):
+            return self.of(node_type, index(nodes))
+        self._require_type(node_type, nodes)
         if (keys := self.keys_of(node_type)) is not None:
-            return self.of(node_type, keys.id(node))
-        raise InvalidError(f"node `{node_type}:{node}`: the type has no keys, expected an id")
+            return self.of(node_type, keys.id(nodes))
+        raise InvalidError(f"node `{node_type}:{nodes}`: the type has no keys, expected an id")
 
     def _require_type(self, node_type: str, node: Any) -> None:
         if node_type not in self._counts:
@@ -184,25 +228,59 @@ class NodeNumbers:
             )
 
 
-def node_names(graph: DataSet, node_type: str) -> NodeNames:
-    """The names of the nodes of a type, or their ids in the files."""
+NamesOfType: TypeAlias = Names | FileIds
+"""The names of the nodes of a type: their keys, or their ids in the imported files."""
+NodeNames: TypeAlias = NamesOfType | NodeNumbers
+"""The names of the nodes of a graph of one type or several."""
+
+
+def names_of_nodes(graph: DataSet, relation: str | None = None) -> NodeNames:
+    """The names of all nodes. With several types, `relation` restricts them to its two types.
+
+    Errors: `NotFoundError` for an unknown relation.
+    """
+    return NodeNumbers.of_graph(graph, relation) if graph.is_typed else names_of_items(graph)
+
+
+def names_of_type(graph: DataSet, node_type: str) -> NamesOfType:
+    """The names of the nodes of a type."""
     if not graph.is_typed:
-        return names_of_nodes(graph)
+        return names_of_items(graph)
     keys = graph.keys_of(node_type)
     return FileIds(0, graph.node_types[node_type]) if keys is None else keys
 
 
-def by_name(ids: NodeNames, value: Any) -> Any:
-    """Replaces names in an option of an algorithm by positions; other values do not change.
+def names_of_items(items: DataSet | Labelled) -> NamesOfType:
+    """The names of the labelled items of a task, or of the nodes of a graph of one type."""
+    try:
+        names = Names(Path(items.root), items.schema.arrays, "entity")
+    except (NotFoundError, CorruptError):
+        names = None
+    if names is not None and len(names) == items.num_nodes:
+        return names
+    return FileIds(items.schema.first_id, items.num_nodes)
+
+
+def node_ids(names: NodeNames, value: Any) -> Any:
+    """Replaces the names of nodes in an option of an algorithm by node numbers.
+
+    A text is a name. With several types it is ``type:id``, and a pair (type, id) or (type, ids)
+    names nodes as well. Other values do not change.
 
     Errors: `NotFoundError`, `InvalidError` for an unknown name.
     """
-    if isinstance(value, str):
-        return ids.id(value)
     if isinstance(value, Mapping):
-        return {by_name(ids, node): weight for node, weight in value.items()}
+        return {node_ids(names, node): weight for node, weight in value.items()}
+    if isinstance(names, NodeNumbers) and _is_pair(value):
+        return names.of_pair(*value)
+    if isinstance(value, str):
+        return names.id(value)
     if isinstance(value, (list, tuple)) or _is_text(value):
-        return [by_name(ids, item) for item in value]
+        numbers: list[Any] = []
+        for item in value:
+            number = node_ids(names, item)
+            numbers += number if _is_pair(item) and isinstance(number, list) else [number]
+        return numbers
     return value
 
 
