@@ -1,4 +1,4 @@
-"""Writing files so that a crash at any moment leaves the old or the new, never half."""
+"""Atomic file writes: after a crash, a file has its old content or the complete new content."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from outercore.errors import (
 
 
 class Storage:
-    """The operations of durable writing; tests replace them with faults."""
+    """The file operations of durable writes. Tests replace them to inject faults."""
 
     def write(self, path: Path, data: bytes) -> None:
-        """Creates or replaces `path` and waits until the bytes are on the device."""
+        """Creates or replaces the file `path`, and waits until its bytes are on the device."""
         self.write_pieces(path, [data])
 
     def write_pieces(self, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-        """The same with the bytes of pieces, one after the other."""
+        """Like `write`, with the bytes of several pieces, one after the other."""
         with path.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
@@ -37,16 +37,16 @@ class Storage:
             os.fsync(file.fileno())
 
     def sync(self, path: Path) -> None:
-        """Waits until what another program or library wrote to `path` is on the device."""
+        """Waits until all bytes of the file `path` are on the device."""
         with path.open("rb+") as file:
             os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
-        """Gives `old` the name `new`, replacing a file of that name, in one step."""
+        """Renames `old` to `new` in one step, and replaces an existing file."""
         old.replace(new)
 
     def sync_directory(self, path: Path) -> None:
-        """Waits until the names in `path` are on the device."""
+        """Waits until the names of the files in the directory `path` are on the device."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -54,34 +54,34 @@ class Storage:
             os.close(descriptor)
 
     def remove(self, path: Path) -> None:
-        """Removes the file `path`; a missing one is fine."""
+        """Removes the file `path`. A missing file is no error."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Creates `path` and its parents where they are missing."""
+        """Creates the directory `path` and its missing parents."""
         path.mkdir(parents=True, exist_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Removes `path` and all below it; a missing one is fine."""
+        """Removes the directory `path` with its content. A missing directory is no error."""
         shutil.rmtree(path, ignore_errors=True)
 
 
 def temporary_path(path: Path) -> Path:
-    """The name that the file `path` has until it is complete."""
+    """The temporary name of the file `path` while it is written."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def replace_file(storage: Storage, path: Path, data: bytes) -> None:
-    """Makes `path` hold `data`: after a crash it holds the old bytes or the new ones."""
+    """Writes `data` to the file `path`. After a crash, it has the old bytes or the new bytes."""
     with replacing(storage, path) as temporary:
         storage.write(temporary, data)
 
 
 @contextmanager
 def replacing(storage: Storage, path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """The file to write within the block, which becomes `path` once it is complete.
+    """Context of a temporary file, which is renamed to `path` at the end of the block.
 
-    With `durable` the new name survives a power failure; the caller syncs the bytes.
+    The caller writes and syncs the bytes. With `durable`, the new name survives a power failure.
     """
     temporary = temporary_path(path)
     try:
@@ -97,12 +97,13 @@ def replacing(storage: Storage, path: Path, *, durable: bool = True) -> Iterator
 
 @contextmanager
 def whole_file(path: Path, *, what: str = "", durable: bool = True) -> Iterator[BinaryIO]:
-    """A file to write to, which gets the name `path` at the end; a failure leaves nothing.
+    """Context of a file open for writing, which is renamed to `path` at the end of the block.
 
-    `what` is the name of the file in errors. Scratch files need not be `durable`: no power failure
-    matters to them, and a sync costs a disk's time.
+    `what` is the name of the file in errors. Scratch files need not be `durable`: a power failure
+    ends their process too, and a sync takes time.
 
-    Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
+    Errors: `NoSpaceError` and `DeviceError`. The temporary file is removed then, and a previous
+    file at `path` stays.
     """
     with (
         device_errors(what or f"`{path}`"),
@@ -116,7 +117,7 @@ def whole_file(path: Path, *, what: str = "", durable: bool = True) -> Iterator[
                 os.fsync(file.fileno())
             file.close()
         except BaseException:
-            # Closing writes the buffer once more, and on a full device fails once more.
+            # `close` writes the rest of the buffer, so on a full device it fails, too.
             with suppress(OSError):
                 file.close()
             raise
@@ -127,7 +128,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def require_writable(path: Path) -> None:
-    """Errors: `DeviceError` where the file `path` cannot be made."""
+    """Errors: `DeviceError` if the file `path` cannot be created."""
     temporary = temporary_path(path)
     with device_errors(f"`{path}`"):
         temporary.open("wb").close()
@@ -136,10 +137,10 @@ def require_writable(path: Path) -> None:
 
 @contextmanager
 def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
-    """A directory for files of this process, which is removed at the end of the block.
+    """Context of a new directory for files of this process. The end of the block removes it.
 
-    Names are `prefix` and random letters. Directories that a killed process left are removed first:
-    the system has released their locks.
+    Its name is `prefix` and random letters. First removes the directories of killed processes: they
+    are not locked, because the system has released the locks.
     """
     path, lock = _locked_directory(parent, prefix)
     try:
@@ -157,14 +158,14 @@ def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int]:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Another process may have taken it for abandoned before it was locked.
+        # Before it was locked, another process may have removed it as abandoned.
         if path.exists():
             return path, lock
         os.close(lock)
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Removes a scratch directory that no process holds."""
+    """Removes a scratch directory, unless a process has locked it."""
     with suppress(OSError):
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -175,9 +176,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def remove_at_once(path: Path) -> None:
-    """Removes the directory `path` after it is renamed: a crash leaves it whole, or removes it.
+    """Removes the directory `path`. After a crash, it is complete or it is gone.
 
-    Leftovers of a killed process under the other name are removed, too.
+    Renames it before the removal. Also removes a renamed directory that a killed process has left.
     """
     gone = path.with_name(f"{path.name}.removed")
     shutil.rmtree(gone, ignore_errors=True)
@@ -187,13 +188,13 @@ def remove_at_once(path: Path) -> None:
 
 
 def require_free(file: Path, *, overwrite: bool) -> None:
-    """Errors: `InvalidError` where `file` is there already and is not to be replaced."""
+    """Errors: `InvalidError` if `file` exists, unless it may be overwritten."""
     if file.exists() and not overwrite:
         raise InvalidError(f"`{file}` exists already\nhint: choose another name, or `--overwrite`")
 
 
 def require_directory_of(file: Path) -> None:
-    """Errors: `NotFoundError` where the directory that `file` is to be written in is missing."""
+    """Errors: `NotFoundError` if the directory of `file` does not exist."""
     if not file.parent.is_dir():
         raise NotFoundError(
             f"`{file}`: directory `{file.parent}` does not exist\nhint: make it first"
@@ -201,7 +202,7 @@ def require_directory_of(file: Path) -> None:
 
 
 def missing_file(what: str, path: Path) -> NotFoundError:
-    """The error for an input that is not there; `what` is how the user knows it."""
+    """The error for a missing input file; `what` is its name in the message."""
     where = path.parent.resolve()
     found = f"`{where}` has no such file" if where.is_dir() else f"there is no directory `{where}`"
     return NotFoundError(
@@ -211,9 +212,9 @@ def missing_file(what: str, path: Path) -> NotFoundError:
 
 @contextmanager
 def device_errors(what: str, then: str = "run the same command again") -> Iterator[None]:
-    """Turns the operating system's errors while writing `what` into ours.
+    """Context that turns errors of the operating system into `NoSpaceError` or `DeviceError`.
 
-    `then` is what to do after space was freed.
+    `what` is the written file in messages, `then` is the next step after the user has freed space.
     """
     try:
         yield

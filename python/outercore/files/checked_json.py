@@ -1,4 +1,4 @@
-"""JSON files that carry their own checksum, so that no flipped byte is read as a value."""
+"""JSON files with a checksum in them, which reveals damaged bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from outercore.errors import CorruptError, VersionError
 
 CHECKSUM = "checksum"
-"""The member that holds the checksum of all other members."""
+"""The key of the checksum of all other values."""
 
 _PIECE = 1 << 20
 
@@ -34,7 +34,7 @@ def json_bytes(values: Any) -> bytes:
 def parse_json(data: bytes) -> Any:
     """The value of a JSON file.
 
-    Errors: `ValueError` for anything else, and for lists in each other without end.
+    Errors: `ValueError` if `data` is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(data)
@@ -45,7 +45,7 @@ def parse_json(data: bytes) -> Any:
 def read_json(path: Path, what: str, *, hint: str) -> Any:
     """The value of a JSON file without a checksum.
 
-    `what` is the name of the file in errors, `hint` is what to do about damage.
+    `what` is the name of the file in errors, `hint` the advice for a damaged file.
 
     Errors: `CorruptError` if the file is not JSON.
     """
@@ -58,9 +58,9 @@ def read_json(path: Path, what: str, *, hint: str) -> Any:
 
 
 def parse_checked_json(data: bytes, what: str) -> dict[str, Any]:
-    """The values that `checked_json_bytes` wrote; `what` names the file.
+    """The values that `checked_json_bytes` wrote; `what` is the name of the file in errors.
 
-    Errors: `CorruptError` where the bytes are not those that were written.
+    Errors: `CorruptError` for damaged bytes.
     """
     try:
         values = parse_json(data)
@@ -78,11 +78,12 @@ def parse_checked_json(data: bytes, what: str) -> dict[str, Any]:
 def read_checked_json(
     path: Path, version: int, needed: Iterable[str] = (), *, hint: str, what: str = ""
 ) -> dict[str, Any]:
-    """The values of a file that `checked_json_bytes` wrote, with all keys that are `needed`.
+    """The values of a file that `checked_json_bytes` wrote.
 
-    `hint` is what to do about damage, `what` the name of the file in errors.
+    `what` is the name of the file in errors, `hint` the advice for a damaged file.
 
-    Errors: `CorruptError`; `VersionError` for a file of another version.
+    Errors: `CorruptError` for a damaged file, or if a `needed` key is missing; `VersionError` for
+    another version.
     """
     what = what or f"`{path}`"
     try:
@@ -103,12 +104,12 @@ def read_checked_json(
 
 
 def checksum_of(data: bytes | memoryview) -> str:
-    """The checksum of bytes, as text: CRC-32."""
+    """The CRC-32 of bytes as a text."""
     return f"crc32:{zlib.crc32(data):08x}"
 
 
 def checksum_of_file(path: Path) -> str:
-    """The checksum of all bytes of a file. Cost: one sequential read."""
+    """The checksum of a whole file. Cost: one sequential read."""
     total = 0
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -117,5 +118,5 @@ def checksum_of_file(path: Path) -> str:
 
 
 def _checksum(values: dict[str, Any]) -> str:
-    # Not of the file's bytes: the checksum itself is among them.
+    # Not over the bytes of the file, because they include the checksum.
     return checksum_of(json.dumps(values, sort_keys=True).encode())

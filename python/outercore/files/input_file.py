@@ -1,6 +1,6 @@
-"""Makes sure that an input file is a regular file before a library opens it.
+"""Checks that an input file is a regular file before a library opens it.
 
-A pipe or a device has neither end nor size, and reading it may wait forever. Links are followed.
+Pipes and devices are refused: they have no size, and a read may wait forever. Follows links.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from outercore.files.atomic import missing_file
 
 
 def require_file(path: Path, what: str) -> None:
-    """Makes sure that `path` is a regular file; `what` is how messages call it.
+    """Checks that `path` is a regular file; `what` is its name in messages.
 
     Errors: `NotFoundError`; `InvalidError` for a directory; `UnsupportedError` for anything else.
     """
@@ -24,7 +24,7 @@ def require_file(path: Path, what: str) -> None:
     except OSError as error:
         raise InvalidError(f"{what} `{path}`: {error.strerror}") from None
     except ValueError:
-        # A zero byte.
+        # The path has a zero byte.
         raise InvalidError(f"{what} {str(path)!r}: no name of a file") from None
     if stat.S_ISDIR(mode):
         raise InvalidError(f"{what} `{path}`: expected a file, found a directory")
@@ -36,7 +36,7 @@ def require_file(path: Path, what: str) -> None:
 
 
 def read_small(path: Path, what: str, most: int) -> bytes:
-    """The bytes of a file that people write by hand, such as a description.
+    """Reads a file that people write by hand, such as a description of tables.
 
     Errors: as `require_file`; `InvalidError` for more than `most` bytes.
     """
@@ -49,8 +49,7 @@ def read_small(path: Path, what: str, most: int) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path leads to something; a text that cannot be a path, such as a name that is too
-    long, does not."""
+    """Whether a path exists. A text that cannot be a path, such as a name that is too long, does not."""
     try:
         return path.exists()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Arrays that may be larger than memory: in memory, or mapped from a file."""
+"""Arrays that may be larger than memory: mapped files, read in blocks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1 << 16
-"""Rows of a block, unless the caller chooses."""
+"""Default number of rows of a block."""
 
 
 def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
-    """An array of a data set in `root`, as the manifest's `entry` describes it."""
+    """Maps an array of the data set in `root`; `entry` describes it in the manifest."""
     dtype, shape = np.dtype(entry["dtype"]), tuple(int(extent) for extent in entry["shape"])
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -23,9 +23,10 @@ def mapped(root: Path, entry: dict[str, Any]) -> NDArray[Any]:
 
 
 def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yields blocks of rows, each with its first row. Releases the pages of a mapped array.
+    """Yields the number of each block's first row, and the block.
 
-    A block is valid until the next one.
+    Releases the pages of a mapped array after each block, so its memory stays small. A block is
+    valid until the next block is requested.
 
     Example:
         >>> import numpy as np
@@ -40,7 +41,7 @@ def blocks(values: NDArray[Any], rows: int = BLOCK) -> Iterator[tuple[int, NDArr
 def forget(values: NDArray[Any]) -> None:
     """Releases the memory of the pages that were read from a mapped array."""
     mapping = getattr(values, "_mmap", None)
-    # Values written to a private copy are in memory only.
+    # Changed values of a copy-on-write map are only in memory.
     if getattr(values, "mode", None) == "c":
         return
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):

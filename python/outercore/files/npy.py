@@ -1,4 +1,4 @@
-"""`.npy` files: read, mapped into memory, and written."""
+"""Reads, maps and writes `.npy` files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _READERS = {
     (2, 0): npy_format.read_array_header_2_0,
 }
 _DATA_OFFSET = 4096
-"""Values of our files begin here: at a page, as reads past the page cache need."""
+"""Values in our files begin here. Reads without the page cache (O_DIRECT) need this alignment."""
 _BLOCK_NUMBERS = 1 << 20
 _HINT = "\nhint: "
 _MOST_AXES = 32
 _MOST_BYTES = 2**63 - 1
 MOST_EMPTY = 2**31
-"""Rows, or columns, that an array without any number may have."""
+"""Largest number of rows or columns of an array without values."""
 
 _NO_NUMBERS = {"U": "text", "S": "text", "M": "dates", "m": "durations", "O": "Python objects"}
 
@@ -47,9 +47,9 @@ class Header:
     shape: tuple[int, ...]
     dtype: np.dtype
     fortran: bool
-    """Whether the first index varies fastest."""
+    """Whether the values are in column-major (Fortran) order."""
     offset: int
-    """Where the values begin."""
+    """Offset of the values in the file, in bytes."""
 
     @property
     def size(self) -> int:
@@ -58,16 +58,16 @@ class Header:
 
 
 def read_header(file: IO[bytes], where: str) -> Header:
-    """The header of an array, at the beginning of `file`.
+    """Reads and checks the header at the position of `file`.
 
-    Errors: `InvalidError` for one that NumPy did not write, and for Python objects.
+    Errors: `InvalidError` if NumPy did not write the header, and for Python objects.
     """
     start = file.read(8)
     if len(start) < 8 or start[:6] != _MAGIC:
         raise InvalidError(f"{where}: expected an array, found something else")
     read = _READERS.get((start[6], start[7]))
     if read is None:
-        # Version 3 is for names of fields that are not ASCII, and fields are not read.
+        # Version 3 differs only in names of fields outside ASCII, and fields are not supported.
         raise InvalidError(
             f"{where}: expected version 1 or 2 of `.npy`, found {start[6]}.{start[7]}\n"
             "hint: save each field as an array of its own"
@@ -75,7 +75,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
     try:
         shape, fortran, dtype = read(file)
     except Exception:
-        # NumPy parses the header as Python: bad bytes raise any error of a parser.
+        # NumPy parses the header as Python, so damaged bytes raise any error of a parser.
         raise InvalidError(
             f"{where}: the header of the array cannot be read\nhint: {_AGAIN}"
         ) from None
@@ -83,20 +83,20 @@ def read_header(file: IO[bytes], where: str) -> Header:
         raise InvalidError(f"{where}: expected numbers, found Python objects")
     if not dtype.itemsize:
         raise InvalidError(f"{where}: expected numbers, found {dtype}, which has no bytes")
-    # A Boolean is an `int` to NumPy.
+    # NumPy accepts Booleans as extents, because `bool` is a subclass of `int`.
     whole = all(type(extent) is int and 0 <= extent <= _MOST_BYTES for extent in shape)
-    # NumPy multiplies the extents of an array without values, too, but for those that are 0.
+    # NumPy multiplies all extents except 0, and must not overflow for an empty array either.
     most = prod(max(one, 1) for one in shape) * dtype.itemsize if whole else 0
     if not whole or len(shape) > _MOST_AXES or most > _MOST_BYTES:
         raise InvalidError(f"{where}: the header of the array has an impossible shape")
-    # Rows without a column take no bytes, but as much time as the header says.
+    # Rows without columns take no bytes, but a loop over them takes time.
     if not prod(shape) and max(shape) > MOST_EMPTY:
         raise InvalidError(f"{where}: {max(shape):,} rows or columns without a number")
     return Header(shape, dtype, bool(fortran) and len(shape) > 1, file.tell())
 
 
 def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
-    """As `map_npy`. Errors: also `InvalidError` where `spec` chooses columns."""
+    """Like `map_npy`. Errors: also `InvalidError` if `spec` chooses columns."""
     if spec.columns:
         columns = ",".join(spec.columns)
         raise InvalidError(f"{what} `{spec.path}`: a `.npy` has one array, found `:{columns}`")
@@ -104,9 +104,9 @@ def open_npy(spec: FileSpec, what: str) -> NDArray[Any]:
 
 
 def map_npy(path: Path, what: str) -> NDArray[Any]:
-    """The array of the `.npy` file `path`; its values are read when they are used.
+    """Maps the array of the `.npy` file `path` into memory; `what` names it in messages.
 
-    Errors: `InvalidError` for a file that NumPy did not write or that is cut short, and for Python
+    Errors: `InvalidError` if NumPy did not write the file, if it is cut short, and for Python
     objects; `NotFoundError`.
     """
     where = f"{what} `{path}`"
@@ -134,7 +134,7 @@ def map_npy(path: Path, what: str) -> NDArray[Any]:
 
 
 def read_npy(path: Path, what: str) -> NDArray[Any]:
-    """A small array of numbers, such as a list of nodes, read whole.
+    """Reads a small array of numbers, such as a list of nodes, into memory.
 
     Errors: as `map_npy`.
     """
@@ -142,9 +142,9 @@ def read_npy(path: Path, what: str) -> NDArray[Any]:
 
 
 def map_table(path: Path, hint: str) -> NDArray[Any]:
-    """An array that Outercore wrote itself, mapped.
+    """Maps an array that Outercore wrote.
 
-    Errors: `CorruptError` with `hint` for a missing file, and for one that is cut short.
+    Errors: `CorruptError` with `hint` if the file is missing or cut short.
     """
     try:
         return map_npy(path, "array")
@@ -155,12 +155,12 @@ def map_table(path: Path, hint: str) -> NDArray[Any]:
 def table_blocks(
     path: Path, hint: str, checksum: int | None = None, shape: tuple[int, ...] | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """The float32 table that `write_npy` wrote, in blocks of rows, each with its first row.
+    """Reads a float32 table in blocks; yields the number of each block's first row, and the block.
 
     `checksum` is the result of `write_npy`.
 
-    Errors: `CorruptError` with `hint` for a missing file, for one that is cut short, and for
-    another `shape`; after the last block for a wrong checksum.
+    Errors: `CorruptError` with `hint` if the file is missing or cut short, or for another `shape`;
+    after the last block for a wrong checksum.
     """
     stored = map_table(path, hint)
     shape = stored.shape if shape is None else shape
@@ -180,7 +180,7 @@ def table_blocks(
 
 
 def read_table(path: Path, hint: str, checksum: int | None = None) -> NDArray[np.float32]:
-    """The table that `write_npy` wrote, in memory. Errors: as `table_blocks`."""
+    """Reads a float32 table into memory. Errors: as `table_blocks`."""
     table = np.empty(map_table(path, hint).shape, np.float32)
     for first, rows in table_blocks(path, hint, checksum):
         table[first : first + len(rows)] = rows
@@ -188,7 +188,7 @@ def read_table(path: Path, hint: str, checksum: int | None = None) -> NDArray[np
 
 
 def checksum_of_rows(path: Path, hint: str) -> int:
-    """The checksum that `write_npy` would return of a table that the core has written.
+    """The checksum of a table that the core has written, as `write_npy` computes it.
 
     Errors: as `map_table`.
     """
@@ -199,7 +199,7 @@ def checksum_of_rows(path: Path, hint: str) -> int:
 
 
 def _blocks_of_rows(table: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Blocks of a table with a limited number of values, however wide its rows are."""
+    """Blocks of a table with at most `_BLOCK_NUMBERS` values, or one row."""
     return blocks(table, max(1, _BLOCK_NUMBERS // max(1, table[:1].size)))
 
 
@@ -216,16 +216,15 @@ def require_numbers(where: str, dtype: np.dtype) -> None:
 
 
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The first 4,096 bytes of a `.npy` file."""
+    """The header of a `.npy` file, padded to 4,096 bytes."""
     described = {"descr": dtype, "fortran_order": False, "shape": shape}
     header = repr(described).encode("latin1").ljust(_DATA_OFFSET - 11) + b"\n"
     return _MAGIC + b"\x01\x00" + len(header).to_bytes(2, "little") + header
 
 
 def write_npy(storage: Storage, path: Path, table: NDArray[Any]) -> int:
-    """Writes an array whose data begin at byte 4096; it appears under its name once it is complete.
+    """Writes an array to the file `path`, atomically, and returns the CRC-32 of its values.
 
-    Returns: the CRC-32 of the data.
     Errors: `NoSpaceError` and `DeviceError`; a previous file at `path` stays.
     """
     array = np.ascontiguousarray(table)
@@ -235,7 +234,7 @@ def write_npy(storage: Storage, path: Path, table: NDArray[Any]) -> int:
 
 
 class NpyWriter:
-    """Writes an array of known shape to an open file, some rows at a time."""
+    """Writes an array of known shape to an open file, in blocks of rows."""
 
     def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.rows = 0
@@ -249,13 +248,13 @@ class NpyWriter:
         self.rows += len(rows)
 
     def close(self) -> None:
-        """Does nothing: each row has been written."""
+        """Does nothing, because `append` has written each row."""
 
 
 class NpyRows:
-    """A `.npy` file of known shape that is written row by row; a context manager while written.
+    """A `.npy` file of known shape, written in blocks of rows within a `with` block.
 
-    It appears under its name once it is complete. Scratch files need not be `durable`.
+    The file appears under its name at the end of the block. Scratch files need not be `durable`.
     """
 
     def __init__(
@@ -298,7 +297,7 @@ class NpyRows:
                 )
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray:
-        """The rows `ids`, in that order; one small read for each."""
+        """Reads the rows `ids`, in that order. Cost: one small read per row."""
         wanted = np.empty((len(ids), *self._shape[1:]), self._dtype)
         stride = int(np.prod(self._shape[1:])) * self._dtype.itemsize
         descriptor = os.open(self.path, os.O_RDONLY)
