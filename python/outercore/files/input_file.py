@@ -49,7 +49,7 @@ def read_small(path: Path, what: str, most: int) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists. A text that cannot be a path, such as a name that is too long, does not."""
+    """Whether a path exists; false for a text that cannot be a path, such as a long name."""
     try:
         return path.exists()
     except (OSError, ValueError):
