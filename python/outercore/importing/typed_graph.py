@@ -20,8 +20,10 @@ from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
 from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
+from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
-from outercore.importing.table.table import ParquetTable, Table, TextTable
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable
 from outercore.importing.table.times import (
     TIME,
     has_times,
@@ -95,7 +97,7 @@ def typed_source(
     from_files += [
         f"{one.spec.path}: {remark}"
         for one in tables
-        if isinstance(one.table, TextTable) and (remark := one.table.file.dialect.get("remark"))
+        if isinstance(one.table, TextTable) and (remark := one.table.dialect.get("remark"))
     ]
     return TypedSource(
         nodes,

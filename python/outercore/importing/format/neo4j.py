@@ -32,8 +32,9 @@ from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.table import Missing, Table, TextTable, natural
-from outercore.importing.table.text import TextFile, TextOptions, lines, suffix_of
+from outercore.importing.table.parquet import natural
+from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.text import TextOptions, TextTable, lines, suffix_of
 from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
 from outercore.importing.texts import columns_besides
 from outercore.importing.typed_graph import require_kinds, typed_source
@@ -236,11 +237,6 @@ class Selection(Table):
     def described(self, *, has_names: bool = False) -> str:
         """As `Table.described`, of the first file."""
         return self.parts[0].table.described(has_names=has_names)
-
-    @property
-    def path(self) -> Path:
-        """The first file."""
-        return self.parts[0].table.path
 
     @property
     def names(self) -> list[str]:
@@ -535,16 +531,15 @@ def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, li
     line = _first_line(path, one.said)
     is_named = one.repeats(line) and header is not False
     if is_named and header is None and len(line) == 1 and line != one.fields:
-        below = TextFile.detect(path, "table", one.said, columns=columns)
+        below = TextTable.detect(path, "table", one.said, columns=columns)
         if below.dialect["kinds"] == ["text"]:
             raise InvalidError(
                 f"`{path}`: the first line, `{line[0]}`, may name the column, or be a key\n"
                 "hint: say which: `--header` if it names the column, `--no-header` if it is data"
             )
     said = replace(one.said, header=is_named)
-    file = TextFile.detect(path, "table", said, columns=columns)
-    file = replace(file, dialect={**file.dialect, "header_line": _line_of(one)})
-    table = TextTable(file)
+    table = TextTable.detect(path, "table", said, columns=columns)
+    table = replace(table, dialect={**table.dialect, "header_line": _line_of(one)})
     if len(table.names) != columns:
         raise InvalidError(
             f"`{path}`: {len(table.names)} columns, but the header `{one.path}` has {columns}"
@@ -555,7 +550,7 @@ def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, li
 
 def _line_of(one: _Headed) -> str | None:
     """The line of a header, by which it is known where it comes again."""
-    line: str | None = one.table.file.dialect["header_line"]
+    line: str | None = one.table.dialect["header_line"]
     return line
 
 
@@ -563,7 +558,7 @@ def _repeated(files: list[ExportFile]) -> list[str]:
     """Notes on lines that repeat the header."""
     notes = []
     for one in files:
-        count = one.table.file.profile.repeated_headers
+        count = one.table.profile.repeated_headers
         if count:
             what = "1 line repeats" if count == 1 else f"{count:,} lines repeat"
             notes.append(f"`{one.path.name}`: {what} the header and holds no row")
@@ -611,7 +606,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
     for separator in [options.separator] if options.separator else _SEPARATORS:
         said = replace(options, separator=separator, header=True)
         try:
-            table = TextTable(TextFile.detect(path, "table", said))
+            table = TextTable.detect(path, "table", said)
         except OutercoreError as error:
             wrong = wrong or error
             continue
@@ -648,7 +643,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
 def _first_line(path: Path, said: TextOptions) -> list[str]:
     """The fields of the first line; none where they cannot be names."""
     try:
-        return TextFile.detect(path, "table", replace(said, header=True)).names or []
+        return TextTable.detect(path, "table", replace(said, header=True)).header or []
     except OutercoreError:
         return []
 
@@ -804,7 +799,8 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
             times.add(wanted.name)
         if wanted.role == "numbers" and wanted.dtype is not None:
             vectors[wanted.name] = wanted.dtype
-    return Selection(tuple(part for _, part in own), shared, frozenset(times), vectors)
+    parts = tuple(part for _, part in own)
+    return Selection(parts[0].table.path, parts, shared, frozenset(times), vectors)
 
 
 def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:

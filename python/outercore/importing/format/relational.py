@@ -28,15 +28,10 @@ from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
+from outercore.importing.table.parquet import ParquetTable, is_parquet
 from outercore.importing.table.rows import NodeArray, Reading
-from outercore.importing.table.table import (
-    ParquetTable,
-    Table,
-    TextTable,
-    is_parquet,
-    require_column,
-)
-from outercore.importing.table.text import TextFile
+from outercore.importing.table.table import Table, require_column
+from outercore.importing.table.text import TextTable
 from outercore.importing.table.times import is_time, require_one_clock
 from outercore.importing.texts import text_columns
 from outercore.importing.typed_graph import typed_source
@@ -246,7 +241,7 @@ def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
         table = ParquetTable(schema.file)
     else:
         # Columns have names, so the first line of a text has them.
-        table = TextTable(TextFile.detect(schema.file, "table", reading.text, by_name=True))
+        table = TextTable.detect(schema.file, "table", reading.text, by_name=True)
     for name in schema.columns:
         try:
             require_column(table, name)

@@ -30,16 +30,16 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
+from outercore.importing.table.parquet import is_parquet
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.table import (
-    Batches,
-    Missing,
-    Table,
+from outercore.importing.table.table import Batches, Missing, Table, list_rows
+from outercore.importing.table.text import (
+    Purpose,
+    TextOptions,
     TextTable,
-    is_parquet,
-    list_rows,
+    offsets_and_bytes,
+    suffix_of,
 )
-from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 from outercore.importing.table.times import (
     STORED,
     are_whole,

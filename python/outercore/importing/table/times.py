@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
 from outercore.importing.table.exact import KIND, in_microseconds
-from outercore.importing.table.table import Table, TextTable
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable
 
 TIME = "time"
 """The array of times of nodes and edges, where the user says which column has them."""
