@@ -24,13 +24,7 @@ from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
 from outercore.importing.table.table import Table
 from outercore.importing.table.text import TextTable
-from outercore.importing.table.times import (
-    TIME,
-    has_times,
-    is_date_column,
-    require_one_clock,
-    require_one_kind,
-)
+from outercore.importing.table.times import TIME, has_times, is_date_column
 from outercore.importing.texts import columns_besides, open_node_texts
 
 
@@ -42,8 +36,6 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
-    of_nodes, of_edges = _columns(nodes, tables)
-    require_one_clock([*of_nodes, *of_edges])
     besides = columns_besides(inputs.label, inputs.texts, nodes)
     found = open_features(inputs.features, nodes, besides, reading)
     return typed_source(inputs, options, nodes, tables, found, [*inputs.nodes, *inputs.edges])
@@ -69,7 +61,6 @@ def typed_source(
     Errors: as `open_typed`.
     """
     reading = inputs.reading(options)
-    require_kinds(nodes, tables)
     edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
     labels = []
     if inputs.label is not None:
@@ -115,21 +106,6 @@ def typed_source(
         named,
         inputs.fill,
     )
-
-
-def require_kinds(nodes: dict[str, NodeTable], tables: list[EdgeTable]) -> None:
-    """Errors: as `require_one_kind`, for all columns that may become arrays of one name."""
-    require_one_kind(*_columns(nodes, tables))
-
-
-def _columns(
-    nodes: dict[str, NodeTable], tables: list[EdgeTable]
-) -> tuple[list[tuple[Table, str]], list[tuple[Table, str]]]:
-    """The columns of the tables of nodes, and those of edges besides the ends."""
-    of_nodes = [
-        (one.table, name) for one in nodes.values() if one.table for name in one.table.names
-    ]
-    return of_nodes, [(one.table, name) for one in tables for name in one.others]
 
 
 def _splits(

@@ -35,9 +35,9 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parquet import natural
 from outercore.importing.table.table import Missing, Table
 from outercore.importing.table.text import TextOptions, TextTable, lines, suffix_of
-from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
+from outercore.importing.table.times import Clock, clock_of, time_values
 from outercore.importing.texts import columns_besides
-from outercore.importing.typed_graph import require_kinds, typed_source
+from outercore.importing.typed_graph import typed_source
 
 Role = Literal["key", "source", "target", "label", "type", "number", "numbers", "time", "text"]
 
@@ -718,12 +718,6 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         if not one.header.is_nodes
         for relation in _relations(one, list(nodes.values()))
     ]
-    tables = [
-        *(one.table for one in nodes.values() if one.table is not None),
-        *(one.table.table for one in relations),
-    ]
-    require_one_clock((table, name) for table in tables for name in table.names)
-    require_kinds(nodes, [one.table for one in relations])
     besides = columns_besides(inputs.label, inputs.texts, nodes)
     arrays = []
     for node_type, one in nodes.items():

@@ -32,7 +32,7 @@ from outercore.importing.table.parquet import ParquetTable, is_parquet
 from outercore.importing.table.rows import NodeArray, Reading
 from outercore.importing.table.table import Table, require_column
 from outercore.importing.table.text import TextTable
-from outercore.importing.table.times import is_time, require_one_clock
+from outercore.importing.table.times import is_time
 from outercore.importing.texts import text_columns
 from outercore.importing.typed_graph import typed_source
 
@@ -208,9 +208,6 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
     nodes = {
         name: _nodes(one, tables[name]) for name, one in sorted(schema.items()) if not one.is_link
     }
-    times = [(tables[name], one.time) for name, one in schema.items() if one.time is not None]
-    typed = [(table, name) for table in tables.values() for name in table.names]
-    require_one_clock(typed, times)
     label = _label(inputs.label, schema, nodes)
     edges = [edge for name, one in schema.items() for edge in _edges(one, tables[name])]
     _require_distinct(edges, folder)

@@ -252,51 +252,6 @@ def require_one_scale(arrays: Iterable[tuple[str, str, str | None]]) -> None:
         )
 
 
-def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, str]]) -> None:
-    """Errors: `InvalidError` where a column of edges holds whole numbers, and one of the same name
-    holds dates: samplers compare arrays of one name.
-    """
-    dates = {name: table for table, name in [*nodes, *edges] if has_times(table, name)}
-    for table, name in edges:
-        if name in dates and not has_times(table, name) and table.dtype(name) is not None:
-            raise InvalidError(
-                f"`{table.path}`: column `{name}` holds whole numbers, `{dates[name].path}`: "
-                f"column `{name}` holds dates\n"
-                "hint: store both as dates, or both as whole numbers; or call one otherwise"
-            )
-
-
-def require_one_clock(
-    columns: Iterable[tuple[Table, str]], chosen: Iterable[tuple[Table, str]] = ()
-) -> None:
-    """Errors: `InvalidError` where some times have a time zone and others have none, and where the
-    columns that the user chose as times are dates in one table and whole numbers in another.
-
-    Times with a zone count from 1970 in UTC; without a zone their
-    origin is unknown.
-    """
-    seen: dict[Clock, str] = {}
-    picked: dict[Clock, str] = {}
-    for table, name in columns:
-        if has_times(table, name):
-            seen.setdefault(clock_of(table, name), f"`{table.path}`: column `{name}`")
-    for table, name in chosen:
-        clock, where = clock_of(table, name), f"`{table.path}`: column `{name}`"
-        seen.setdefault(clock, where)
-        picked.setdefault(clock, where)
-    if "zone" in seen and "no zone" in seen:
-        raise InvalidError(
-            f"{seen['zone']} has a time zone, {seen['no zone']} has none\n"
-            "hint: store all times with a time zone, or all without one"
-        )
-    if "numbers" in picked and len(picked) > 1:
-        dates = next(where for clock, where in picked.items() if clock != "numbers")
-        raise InvalidError(
-            f"{picked['numbers']} holds whole numbers as times, {dates} holds dates\n"
-            "hint: store all times as dates, or all as whole numbers of one unit"
-        )
-
-
 class Times(NamedTuple):
     """A column of times."""
 
