@@ -346,12 +346,12 @@ class TextTable(Table):
         """As `Table.numbers`; the core names line and column of another field."""
         is_whole = dtype.kind in "iub"
         fill = -1 if is_whole and missing == "minus_one" else None
-        for path, flat in self._read(columns, "integers" if is_whole else "floats", fill):
-            yield exactly(flat.reshape(-1, len(columns)), dtype, str(path))
+        for path, first, flat in self._read(columns, "integers" if is_whole else "floats", fill):
+            yield exactly(flat.reshape(-1, len(columns)), dtype, f"`{path}`", first)
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`; a text has empty fields and no nulls."""
-        for _, batch in self._read(columns, "texts"):
+        for _, _, batch in self._read(columns, "texts"):
             yield [
                 pa.LargeStringArray.from_buffers(
                     len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data)
@@ -361,13 +361,14 @@ class TextTable(Table):
 
     def _read(
         self, columns: list[str], kind: str, missing: int | None = None
-    ) -> Iterator[tuple[Path, Any]]:
-        """Batches as the core gives them, with their files."""
+    ) -> Iterator[tuple[Path, int, Any]]:
+        """Batches as the core gives them, with the file and the row of the first value."""
         for file in self._files:
             places = [file.names.index(name) for name in columns]
-            table = _core.TextTable(file.path, file.dialect)
+            table, first = _core.TextTable(file.path, file.dialect), 0
             while (batch := table.next(places, kind, missing)) is not None:
-                yield file.path, batch
+                yield file.path, first, batch
+                first += len(batch[0][0]) - 1 if kind == "texts" else len(batch) // len(columns)
 
 
 _MAGIC: dict[bytes, Callable[..., Any]] = {
