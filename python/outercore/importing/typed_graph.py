@@ -12,7 +12,13 @@ from outercore.base.native import Progress
 from outercore.errors import InvalidError
 from outercore.importing.build.graph import write_typed
 from outercore.importing.features import open_features
-from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_types, open_node_types
+from outercore.importing.graph_tables import (
+    EdgeTable,
+    NodeTable,
+    open_edge_types,
+    open_node_types,
+    require_type_name,
+)
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import edges_of_types
 from outercore.importing.keys import column_of
@@ -163,8 +169,10 @@ def source_of_arrays(
     `arrays` belong to nodes and edges; `--label` and `--split` replace the labels and splits.
     Reverse edge types have the arrays of their edges.
 
-    Errors: `InvalidError` for `--split` without labels.
+    Errors: `InvalidError` for `--split` without labels, labels of several types, and names of types
+    that cannot be.
     """
+    _require_types(root, counts, tables)
     nodes = {name: NodeTable(name, None, None, (), count) for name, count in sorted(counts.items())}
     is_labelled = inputs.label is not None
     labels = [one for one in arrays if one.role == "labels"]
@@ -180,6 +188,11 @@ def source_of_arrays(
         and not (one.role == "split" and (is_labelled or inputs.splits.is_given))
         and one.role != "edge"
     ]
+    of_types = sorted({str(one.of_type) for one in left if one.role in ("labels", "split")})
+    if len(of_types) > 1:
+        raise InvalidError(
+            f"`{root}`: labels and splits of {', '.join(of_types)}, expected one node type"
+        )
     source = typed_source(inputs, options, nodes, tables, (left, notes), [str(root)])
     for edges in source.edges:
         given = edges.ends[0].table.key
@@ -189,6 +202,19 @@ def source_of_arrays(
             if one.role == "edge" and one.of_type == given
         )
     return source
+
+
+def _require_types(root: Path, counts: dict[str, int], tables: list[EdgeTable]) -> None:
+    """Errors: `InvalidError` for a type that cannot be called so, and for edges of no node type."""
+    for name in [*counts, *(one.edge_type[1] for one in tables)]:
+        require_type_name(f"`{root}`", name)
+    for one in tables:
+        for end in (one.edge_type[0], one.edge_type[2]):
+            if end not in counts:
+                raise InvalidError(
+                    f"`{root}`: edge type `{':'.join(one.edge_type)}`: there is no node type "
+                    f"`{end}`\nhint: the node types are {', '.join(counts)}"
+                )
 
 
 def undeclared_times(

@@ -282,10 +282,6 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
     edge_types = _edge_types(raw, counts)
     arrays = [array for node_type in counts for array in _of_nodes(raw, node_type, reading)]
     labelled = [str(array.of_type) for array in arrays if array.role == "labels"]
-    if len(labelled) > 1:
-        raise InvalidError(
-            f"directory `{raw}/node-label`: labels of {', '.join(labelled)}, expected one type"
-        )
     for node_type in labelled:
         arrays += [
             NodeArray("split", name, rows, node_type)

@@ -473,21 +473,6 @@ def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]
     ]
 
 
-def ids_of(name: str, values: NDArray, count: int) -> RowSource:
-    """Ids of nodes in memory.
-
-    Errors: `InvalidError` for anything but whole numbers of nodes there are.
-    """
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InvalidError(f"{name}: expected ids [nodes], found {values.dtype} {values.shape}")
-    wrong = np.flatnonzero((values < 0) | (values >= count))
-    if len(wrong):
-        raise InvalidError(
-            f"{name}: entry {wrong[0]} is node {values[wrong[0]]}, expected a number below {count}"
-        )
-    return from_array(name, values.astype(np.int64))
-
-
 def npz_rows(member: NpzMember) -> RowSource:
     """Rows of a member of a `.npz` archive."""
     name = member.name
