@@ -36,7 +36,7 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parquet import natural
 from outercore.importing.table.table import Missing, Table
 from outercore.importing.table.text import TextOptions, TextTable, lines, suffix_of
-from outercore.importing.table.times import Clock, clock_of, time_values
+from outercore.importing.table.times import time_values, type_of_times
 from outercore.importing.texts import columns_besides
 from outercore.importing.typed_graph import typed_source
 
@@ -131,15 +131,6 @@ def _field(path: Path, column: int, text: str) -> Field | None:
     return Field(column, name, role, dtype, "")
 
 
-_KINDS: dict[Clock, str] = {
-    "zone": "timestamp[us, tz=UTC]",
-    "no zone": "timestamp[us]",
-    "days": "date64[us]",
-    "numbers": "timestamp[us]",
-}
-"""What Parquet would call times in microseconds."""
-
-
 @dataclass(frozen=True)
 class Part:
     """Rows of one file."""
@@ -218,7 +209,7 @@ class Selection(Table):
     def kind(self, name: str) -> str:
         """As `Table.kind`."""
         if name in self.times:
-            return _KINDS[clock_of(self._as_text(), name)]
+            return str(type_of_times(self._as_text(), name))
         return "text" if self.types[name] is None else str(self.types[name])
 
     def missing(self, name: str) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
-from outercore.importing.table.exact import KIND, exactly, in_microseconds
+from outercore.importing.table.exact import exactly, in_microseconds
 from outercore.importing.table.table import Missing, Table
 from outercore.importing.table.text import suffix_of
 
@@ -293,17 +293,14 @@ def _numbers(column: Any, where: str, first: int) -> NDArray[Any]:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
-        column = column.cast(pa.int64())
-    elif pa.types.is_date32(kind):
-        column = column.cast(pa.int32()).cast(pa.int64())
-    elif pa.types.is_decimal(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return in_microseconds(where, column, first)
+    if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    time = KIND.fullmatch(str(kind))
-    return values if time is None else in_microseconds(where, values, time[2], first)
+    return values
 
 
 def _require_same_decimals(column: Any, values: NDArray[Any], where: str, first: int) -> None:
