@@ -122,8 +122,11 @@ def no_labels(data: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (more_nodes, "'cites', 'paper')].edge_index: edge 4: `paper` 30, expected a number below"),
-        (negative, "'cites', 'paper')].edge_index: edge 5: `paper` -1, expected"),
+        (
+            more_nodes,
+            "edge type `paper__cites__paper`: row 4: source 30 is no node of type `paper`",
+        ),
+        (negative, "edge type `paper__cites__paper`: row 5: target -1 is no node of type `paper`"),
         (no_count, "data['place']: the number of nodes is not known"),
         (two_labels, "node types author, paper have labels"),
         (short_times, "'cites', 'paper')].edge_time: 9 rows, expected 70"),

@@ -15,7 +15,7 @@ import pytest
 
 import outercore
 from outercore import _core
-from outercore.importing.table.text import TextFile
+from outercore.importing.table.text import TextTable
 from test_import_cases import edges_by_id
 
 pytestmark = pytest.mark.skipif(
@@ -190,14 +190,14 @@ def test_a_file_that_changes_between_the_passes_over_it_is_refused(
 ) -> None:
     path = tmp_path / "edges.csv"
     path.write_text("src,dst,w\n0,1,0.5\n1,2,1.5\n")
-    floats = TextFile.floats
+    numbers = TextTable.numbers
 
-    def changed(file: TextFile, columns: list[int]) -> Any:
+    def changed(table: TextTable, *wanted: Any) -> Any:
         path.write_text("src,dst,w\n2,1,5.5\n1,0,15.5\n")
         os.utime(path, ns=(1, 1))
-        return floats(file, columns)
+        return numbers(table, *wanted)
 
-    monkeypatch.setattr(TextFile, "floats", changed)
+    monkeypatch.setattr(TextTable, "numbers", changed)
     for how in ([], ["--ids", "dictionary"]):
         code, _, err = outcome("import", path, *how, "--weight", "w", "--out", "graph")
         assert code == 1

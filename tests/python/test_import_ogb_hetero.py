@@ -111,7 +111,11 @@ def test_reverse_edges_come_with_it(tmp_path: Path, outcome: Run) -> None:
         ("raw/relations/paper___cites___paper/edge.csv.gz", "0\n1\n", "1 columns, expected"),
         ("raw/node-feat/paper/node-feat.csv.gz", "1,2\n", "1 row"),
         ("raw/node-feat/paper/node_year.csv.gz", "1\n2\n3\n4\n5\n", "5 rows"),
-        ("raw/node-label/author/node-label.csv.gz", "1\n2\n3\n", "labels of author, paper"),
+        (
+            "raw/node-label/author/node-label.csv.gz",
+            "1\n2\n3\n",
+            "labels and splits of author, paper",
+        ),
         ("raw/relations/author___writes___paper/edge-feat.csv.gz", "1\n", "1 row"),
         ("split/time/paper/train.csv.gz", "0\n4\n", "node 4, the graph has nodes 0 to 3"),
     ],

@@ -329,8 +329,8 @@ def purchases(**columns: list[Any]) -> dict[str, dict[str, list[Any]]]:
             purchases(day=["2020-01-01T00:00Z", "2020-01-01T00:00", "2020-01-01", "2020-01-01"]),
             ["column `day`: row 1", "`2020-01-01T00:00` has no time zone"],
         ),
-        ("", "", purchases(day=[1, 2, 3, 4]), ["purchase.csv", "whole numbers", "holds dates"]),
-        ("", "", purchases(day=[1.5, 2, 3, 4]), ["column `day` holds", "`sent` holds dates"]),
+        ("", "", purchases(day=[1, 2, 3, 4]), ["`time` of purchase", "other numbers"]),
+        ("", "", purchases(day=[1.5, 2, 3, 4]), ["`time` of purchase", "other numbers"]),
         (
             "",
             "",

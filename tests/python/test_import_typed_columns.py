@@ -191,14 +191,14 @@ def test_dates_beside_whole_numbers_of_one_name_are_refused(tmp_path: Path, outc
     person = PERSON | {"at": [date(2001, 1, 1), date(2002, 1, 1)]}
     tables(tmp_path / "people", PEOPLE, person=person, knows=KNOWS | {"at": [1, 2]})
     told = refused(outcome, "people")
-    assert "column `at` holds whole numbers" in told
+    assert "`at` of person__knows__person of the same name holds other numbers" in told
     export(
         tmp_path / "export",
         nodes=":ID,at:date,:LABEL\na,2001-01-01,P\nb,2001-01-01,P\n",
         edges=":START_ID,:END_ID,:TYPE,at:int\na,b,E,1\n",
     )
     told = refused(outcome, "export")
-    assert "column `at` holds whole numbers" in told
+    assert "`at` of P__E__P of the same name holds other numbers" in told
 
 
 @pytest.mark.parametrize("key", ["", ":id"])

@@ -23,11 +23,12 @@ from outercore.importing.table.edge_array import EdgeShape, oriented
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import NpzMember, member_names, open_member, other_members
+from outercore.importing.table.parquet import ParquetTable, is_parquet
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import RowSource, common_type, time_rows
 from outercore.importing.table.sparse import is_sparse_matrix, sparse_edges
-from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
-from outercore.importing.table.text import Convention, TextFile, TextOptions, suffix_of
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import Convention, TextOptions, TextTable, suffix_of
 from outercore.importing.table.times import is_date_column, is_time, times_of
 
 EdgeFormat = Literal["auto", "text", "npy", "npz", "parquet", "mtx", "dimacs"]
@@ -151,31 +152,30 @@ def text_edges(
     conventions: dict[str, Convention] = {"mtx": "matrix_market", "dimacs": "dimacs"}
     files = states(spec.path)
     parts = parts or Parts()
-    file = parts.text(
+    table = parts.text(
         spec.path,
         "edges",
         options or TextOptions(),
         chosen=spec.columns,
         convention=conventions.get(kind),
     )
-    table = TextTable(file)
     try:
         spec, ends, by_name = parts.edges(spec, table, values)
     except InvalidError as error:
-        raise _or_triples(error, spec, file) from None
+        raise _or_triples(error, spec, table) from None
     places = [table.names.index(name) for name in (ends.source, ends.target)]
-    layout = {"dialect": file.dialect, "source": places[0], "target": places[1]}
-    own = {"matrix_market": "value", "dimacs": "weight"}.get(file.format)
+    layout = {"dialect": table.dialect, "source": places[0], "target": places[1]}
+    own = {"matrix_market": "value", "dimacs": "weight"}.get(table.format)
 
     def native(importer: Importer) -> None:
         try:
             importer.edges_text(spec.path, layout)
         except InvalidError as error:
-            raise _or_triples(error, spec, file) from None
+            raise _or_triples(error, spec, table) from None
 
     def batches(_: int | None) -> Pairs:
-        for rows in file.integers(places):
-            yield rows[:, 0] - file.first_id, rows[:, 1] - file.first_id
+        for rows in table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan"):
+            yield rows[:, 0] - table.first_id, rows[:, 1] - table.first_id
 
     return EdgeSource(
         str(spec),
@@ -184,34 +184,34 @@ def text_edges(
         tuple(ends.others),
         table_values(table, ends),
         own if own in ends.others else None,
-        [f"{spec.path}: {file.described()}{by_name}"],
-        nodes=file.nodes,
-        first_id=file.first_id,
-        is_open=file.format == "delimited",
-        stated=file.stated,
+        [f"{spec.path}: {table.described()}{by_name}"],
+        nodes=table.nodes,
+        first_id=table.first_id,
+        is_open=table.format == "delimited",
+        stated=table.stated,
         files=files,
         dates=dates_of(table, ends),
     )
 
 
-def _or_triples(error: InvalidError, spec: FileSpec, file: TextFile) -> InvalidError:
+def _or_triples(error: InvalidError, spec: FileSpec, table: TextTable) -> InvalidError:
     """The error, whose hint says how three columns of words become a knowledge graph as well."""
     said, _, hint = str(error).partition("\nhint: ")
-    if not hint or spec.columns or not _may_be_triples(file):
+    if not hint or spec.columns or not _may_be_triples(table):
         return error
     return InvalidError(
         f"{said}\nhint: say which: {hint}; three columns of head, relation and tail: `--triples`"
     )
 
 
-def _may_be_triples(file: TextFile) -> bool:
+def _may_be_triples(table: TextTable) -> bool:
     """Whether a text has three columns of words.
 
     Cost: reads its first batch.
     """
-    if file.width != 3:
+    if table.width != 3:
         return False
-    batch = next(file.texts([0, 1, 2]), [])
+    batch = next(table.texts(table.names), [])
     return bool(batch) and not any(
         pc.any(pc.match_substring_regex(column, r"^[-+.\d]*$")).as_py() for column in batch
     )
@@ -405,7 +405,7 @@ def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:
                 "hint: write each value of the lists as a column of its own"
             )
     dtype = common_type(table, names)
-    mirror = table.file.mirror if isinstance(table, TextTable) else "no"
+    mirror = table.mirror if isinstance(table, TextTable) else "no"
     # The sign of the reverse entry that a symmetric file leaves out.
     sign = {"no": 0, "same": 1, "negated": -1}[mirror]
 

@@ -20,10 +20,11 @@ from outercore.importing.table.columns import id_column
 from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
-from outercore.importing.table.parts import Parts, joined
+from outercore.importing.table.parquet import ParquetTable, is_parquet
+from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import Reading, is_array, open_node_table
-from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet
-from outercore.importing.table.text import PLAIN, TextFile, TextOptions, suffix_of
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import PLAIN, TextOptions, TextTable, suffix_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 """What a type may be called: it becomes part of a path."""
@@ -129,7 +130,7 @@ def _with_part(nodes: NodeTable, part: NodeTable) -> NodeTable:
             f"{what}: `{part.spec}` has keys in {_listed(part.key)}, `{nodes.spec}` in "
             f"{_listed(nodes.key)}\nhint: name one column of keys for both: `TYPE=FILE:KEY`"
         )
-    table = joined(nodes.table, part.table)
+    table = nodes.table.followed_by(part.table)
     files = nodes.files + part.files
     return replace(nodes, table=table, count=table.rows, files=files)
 
@@ -216,7 +217,7 @@ def _text_edges(
     """
 
     def opened(said: TextOptions) -> TextTable:
-        return TextTable(parts.text(spec.path, "named_edges", said, chosen=spec.columns))
+        return parts.text(spec.path, "named_edges", said, chosen=spec.columns)
 
     error = None
     try:
@@ -269,7 +270,7 @@ def text_of_edges(edge_type: EdgeType, path: Path) -> EdgeTable:
 
     Errors: `InvalidError` for more columns, or less.
     """
-    table = TextTable(TextFile.detect(path, "table", PLAIN))
+    table = TextTable.detect(path, "table", PLAIN)
     if len(table.names) != 2:
         raise InvalidError(f"`{path}`: {len(table.names)} columns, expected source and target")
     source, target = table.names

@@ -29,7 +29,7 @@ from outercore.importing.keys import (
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.rows import NodeArray, RowSource, common_type, without_gaps
 from outercore.importing.table.table import Table
-from outercore.importing.table.times import STORED, TIME, clock_of, has_gaps, has_times, time_values
+from outercore.importing.table.times import TIME, has_gaps, has_times, time_values, type_of_times
 
 _ROWS = 1 << 17
 _LOOKED_AT = 1000
@@ -220,7 +220,7 @@ class KeyedEdges:
                     yield np.ascontiguousarray(values)
 
         files = tuple(state for ends in self.ends for state in ends.table.files)
-        stored = STORED.get(clock_of(filled[0].table.table, name)) if True in times else None
+        stored = type_of_times(filled[0].table.table, name) if True in times else None
         return RowSource(
             f"{self.ends[0].table.spec}:{name}", dtype, chunks, files=files, times=stored
         )

@@ -17,6 +17,7 @@ from outercore.importing.graph_tables import NodeTable, refuse_keys
 from outercore.importing.table.columns import NodeColumns, node_columns
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
+from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import (
     NodeArray,
     Reading,
@@ -27,7 +28,8 @@ from outercore.importing.table.rows import (
     open_rows,
     table_rows,
 )
-from outercore.importing.table.table import Missing, ParquetTable, Table, TextTable, require_column
+from outercore.importing.table.table import Missing, Table, require_column
+from outercore.importing.table.text import TextTable
 
 
 def class_arrays(where: str, texts: pa.Array) -> list[NodeArray]:

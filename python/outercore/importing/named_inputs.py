@@ -34,10 +34,11 @@ from outercore.importing.table.edge_array import ENDS, EdgeArrayTable
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import NodeIds, key_texts
+from outercore.importing.table.parquet import is_parquet
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, from_array, is_array, open_node_table
-from outercore.importing.table.table import Table, TextTable, is_parquet
-from outercore.importing.table.text import offsets_and_bytes, suffix_of
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable, offsets_and_bytes, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
@@ -401,7 +402,7 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
         array = EdgeArrayTable.open(spec, inputs.edge_shape)
         return _Edges(spec, array, EdgeColumns(*ENDS, []), files, "")
     table = parts.open(spec, inputs.text, "named_edges")
-    if isinstance(table, TextTable) and table.file.format != "delimited":
+    if isinstance(table, TextTable) and table.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
     spec, columns, by_name = parts.edges(spec, table, inputs.edge_values.names)
     return _Edges(spec, table, columns, files, by_name)

@@ -18,6 +18,7 @@ from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import ImportOptions, require_once
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice, open_choice
+from outercore.importing.table.parquet import is_parquet
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import (
     NodeArray,
@@ -26,7 +27,6 @@ from outercore.importing.table.rows import (
     is_array,
     require_row_of_each_node,
 )
-from outercore.importing.table.table import is_parquet
 from outercore.importing.texts import open_texts, text_files
 
 _FORMATS = ("auto", "text", "npy", "npz", "parquet", "mtx", "dimacs")

@@ -12,7 +12,13 @@ from outercore.base.native import Progress
 from outercore.errors import InvalidError
 from outercore.importing.build.graph import write_typed
 from outercore.importing.features import open_features
-from outercore.importing.graph_tables import EdgeTable, NodeTable, open_edge_types, open_node_types
+from outercore.importing.graph_tables import (
+    EdgeTable,
+    NodeTable,
+    open_edge_types,
+    open_node_types,
+    require_type_name,
+)
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import edges_of_types
 from outercore.importing.keys import column_of
@@ -20,15 +26,11 @@ from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import TypedSource
 from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
+from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
-from outercore.importing.table.table import ParquetTable, Table, TextTable
-from outercore.importing.table.times import (
-    TIME,
-    has_times,
-    is_date_column,
-    require_one_clock,
-    require_one_kind,
-)
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable
+from outercore.importing.table.times import TIME, has_times, is_date_column
 from outercore.importing.texts import columns_besides, open_node_texts
 
 
@@ -40,8 +42,6 @@ def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
     reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
-    of_nodes, of_edges = _columns(nodes, tables)
-    require_one_clock([*of_nodes, *of_edges])
     besides = columns_besides(inputs.label, inputs.texts, nodes)
     found = open_features(inputs.features, nodes, besides, reading)
     return typed_source(inputs, options, nodes, tables, found, [*inputs.nodes, *inputs.edges])
@@ -67,7 +67,6 @@ def typed_source(
     Errors: as `open_typed`.
     """
     reading = inputs.reading(options)
-    require_kinds(nodes, tables)
     edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
     labels = []
     if inputs.label is not None:
@@ -95,7 +94,7 @@ def typed_source(
     from_files += [
         f"{one.spec.path}: {remark}"
         for one in tables
-        if isinstance(one.table, TextTable) and (remark := one.table.file.dialect.get("remark"))
+        if isinstance(one.table, TextTable) and (remark := one.table.dialect.get("remark"))
     ]
     return TypedSource(
         nodes,
@@ -113,21 +112,6 @@ def typed_source(
         named,
         inputs.fill,
     )
-
-
-def require_kinds(nodes: dict[str, NodeTable], tables: list[EdgeTable]) -> None:
-    """Errors: as `require_one_kind`, for all columns that may become arrays of one name."""
-    require_one_kind(*_columns(nodes, tables))
-
-
-def _columns(
-    nodes: dict[str, NodeTable], tables: list[EdgeTable]
-) -> tuple[list[tuple[Table, str]], list[tuple[Table, str]]]:
-    """The columns of the tables of nodes, and those of edges besides the ends."""
-    of_nodes = [
-        (one.table, name) for one in nodes.values() if one.table for name in one.table.names
-    ]
-    return of_nodes, [(one.table, name) for one in tables for name in one.others]
 
 
 def _splits(
@@ -185,8 +169,10 @@ def source_of_arrays(
     `arrays` belong to nodes and edges; `--label` and `--split` replace the labels and splits.
     Reverse edge types have the arrays of their edges.
 
-    Errors: `InvalidError` for `--split` without labels.
+    Errors: `InvalidError` for `--split` without labels, labels of several types, and names of types
+    that cannot be.
     """
+    _require_types(root, counts, tables)
     nodes = {name: NodeTable(name, None, None, (), count) for name, count in sorted(counts.items())}
     is_labelled = inputs.label is not None
     labels = [one for one in arrays if one.role == "labels"]
@@ -202,6 +188,11 @@ def source_of_arrays(
         and not (one.role == "split" and (is_labelled or inputs.splits.is_given))
         and one.role != "edge"
     ]
+    of_types = sorted({str(one.of_type) for one in left if one.role in ("labels", "split")})
+    if len(of_types) > 1:
+        raise InvalidError(
+            f"`{root}`: labels and splits of {', '.join(of_types)}, expected one node type"
+        )
     source = typed_source(inputs, options, nodes, tables, (left, notes), [str(root)])
     for edges in source.edges:
         given = edges.ends[0].table.key
@@ -211,6 +202,19 @@ def source_of_arrays(
             if one.role == "edge" and one.of_type == given
         )
     return source
+
+
+def _require_types(root: Path, counts: dict[str, int], tables: list[EdgeTable]) -> None:
+    """Errors: `InvalidError` for a type that cannot be called so, and for edges of no node type."""
+    for name in [*counts, *(one.edge_type[1] for one in tables)]:
+        require_type_name(f"`{root}`", name)
+    for one in tables:
+        for end in (one.edge_type[0], one.edge_type[2]):
+            if end not in counts:
+                raise InvalidError(
+                    f"`{root}`: edge type `{':'.join(one.edge_type)}`: there is no node type "
+                    f"`{end}`\nhint: the node types are {', '.join(counts)}"
+                )
 
 
 def undeclared_times(

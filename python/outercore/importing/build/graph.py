@@ -246,6 +246,8 @@ def write_typed(
         keys.build(parse_size(options.memory), progress)
         if source.find_edges is not None:
             source = replace(source, edges=source.find_edges(keys))
+        of_edges = [edges.arrays(keys, source.fill) for edges in source.edges]
+        require_comparable([*source.arrays, *(one for arrays, _ in of_edges for one in arrays)])
         described = {
             "memory": parse_size(options.memory),
             "duplicates": options.duplicates,
@@ -262,11 +264,7 @@ def write_typed(
                 by_keys = source.splits.looked_up(keys, len(source.edge_keys))
             for array in [*source.arrays, *by_keys, *keys.arrays()]:
                 feed_array(importer, array, options, progress)
-            named = list(source.arrays)
-            for edges in source.edges:
-                arrays, left_out = edges.arrays(keys, source.fill)
-                named += arrays
-                require_comparable(named)
+            for edges, (arrays, left_out) in zip(source.edges, of_edges, strict=True):
                 for array in arrays:
                     feed_array(importer, array, options, progress)
                 if left_out and not edges.reverse:

@@ -21,10 +21,11 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.table.columns import SOURCES, TARGETS, plain
 from outercore.importing.table.file_state import require_unchanged, states
 from outercore.importing.table.foreign import refuse_foreign
+from outercore.importing.table.parquet import ParquetTable, is_parquet
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import is_array
-from outercore.importing.table.table import ParquetTable, Table, TextTable, is_parquet, open_table
-from outercore.importing.table.text import TextFile, TextOptions, offsets_and_bytes
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextOptions, TextTable, offsets_and_bytes
 from outercore.importing.table.times import is_date_column, is_time
 
 _WORDS = {
@@ -140,13 +141,13 @@ def _understood(
     said: TextOptions,
     letters: str,
     note: Callable[[str], object],
-) -> tuple[list[tuple[str, FileSpec]], dict[FileSpec, TextFile]]:
+) -> tuple[list[tuple[str, FileSpec]], dict[FileSpec, TextTable]]:
     """The files with their parts of the data set, and how those texts are written that the core
     reads. A file with the columns of the first one in another order is read by their names.
 
     Errors: `InvalidError` where the names or the values of columns say that another is meant.
     """
-    specs, texts, parts = [], dict[FileSpec, TextFile](), Parts()
+    specs, texts, parts = [], dict[FileSpec, TextTable](), Parts()
     for part, spec in given:
         text = _text(spec, said, letters, parts)
         table = None if spec.columns else _table(spec, text)
@@ -171,7 +172,7 @@ def _understood(
 _Batch = tuple[Names, Names, Names, Any]
 
 
-def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> TextFile | None:
+def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> TextTable | None:
     """How a text of triples is written; `None` for Parquet and for columns chosen by name.
 
     Errors: `InvalidError` for NumPy's files, and for a file that can be read in two ways;
@@ -188,8 +189,8 @@ def _text(spec: FileSpec, said: TextOptions, letters: str, parts: Parts) -> Text
     return parts.text(spec.path, "triples", said, columns=len(letters))
 
 
-def _table(spec: FileSpec, text: TextFile | None) -> Table:
-    return ParquetTable(spec.path) if text is None else TextTable(text)
+def _table(spec: FileSpec, text: TextTable | None) -> Table:
+    return ParquetTable(spec.path) if text is None else text
 
 
 def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
@@ -215,7 +216,7 @@ def _require_order(spec: FileSpec, names: list[str], letters: str) -> None:
     )
 
 
-def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
+def _refuse_times(spec: FileSpec, text: TextTable | None) -> None:
     """Errors: `InvalidError` where a column of a triple is a time, and nothing says so.
 
     A date may be the tail of a fact, so its values say nothing there.
@@ -246,7 +247,7 @@ def _refuse_times(spec: FileSpec, text: TextFile | None) -> None:
 def _batches(spec: FileSpec, letters: str, said: TextOptions) -> Iterator[_Batch]:
     """Triples of the columns that the file's specification names, else of the first ones."""
     wanted = [letter for letter in letters if letter != "_" or not spec.columns]
-    table = open_table(spec, said, "triples")
+    table = Parts().open(spec, said, "triples")
     names = list(spec.columns) or table.names
     if len(names) != len(wanted):
         raise InvalidError(

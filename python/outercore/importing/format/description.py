@@ -17,7 +17,7 @@ import yaml
 from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.input_file import read_small
-from outercore.importing.table.table import PARQUET
+from outercore.importing.table.parquet import PARQUET
 
 _MOST_BYTES = 1 << 18
 _MOST_DEPTH = 16

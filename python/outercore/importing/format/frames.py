@@ -328,10 +328,6 @@ class _Opening:
             if name in TOPOLOGY:
                 self._not_taken[name] = "a data set has something else under the name"
                 continue
-            if len(values) != self._edge_index.shape[1]:
-                raise InvalidError(
-                    f"{where}: {len(values)} rows, expected {self._edge_index.shape[1]}"
-                )
             rows = from_array(where, values)
             rows = replace(rows, has_gaps=name in self._graph.with_gaps)
             if times is not None:

@@ -29,12 +29,7 @@ from outercore.importing.format.description import (
     shortened,
     text_of,
 )
-from outercore.importing.graph_tables import (
-    EdgeTable,
-    array_of_edges,
-    require_type_name,
-    text_of_edges,
-)
+from outercore.importing.graph_tables import EdgeTable, array_of_edges, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
@@ -46,7 +41,6 @@ from outercore.importing.table.rows import (
     RowSource,
     filled,
     from_array,
-    ids_of,
     open_rows,
 )
 from outercore.importing.table.text import PLAIN
@@ -193,13 +187,6 @@ def _require_kinds(description: Description) -> None:
             continue
         if one.kind.count(":") != 2:
             raise InvalidError(f"{at}: expected `source:relation:target`")
-        source, _, target = one.kind.split(":")
-        for end in (source, target):
-            if end not in description.counts:
-                raise InvalidError(
-                    f"{at}: there is no node type `{end}`\n"
-                    f"hint: the node types are {', '.join(description.counts)}"
-                )
     edges = dict.fromkeys(one.kind for one in description.edges)
     parts = [
         *((f"features `{one.name}`", one, False) for one in description.node_data),
@@ -380,7 +367,7 @@ def _labels_and_splits(description: Description, kind: str) -> list[NodeArray]:
             continue
         where = f"split `{split}` in `{seeds.path}`"
         ids = np.array(_array(seeds))
-        found.append(NodeArray("split", split, ids_of(where, ids, count), of_type))
+        found.append(NodeArray("split", split, from_array(where, ids), of_type))
         labels = next((own[name] for name in _LABELS if name in own), None)
         if labels is not None:
             values = np.array(_array(labels))
@@ -457,10 +444,7 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
     Errors: `InvalidError` and `NotFoundError` name the entry of `metadata.yaml`, or the file.
     """
     description = read_description(root, outside=options.outside_files)
-    where = f"`{description.path}`"
-    for name in description.counts:
-        require_type_name(where, name)
-    tables = [_edges(one, where) for one in description.edges]
+    tables = [_edges(one) for one in description.edges]
     reading = inputs.reading(options)
     from_task = [
         one for kind in description.counts for one in _labels_and_splits(description, kind)
@@ -472,11 +456,6 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
         for array in node_arrays(description, kind, reading, is_labelled=kind in labelled)
     ]
     arrays = [*of_nodes, *from_task]
-    of_types = sorted({str(one.of_type) for one in arrays if one.role in ("labels", "split")})
-    if len(of_types) > 1:
-        raise InvalidError(
-            f"{where}: the task has sets of {', '.join(of_types)}, expected one node type"
-        )
     for one in tables:
         arrays += edge_arrays(description, ":".join(one.edge_type), reading)
     return source_of_arrays(
@@ -490,9 +469,8 @@ def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> T
     )
 
 
-def _edges(part: Part, where: str) -> EdgeTable:
+def _edges(part: Part) -> EdgeTable:
     source, relation, target = part.kind.split(":")
-    require_type_name(where, relation)
     edge_type = source, relation, target
     if part.format == "numpy":
         return array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(part.path, ()), "2,E"))

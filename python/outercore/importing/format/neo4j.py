@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,11 +33,12 @@ from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.table import Missing, Table, TextTable, natural
-from outercore.importing.table.text import TextFile, TextOptions, lines, suffix_of
-from outercore.importing.table.times import Clock, clock_of, require_one_clock, time_values
+from outercore.importing.table.parquet import natural
+from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.text import TextOptions, TextTable, lines, suffix_of
+from outercore.importing.table.times import time_values, type_of_times
 from outercore.importing.texts import columns_besides
-from outercore.importing.typed_graph import require_kinds, typed_source
+from outercore.importing.typed_graph import typed_source
 
 Role = Literal["key", "source", "target", "label", "type", "number", "numbers", "time", "text"]
 
@@ -50,6 +52,7 @@ _ENDS: dict[str, Role] = {
     "LABEL": "label",
     "TYPE": "type",
 }
+_PROPERTIES: tuple[Role, ...] = ("number", "numbers", "time", "text")
 _WHOLE = ("int", "long", "short", "byte")
 _TIMES = ("date", "datetime", "localdatetime")
 _OTHERS = ("string", "char", "point", "time", "localtime", "duration")
@@ -63,8 +66,6 @@ class Field:
 
     column: int
     """Its place in the file."""
-    text: str
-    """The field of the header."""
     name: str
     role: Role
     dtype: np.dtype | None
@@ -73,64 +74,32 @@ class Field:
     """Within what keys are unique; empty for the one space of all keys without a name."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """The columns of a file, without the ignored ones."""
-
-    path: Path
-    fields: tuple[Field, ...]
-    columns: int
-    """All columns of the file."""
-
-    def of(self, *roles: Role) -> list[Field]:
-        """The columns with one of these roles."""
-        return [field for field in self.fields if field.role in roles]
-
-    @property
-    def properties(self) -> list[Field]:
-        """The columns that are neither keys nor types."""
-        return self.of("number", "numbers", "time", "text")
-
-    @property
-    def is_nodes(self) -> bool:
-        """Whether the rows are nodes, and not relationships."""
-        return bool(self.of("key"))
-
-    def space_of(self, role: Role) -> str:
-        """The space of the keys in these columns."""
-        return self.of(role)[0].space
-
-
 def _is_header(names: list[str]) -> bool:
     """Whether a first line names columns as Neo4j does."""
     kinds = {found["kind"] for name in names if (found := _FIELD.fullmatch(name)) is not None}
     return "ID" in kinds or {"START_ID", "END_ID"} <= kinds
 
 
-def read_header(path: Path, names: list[str]) -> Header:
-    """The header with these fields.
+def _fields(path: Path, names: list[str]) -> tuple[Field, ...]:
+    """The columns that a header names, without the ignored ones.
 
     Errors: `InvalidError` names the field that is not known, or what is missing.
     """
-    fields = []
-    for column, name in enumerate(names):
-        field = _field(path, column, name)
-        if field is not None:
-            fields.append(field)
-    header = Header(path, tuple(fields), len(names))
-    if header.of("key") and header.of("source", "target", "type"):
+    found = [_field(path, column, name) for column, name in enumerate(names)]
+    fields = tuple(field for field in found if field is not None)
+    roles = [field.role for field in fields]
+    if "key" in roles and not {"source", "target", "type"}.isdisjoint(roles):
         raise InvalidError(f"`{path}`: the header has the fields of nodes and of relationships")
-    if header.of("key") and len({field.space for field in header.of("key")}) > 1:
+    if len({field.space for field in fields if field.role == "key"}) > 1:
         raise InvalidError(f"`{path}`: the fields `:ID` are of different spaces")
-    roles: tuple[Role, Role] = ("label", "type")
-    for role in roles:
-        if len(header.of(role)) > 1:
+    for role in ("label", "type"):
+        if roles.count(role) > 1:
             raise InvalidError(f"`{path}`: two fields `:{role.upper()}`, expected one")
-    properties = [field.name for field in header.properties]
+    properties = [field.name for field in fields if field.role in _PROPERTIES]
     for name in properties:
         if properties.count(name) > 1:
             raise InvalidError(f"`{path}`: two properties are called `{name}`")
-    return header
+    return fields
 
 
 def _field(path: Path, column: int, text: str) -> Field | None:
@@ -140,7 +109,7 @@ def _field(path: Path, column: int, text: str) -> Field | None:
     if kind == "IGNORE":
         return None
     if kind in _ENDS:
-        return Field(column, text, name, _ENDS[kind], None, found["space"] or "")
+        return Field(column, name, _ENDS[kind], None, found["space"] or "")
     lower = kind.lower()
     is_array = found["array"] is not None
     role: Role = "text"
@@ -159,16 +128,7 @@ def _field(path: Path, column: int, text: str) -> Field | None:
         )
     if dtype is not None:
         role = "numbers" if is_array else "number"
-    return Field(column, text, name, role, dtype, "")
-
-
-_KINDS: dict[Clock, str] = {
-    "zone": "timestamp[us, tz=UTC]",
-    "no zone": "timestamp[us]",
-    "days": "date64[us]",
-    "numbers": "timestamp[us]",
-}
-"""What Parquet would call times in microseconds."""
+    return Field(column, name, role, dtype, "")
 
 
 @dataclass(frozen=True)
@@ -183,32 +143,27 @@ class Part:
     chosen: tuple[str, str] | None = None
     """A column, and what its field starts with in the rows that count; `None`: all rows count."""
 
-    def _masks(self) -> Iterator[NDArray[np.bool_]]:
-        assert self.chosen is not None
-        column, value = self.chosen
-        for (texts,) in self.table.texts([column]):
-            yield np.asarray(pc.equal(_first_word(texts), value))
-
     def numbers(
         self, columns: list[str], dtype: np.dtype, missing: Missing
     ) -> Iterator[NDArray[Any]]:
         """As `Table.numbers`."""
         names = [self.columns[name] for name in columns]
-        batches = self.table.numbers(names, dtype, missing)
-        if self.chosen is None:
-            yield from batches
-            return
-        for batch, mask in zip(batches, self._masks(), strict=True):
-            yield batch[mask]
+        for batch, mask in self._masked(self.table.numbers(names, dtype, missing)):
+            yield batch if mask is None else batch[mask]
 
     def texts(self, columns: list[str]) -> Iterator[list[pa.Array]]:
         """As `Table.texts`."""
-        batches = self.table.texts([self.columns[name] for name in columns])
+        names = [self.columns[name] for name in columns]
+        for batch, mask in self._masked(self.table.texts(names)):
+            yield batch if mask is None else [column.filter(pa.array(mask)) for column in batch]
+
+    def _masked(self, batches: Iterator[Any]) -> Iterator[tuple[Any, NDArray[np.bool_] | None]]:
+        """Batches with the rows that count; `None` for all."""
         if self.chosen is None:
-            yield from batches
-            return
-        for batch, mask in zip(batches, self._masks(), strict=True):
-            yield [column.filter(pa.array(mask)) for column in batch]
+            return zip(batches, repeat(None), strict=False)
+        column, value = self.chosen
+        texts = (_first_word(texts) for (texts,) in self.table.texts([column]))
+        return zip(batches, (np.asarray(pc.equal(words, value)) for words in texts), strict=True)
 
 
 def _first_word(texts: pa.Array) -> pa.Array:
@@ -238,11 +193,6 @@ class Selection(Table):
         return self.parts[0].table.described(has_names=has_names)
 
     @property
-    def path(self) -> Path:
-        """The first file."""
-        return self.parts[0].table.path
-
-    @property
     def names(self) -> list[str]:
         """The columns."""
         return list(self.types)
@@ -259,7 +209,7 @@ class Selection(Table):
     def kind(self, name: str) -> str:
         """As `Table.kind`."""
         if name in self.times:
-            return _KINDS[clock_of(self._as_text(), name)]
+            return str(type_of_times(self._as_text(), name))
         return "text" if self.types[name] is None else str(self.types[name])
 
     def missing(self, name: str) -> int:
@@ -341,10 +291,15 @@ _PART = re.compile(r"(.+?)(?:[-_ ]?(?P<word>part|chunk|split|shard)[-_ ]?|[-_ ])
 class ExportFile:
     """A file of nodes or relationships; its header may be a separate file."""
 
-    header: Header
+    header: Path
+    """The file whose first line is the header."""
+    fields: tuple[Field, ...]
+    """The columns, without the ignored ones."""
     table: TextTable
+    said: TextOptions
+    """How the header is written."""
     files: tuple[FileState, ...]
-    name: str
+    name: str = ""
     """The type of its rows, where no field says it."""
 
     @property
@@ -352,27 +307,50 @@ class ExportFile:
         """The file with the rows."""
         return self.table.path
 
+    def of(self, *roles: Role) -> list[Field]:
+        """The columns with one of these roles."""
+        return [field for field in self.fields if field.role in roles]
+
+    @property
+    def is_nodes(self) -> bool:
+        """Whether the rows are nodes, and not relationships."""
+        return bool(self.of("key"))
+
+    @property
+    def has_names(self) -> bool:
+        """Whether a field says the types of the rows."""
+        return bool(self.of("label", "type"))
+
+    @property
+    def kind(self) -> list[tuple[str, str]]:
+        """What parts of one table have in common."""
+        roles: tuple[Role, ...] = ("key", "source", "target")
+        return [(role, field.space) for role in roles for field in self.of(role)]
+
+    def space_of(self, role: Role) -> str:
+        """The space of the keys in these columns."""
+        return self.of(role)[0].space
+
     def columns_of(self, role: Role) -> tuple[str, ...]:
         """The columns of keys with this role; all files call them the same."""
         name = _KEYS[role]
-        count = len(self.header.of(role))
+        count = len(self.of(role))
         return tuple(name if place == 0 else f"{name} {place + 1}" for place in range(count))
 
     @property
     def by_value(self) -> Iterator[tuple[str, Part]]:
         """The rows by their label or type; all by the name of the file where no field has it."""
-        role: Role = "label" if self.header.is_nodes else "type"
         names = self.table.names
         columns = {
             name: names[field.column]
             for key in _KEYS
-            for name, field in zip(self.columns_of(key), self.header.of(key), strict=True)
+            for name, field in zip(self.columns_of(key), self.of(key), strict=True)
         }
-        columns |= {field.name: names[field.column] for field in self.header.properties}
-        if not self.header.of(role):
+        columns |= {field.name: names[field.column] for field in self.of(*_PROPERTIES)}
+        if not self.has_names:
             yield self.name, Part(self.table, columns, self.table.rows)
             return
-        column = names[self.header.of(role)[0].column]
+        column = names[self.of("label" if self.is_nodes else "type")[0].column]
         rows = Counter[str]()
         for (texts,) in self.table.texts([column]):
             for one in pc.value_counts(_first_word(texts)).to_pylist():
@@ -380,6 +358,21 @@ class ExportFile:
         for value in sorted(rows):
             chosen = (column, value) if len(rows) > 1 else None
             yield value or self.name, Part(self.table, columns, rows[value], chosen)
+
+    def repeats(self, fields: list[str]) -> bool:
+        """Whether a first line names the same columns, with their types or without."""
+        if len(fields) != len(self.table.names):
+            return False
+        names = [own.partition(":")[0] for own in self.table.names]
+        kinds = [_KIND.sub("", own).lower() for own in self.table.names]
+        return any(found and found == name for found, name in zip(fields, names, strict=True)) and (
+            all(
+                found in (own, name) or (not name and found.lower() == kind)
+                for found, own, name, kind in zip(
+                    fields, self.table.names, names, kinds, strict=True
+                )
+            )
+        )
 
 
 def is_neo4j(folder: Path) -> bool:
@@ -392,49 +385,6 @@ def is_neo4j(folder: Path) -> bool:
             return False
 
     return any(has_header(path) for path in _text_files(folder))
-
-
-@dataclass(frozen=True)
-class _Headed:
-    """A file that begins with a header."""
-
-    header: Header
-    table: TextTable
-    said: TextOptions
-    """How it is written."""
-
-    @property
-    def path(self) -> Path:
-        return self.header.path
-
-    @property
-    def fields(self) -> list[str]:
-        """The header as it is written."""
-        return self.table.names
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What parts of one table have in common."""
-        roles: tuple[Role, ...] = ("key", "source", "target")
-        return tuple((role, field.space) for role in roles for field in self.header.of(role))
-
-    @property
-    def has_names(self) -> bool:
-        """Whether a field says the types of the rows."""
-        return bool(self.header.of("label", "type"))
-
-    def repeats(self, fields: list[str]) -> bool:
-        """Whether a first line names the same columns, with their types or without."""
-        if len(fields) != len(self.fields):
-            return False
-        names = [own.partition(":")[0] for own in self.fields]
-        kinds = [_KIND.sub("", own).lower() for own in self.fields]
-        return any(found and found == name for found, name in zip(fields, names, strict=True)) and (
-            all(
-                found in (own, name) or (not name and found.lower() == kind)
-                for found, own, name, kind in zip(fields, self.fields, names, kinds, strict=True)
-            )
-        )
 
 
 def open_files(
@@ -457,22 +407,23 @@ def open_files(
     names = _names(filled, empty, set(belongs.values()))
     found, notes = [], list[str]()
     for path, one in headed.items():
-        if path in filled:
-            found.append(ExportFile(one.header, one.table, states(path), names[path]))
         below = [other for other in rest if belongs.get(other) == path]
+        name = _stem(path) if path in empty else _part_stem(path)
+        if below:
+            names[path] = name
+        if path in filled:
+            found.append(one)
         for other in below:
             table, note = _below(one, other, options.header)
             notes += note
-            name = _stem(path) if path in empty else _part_stem(path)
-            names[path] = name
-            found.append(ExportFile(one.header, table, (*states(path), *states(other)), name))
-        rest = [other for other in rest if other not in below]
+            found.append(replace(one, table=table, files=(*one.files, *states(other)), name=name))
         is_known = not {_stem(path), _part_stem(path)}.isdisjoint(names.values())
-        if path in empty and not below and not is_known:
-            found.append(ExportFile(one.header, one.table, states(path), _stem(path)))
+        if path in empty and not is_known:
+            found.append(replace(one, name=_stem(path)))
+    rest = [path for path in rest if path not in belongs]
     found = [replace(one, name=names.get(one.path, one.name)) for one in found]
     for file in found:
-        for path in (file.header.path, file.path):
+        for path in (file.header, file.path):
             require_inside(folder, path, f"`{folder}`", outside=outside)
     notes += [*_repeated(found), *_joined(found)]
     others = sorted(
@@ -487,7 +438,7 @@ def open_files(
 
 
 def _names(
-    filled: dict[Path, _Headed], empty: dict[Path, _Headed], used: set[Path]
+    filled: dict[Path, ExportFile], empty: dict[Path, ExportFile], used: set[Path]
 ) -> dict[Path, str]:
     """The type of the rows of each file with a header, if no field has it.
 
@@ -501,7 +452,7 @@ def _names(
         header = _header_of(path, {}, empty)
         if (
             header is not None
-            and sorted(empty[header].fields) == sorted(one.fields)
+            and sorted(empty[header].table.names) == sorted(one.table.names)
             and (header not in used or stem == _stem(header))
         ):
             names[path] = _stem(header)
@@ -511,7 +462,8 @@ def _names(
             for other in filled.values()
             if other.path != path and _part_stem(other.path) == stem and other.kind == one.kind
         ]
-        same = [other for other in parts if sorted(other.fields) == sorted(one.fields)]
+        columns = sorted(one.table.names)
+        same = [other for other in parts if sorted(other.table.names) == columns]
         names[path] = stem if same or path in used else _stem(path)
         if len(same) == len(parts) or one.has_names or not _is_part(path):
             continue
@@ -523,7 +475,7 @@ def _names(
     return names
 
 
-def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, list[str]]:
+def _below(one: ExportFile, path: Path, header: bool | None) -> tuple[TextTable, list[str]]:
     """A file without a header as rows below the header of another file; and a note if its first
     line names the columns all the same.
 
@@ -531,20 +483,21 @@ def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, li
 
     Errors: `InvalidError` for another number of columns, and for one key that may be a name.
     """
-    columns = one.header.columns
+    columns = one.table.width
     line = _first_line(path, one.said)
     is_named = one.repeats(line) and header is not False
-    if is_named and header is None and len(line) == 1 and line != one.fields:
-        below = TextFile.detect(path, "table", one.said, columns=columns)
+    if is_named and header is None and len(line) == 1 and line != one.table.names:
+        below = TextTable.detect(path, "table", one.said, columns=columns)
         if below.dialect["kinds"] == ["text"]:
             raise InvalidError(
                 f"`{path}`: the first line, `{line[0]}`, may name the column, or be a key\n"
                 "hint: say which: `--header` if it names the column, `--no-header` if it is data"
             )
     said = replace(one.said, header=is_named)
-    file = TextFile.detect(path, "table", said, columns=columns)
-    file = replace(file, dialect={**file.dialect, "header_line": _line_of(one)})
-    table = TextTable(file)
+    table = TextTable.detect(path, "table", said, columns=columns)
+    table = replace(
+        table, dialect={**table.dialect, "header_line": one.table.dialect["header_line"]}
+    )
     if len(table.names) != columns:
         raise InvalidError(
             f"`{path}`: {len(table.names)} columns, but the header `{one.path}` has {columns}"
@@ -553,17 +506,11 @@ def _below(one: _Headed, path: Path, header: bool | None) -> tuple[TextTable, li
     return table, [again] if is_named else []
 
 
-def _line_of(one: _Headed) -> str | None:
-    """The line of a header, by which it is known where it comes again."""
-    line: str | None = one.table.file.dialect["header_line"]
-    return line
-
-
 def _repeated(files: list[ExportFile]) -> list[str]:
     """Notes on lines that repeat the header."""
     notes = []
     for one in files:
-        count = one.table.file.profile.repeated_headers
+        count = one.table.profile.repeated_headers
         if count:
             what = "1 line repeats" if count == 1 else f"{count:,} lines repeat"
             notes.append(f"`{one.path.name}`: {what} the header and holds no row")
@@ -574,8 +521,8 @@ def _joined(files: list[ExportFile]) -> list[str]:
     """Notes on files that are one table because of their names."""
     parts: dict[tuple[str, bool], list[str]] = {}
     for one in files:
-        if not one.header.of("label", "type"):
-            parts.setdefault((one.name, one.header.is_nodes), []).append(one.path.name)
+        if not one.has_names:
+            parts.setdefault((one.name, one.is_nodes), []).append(one.path.name)
     return [
         f"read as one table `{name}`: {', '.join(f'`{path}`' for path in paths[:6])}"
         + (f" and {len(paths) - 6} more" if len(paths) > 6 else "")
@@ -591,13 +538,13 @@ def _text_files(folder: Path) -> list[Path]:
     return sorted(files, key=natural)
 
 
-def _headed(path: Path, options: TextOptions) -> _Headed | None:
+def _headed(path: Path, options: TextOptions) -> ExportFile | None:
     """The file, if its first line is a header of Neo4j.
 
     Errors: as `_with_header`, and `InvalidError` for an unknown field.
     """
-    found = _with_header(path, options)
-    return None if found is None else _Headed(read_header(path, found[0].names), *found)
+    files, found = states(path), _with_header(path, options)
+    return found and ExportFile(path, _fields(path, found[0].names), *found, files)
 
 
 def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptions] | None:
@@ -611,7 +558,7 @@ def _with_header(path: Path, options: TextOptions) -> tuple[TextTable, TextOptio
     for separator in [options.separator] if options.separator else _SEPARATORS:
         said = replace(options, separator=separator, header=True)
         try:
-            table = TextTable(TextFile.detect(path, "table", said))
+            table = TextTable.detect(path, "table", said)
         except OutercoreError as error:
             wrong = wrong or error
             continue
@@ -648,7 +595,7 @@ def _uneven(path: Path, options: TextOptions) -> InvalidError:
 def _first_line(path: Path, said: TextOptions) -> list[str]:
     """The fields of the first line; none where they cannot be names."""
     try:
-        return TextFile.detect(path, "table", replace(said, header=True)).names or []
+        return TextTable.detect(path, "table", replace(said, header=True)).header or []
     except OutercoreError:
         return []
 
@@ -682,7 +629,9 @@ def _is_part(path: Path) -> bool:
     return found is not None and found["word"] is not None
 
 
-def _header_of(path: Path, filled: dict[Path, _Headed], empty: dict[Path, _Headed]) -> Path | None:
+def _header_of(
+    path: Path, filled: dict[Path, ExportFile], empty: dict[Path, ExportFile]
+) -> Path | None:
     """The header for the rows of a file: in a separate file whose name begins the file's, or in the
     first part of the same table; the header with the longest name."""
     fitting = [one for one in empty if path.name.startswith(_stem(one))]
@@ -715,20 +664,14 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         inputs = replace(inputs, text=replace(inputs.text, comment=""))
     inputs = replace(inputs, is_in_order=True)
     files, notes = open_files(folder, inputs.text, outside=options.outside_files)
-    nodes, left_out = _node_types([one for one in files if one.header.is_nodes])
+    nodes, left_out = _node_types([one for one in files if one.is_nodes])
     notes += left_out
     relations = [
         relation
         for one in files
-        if not one.header.is_nodes
+        if not one.is_nodes
         for relation in _relations(one, list(nodes.values()))
     ]
-    tables = [
-        *(one.table for one in nodes.values() if one.table is not None),
-        *(one.table.table for one in relations),
-    ]
-    require_one_clock((table, name) for table in tables for name in table.names)
-    require_kinds(nodes, [one.table for one in relations])
     besides = columns_besides(inputs.label, inputs.texts, nodes)
     arrays = []
     for node_type, one in nodes.items():
@@ -762,7 +705,7 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
             parts.setdefault(name, []).append((one, part))
     found, firsts, notes = dict[str, NodeTable](), dict[str, int](), list[str]()
     for name, own in sorted(parts.items()):
-        spaces = {one.header.space_of("key") for one, _ in own}
+        spaces = {one.space_of("key") for one, _ in own}
         if len(spaces) > 1:
             paths = " and ".join(f"`{one.path}`" for one, _ in own[:2])
             raise InvalidError(f"{paths}: nodes of type `{name}` have keys of different spaces")
@@ -773,7 +716,7 @@ def _node_types(files: list[ExportFile]) -> tuple[dict[str, NodeTable], list[str
         states = tuple(state for one, _ in own for state in one.files)
         spec = FileSpec(own[0][0].path, ())
         found[name] = NodeTable(name, spec, table, keys, count, states, space, first)
-        properties = {field.name for one, _ in own for field in one.header.properties}
+        properties = {field.name for one, _ in own for field in one.of(*_PROPERTIES)}
         if left := sorted(properties - set(table.names)):
             notes.append(
                 f"properties of `{name}` that some of its files lack are left out: {listed(left)}"
@@ -790,9 +733,9 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
     types = dict.fromkeys((name for key in keys for name in file.columns_of(key)), None)
     shared: dict[str, np.dtype | None] = dict(types)
     times, vectors = set(), {}
-    for wanted in file.header.properties:
+    for wanted in file.of(*_PROPERTIES):
         same = [
-            other for one, _ in own for other in one.header.properties if other.name == wanted.name
+            other for one, _ in own for other in one.of(*_PROPERTIES) if other.name == wanted.name
         ]
         if len(same) < len(own):
             continue
@@ -804,7 +747,8 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
             times.add(wanted.name)
         if wanted.role == "numbers" and wanted.dtype is not None:
             vectors[wanted.name] = wanted.dtype
-    return Selection(tuple(part for _, part in own), shared, frozenset(times), vectors)
+    parts = tuple(part for _, part in own)
+    return Selection(parts[0].table.path, parts, shared, frozenset(times), vectors)
 
 
 def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
@@ -815,7 +759,7 @@ def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
     roles: tuple[Role, Role] = ("source", "target")
     ends = []
     for role in roles:
-        space = file.header.space_of(role)
+        space = file.space_of(role)
         types = [one for one in nodes if one.space == space]
         if not types:
             known = ", ".join(sorted({f"`:ID({one.space})`" for one in nodes}))
@@ -834,7 +778,7 @@ def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
     for name, part in file.by_value:
         require_type_name(f"`{file.path}`: relationship type", name)
         table = _selection([(file, part)], roles)
-        others = tuple(field.name for field in file.header.properties)
+        others = tuple(field.name for field in file.of(*_PROPERTIES))
         edges = EdgeTable(
             ("", name, ""), FileSpec(file.path, ()), table, source, target, others, file.files
         )

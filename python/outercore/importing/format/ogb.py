@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,14 @@ from outercore.importing.graph_tables import EdgeTable, require_type_name, text_
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource, TypedSource
-from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import member_names, open_member, read_member
 from outercore.importing.table.rows import NodeArray, Reading, RowSource, npz_rows, open_rows
-from outercore.importing.table.table import TextTable
-from outercore.importing.table.text import PLAIN, TextFile
+from outercore.importing.table.text import PLAIN, TextTable
 from outercore.importing.typed_graph import source_of_arrays
 
+_INT64 = np.dtype(np.int64)
 _LINK_SPLITS = {f"{name}.pt" for name in KNOWN}
 """A folder of held-out edges, as in ogbl-citation2."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
@@ -139,7 +139,9 @@ def _texts(raw: Path, undirected: bool | None) -> GraphSource:
     nodes = None
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
-        sizes = np.concatenate([np.empty((0, 1), np.int64), *_file(counts).integers([0])])
+        table = _table(counts)
+        rows = table.numbers(table.names[:1], _INT64, "nan")
+        sizes = np.concatenate([np.empty((0, 1), np.int64), *rows])
         nodes = _of_one_graph(f"`{counts}`", sizes)
     edges = text_edges(FileSpec(raw / "edge.csv.gz", ()), "text", PLAIN)
     return GraphSource([edges], arrays, nodes, undirected)
@@ -161,22 +163,15 @@ def _of_one_graph(where: str, counts: NDArray[Any]) -> int:
     return int(counts.ravel()[0])
 
 
-def _file(path: Path) -> TextFile:
-    return TextFile.detect(path, "table", PLAIN)
+def _table(path: Path) -> TextTable:
+    return TextTable.detect(path, "table", PLAIN)
 
 
 def _numbers(path: Path) -> RowSource:
     """Rows of float32, in which OGB wrote them."""
-    file = _file(path)
-    width = file.width
-
-    def chunks() -> Iterator[NDArray[np.float32]]:
-        first = 0
-        for rows in file.floats(list(range(width))):
-            yield exactly(rows, np.dtype(np.float32), f"`{path}`", first)
-            first += len(rows)
-
-    return RowSource(str(path), np.dtype(np.float32), chunks, width=width, files=states(path))
+    table, dtype = _table(path), np.dtype(np.float32)
+    rows = partial(table.numbers, table.names, dtype, "nan")
+    return RowSource(str(path), dtype, rows, width=table.width, files=states(path))
 
 
 def _label_rows(path: Path) -> RowSource:
@@ -184,30 +179,19 @@ def _label_rows(path: Path) -> RowSource:
 
     One column comes in batches as OGB has it: [n, 1], whole numbers where no label is missing.
     """
-    file = _file(path)
-    columns = list(range(file.width))
-    if len(columns) > 1:
-        return RowSource(
-            str(path),
-            np.dtype(np.float64),
-            lambda: file.floats(columns),
-            width=len(columns),
-            files=states(path),
-        )
-    is_whole = file.profile.kinds == ["integer"] and not file.profile.missing[0]
+    table, files = _table(path), states(path)
+    names = table.names
+    dtype: np.dtype = np.dtype(np.float64)
+    if len(names) > 1:
+        rows = partial(table.numbers, names, dtype, "nan")
+        return RowSource(str(path), dtype, rows, width=len(names), files=files)
+    if table.dtype(names[0]) == _INT64 and not table.missing(names[0]):
+        dtype = _INT64
 
     def chunks() -> Iterator[NDArray[Any]]:
-        for rows in file.integers(columns) if is_whole else file.floats(columns):
-            yield rows[:, 0].copy()
+        return (rows[:, 0].copy() for rows in table.numbers(names, dtype, "nan"))
 
-    return RowSource(
-        str(path),
-        np.dtype(np.int64 if is_whole else np.float64),
-        chunks,
-        files=states(path),
-        keeps_form=True,
-        is_column=True,
-    )
+    return RowSource(str(path), dtype, chunks, files=files, keeps_form=True, is_column=True)
 
 
 def _archives(raw: Path, undirected: bool | None) -> GraphSource:
@@ -272,12 +256,12 @@ def _ids(path: Path) -> RowSource:
     """Node ids, one a line; none in an empty file."""
 
     def chunks() -> Iterator[NDArray[np.int64]]:
-        file = _file(path)
-        if file.width == 1:
-            for rows in file.integers([0]):
+        table = _table(path)
+        if table.width == 1:
+            for rows in table.numbers(table.names, _INT64, "nan"):
                 yield rows[:, 0].copy()
 
-    return RowSource(str(path), np.dtype(np.int64), chunks, files=states(path))
+    return RowSource(str(path), _INT64, chunks, files=states(path))
 
 
 _NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")
@@ -298,10 +282,6 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
     edge_types = _edge_types(raw, counts)
     arrays = [array for node_type in counts for array in _of_nodes(raw, node_type, reading)]
     labelled = [str(array.of_type) for array in arrays if array.role == "labels"]
-    if len(labelled) > 1:
-        raise InvalidError(
-            f"directory `{raw}/node-label`: labels of {', '.join(labelled)}, expected one type"
-        )
     for node_type in labelled:
         arrays += [
             NodeArray("split", name, rows, node_type)
@@ -314,9 +294,9 @@ def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) 
 
 def _rows_of_text(path: Path) -> list[list[str]]:
     """The fields of a short text without a header."""
-    table = TextTable(_file(path))
+    table = _table(path)
     columns: list[list[str]] = [[] for _ in table.names]
-    for batch in table.texts(list(table.names)):
+    for batch in table.texts(table.names):
         for column, values in zip(columns, batch, strict=True):
             column += values.to_pylist()
     return [list(row) for row in zip(*columns, strict=True)]

@@ -13,7 +13,7 @@ from outercore.data.edge_types import EdgeType
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
-from outercore.importing.graph_tables import EdgeTable, array_of_edges, require_type_name
+from outercore.importing.graph_tables import EdgeTable, array_of_edges
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import has_label, without_label
 from outercore.importing.options import ImportOptions
@@ -27,7 +27,6 @@ from outercore.importing.table.rows import (
     count_rows,
     filled,
     from_array,
-    ids_of,
     open_rows,
 )
 from outercore.importing.table.table import Missing
@@ -189,11 +188,11 @@ def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
             else:
                 arrays.append(NodeArray("array", name, rows, node_type))
     if labelled is not None:
-        arrays += _mag_splits(root / "split_dict.pt", labelled, counts[labelled])
+        arrays += _mag_splits(root / "split_dict.pt", labelled)
     return source_of_arrays(root, inputs, options, counts, tables, arrays, [])
 
 
-def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
+def _mag_splits(path: Path, node_type: str) -> list[NodeArray]:
     if not path.exists():
         return []
     found = read_torch(path)
@@ -205,17 +204,13 @@ def _mag_splits(path: Path, node_type: str, count: int) -> list[NodeArray]:
         is_list = isinstance(ids, list) and all(type(one) is int for one in ids)
         if not (is_list or isinstance(ids, np.ndarray)):
             raise InvalidError(f"{where}: expected ids [nodes], found {type(ids).__name__}")
-        splits.append(
-            NodeArray("split", str(name), ids_of(where, np.asarray(ids), count), node_type)
-        )
+        splits.append(NodeArray("split", str(name), from_array(where, np.asarray(ids)), node_type))
     return splits
 
 
 def _edges(root: Path, between: str, shape: EdgeShape) -> list[EdgeTable]:
     tables = []
     for edge_type, path in _relations(root, between):
-        for name in edge_type:
-            require_type_name(f"directory `{path.parent}`", name)
         tables.append(array_of_edges(edge_type, EdgeArrayTable.open(FileSpec(path, ()), shape)))
     return sorted(tables, key=lambda one: one.key)
 

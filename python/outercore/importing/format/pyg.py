@@ -22,7 +22,7 @@ from outercore.errors import InvalidError, NotFoundError
 from outercore.importing.build.graph import import_graph, write_typed
 from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
 from outercore.importing.format.download import CACHE, download_errors, library
-from outercore.importing.graph_tables import array_of_edges, require_type_name
+from outercore.importing.graph_tables import array_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
@@ -221,8 +221,6 @@ def open_hetero(
     if not counts:
         raise InvalidError("HeteroData: expected node types, found none")
     edge_types = sorted(data.edge_types, key=edge_type_key)
-    for relation in data.edge_types:
-        require_type_name("HeteroData", relation[1])
     ends = {one: _ends_of_type(data, one) for one in edge_types}
     labelled = _labelled(data, counts)
     for name in arrays:
@@ -271,7 +269,6 @@ def _count(data: Any, node_type: str) -> int:
 
     Errors: `InvalidError` where nothing says it.
     """
-    require_type_name("HeteroData", node_type)
     with warnings.catch_warnings():
         # PyG guesses from the edges, and nodes without edges would be lost.
         warnings.simplefilter("error")
@@ -290,7 +287,7 @@ def _count(data: Any, node_type: str) -> int:
 def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
     """[2, edges] the ends of the edges; empty for a type without attributes.
 
-    Errors: `InvalidError` for an array of another form, and an end that is not a node.
+    Errors: `InvalidError` for an array of another form.
     """
     where = f"{_where(edge_type)}.edge_index"
     value = data[edge_type].get("edge_index")
@@ -303,16 +300,6 @@ def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
         raise InvalidError(f"{where}: expected [2, edges], found {ends.shape}")
     if ends.dtype.kind not in "iu":
         raise InvalidError(f"{where}: expected integers, found {ends.dtype}")
-    for row, node_type in enumerate((edge_type[0], edge_type[2])):
-        if node_type not in data.node_types:
-            raise InvalidError(f"{where}: there is no node type `{node_type}`")
-        count = int(data[node_type].num_nodes)
-        wrong = np.flatnonzero((ends[row] < 0) | (ends[row] >= count))
-        if len(wrong):
-            raise InvalidError(
-                f"{where}: edge {wrong[0]}: `{node_type}` {ends[row][wrong[0]]}, expected a number "
-                f"below {count}"
-            )
     return ends
 
 

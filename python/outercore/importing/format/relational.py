@@ -28,16 +28,11 @@ from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
+from outercore.importing.table.parquet import ParquetTable, is_parquet
 from outercore.importing.table.rows import NodeArray, Reading
-from outercore.importing.table.table import (
-    ParquetTable,
-    Table,
-    TextTable,
-    is_parquet,
-    require_column,
-)
-from outercore.importing.table.text import TextFile
-from outercore.importing.table.times import is_time, require_one_clock
+from outercore.importing.table.table import Table, require_column
+from outercore.importing.table.text import TextTable
+from outercore.importing.table.times import is_time
 from outercore.importing.texts import text_columns
 from outercore.importing.typed_graph import typed_source
 
@@ -213,9 +208,6 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
     nodes = {
         name: _nodes(one, tables[name]) for name, one in sorted(schema.items()) if not one.is_link
     }
-    times = [(tables[name], one.time) for name, one in schema.items() if one.time is not None]
-    typed = [(table, name) for table in tables.values() for name in table.names]
-    require_one_clock(typed, times)
     label = _label(inputs.label, schema, nodes)
     edges = [edge for name, one in schema.items() for edge in _edges(one, tables[name])]
     _require_distinct(edges, folder)
@@ -246,7 +238,7 @@ def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
         table = ParquetTable(schema.file)
     else:
         # Columns have names, so the first line of a text has them.
-        table = TextTable(TextFile.detect(schema.file, "table", reading.text, by_name=True))
+        table = TextTable.detect(schema.file, "table", reading.text, by_name=True)
     for name in schema.columns:
         try:
             require_column(table, name)

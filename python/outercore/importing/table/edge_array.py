@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -30,8 +29,6 @@ _ROWS = 1 << 18
 class EdgeArrayTable(Table):
     """The ends of edges in an array as columns of a table."""
 
-    place: Path
-    """The file, or the name of an array in memory."""
     ends: NDArray[Any]
     """[2, edges] whole numbers."""
     files: tuple[FileState, ...] = ()
@@ -65,11 +62,6 @@ class EdgeArrayTable(Table):
     def names(self) -> list[str]:
         """Source and target."""
         return list(ENDS)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.place
 
     @property
     def rows(self) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
@@ -65,8 +65,6 @@ def _same_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]
     return finite & wide & (back == values.astype(np.int64))
 
 
-KIND = re.compile(r"(timestamp|date32|date64)\[(s|ms|us|ns|day)(?:, tz=(.+))?\]")
-"""How Arrow writes the types of dates and times."""
 _MICROSECONDS = {
     "s": Fraction(10**6),
     "ms": Fraction(1000),
@@ -76,13 +74,15 @@ _MICROSECONDS = {
 }
 
 
-def in_microseconds(
-    where: str, values: NDArray[np.int64], unit: str, first: int = 0
-) -> NDArray[np.int64]:
-    """Times of a column in microseconds since 1970; `unit` is the unit of the file.
+def in_microseconds(where: str, column: pa.Array, first: int = 0) -> NDArray[np.int64]:
+    """Dates or times of Arrow in microseconds since 1970; nulls have any value.
 
     Errors: `InvalidError` with the row of a time between two microseconds, or beyond int64.
     """
+    unit = getattr(column.type, "unit", "ms")
+    if pa.types.is_date32(column.type):
+        unit, column = "day", column.cast(pa.int32())
+    values: NDArray[np.int64] = column.cast(pa.int64()).fill_null(0).to_numpy()
     factor = _MICROSECONDS[unit]
     if factor == 1:
         return values

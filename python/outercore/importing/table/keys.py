@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
-from outercore.importing.table.table import Table, TextTable
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable
 
 _WHOLE = r"^([+-]?[0-9]+)\.0*$"
 _MOST = 2.0**53

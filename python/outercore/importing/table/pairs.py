@@ -17,7 +17,8 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.table.columns import EdgeColumns, edge_columns
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.keys import key_texts
-from outercore.importing.table.table import Table, open_table
+from outercore.importing.table.parts import Parts
+from outercore.importing.table.table import Table
 from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 
 _OTHERS = (".npz", ".mtx", ".gr", ".dimacs", ".nt")
@@ -102,12 +103,12 @@ class PairList:
             return EdgeArrayTable.open(self.spec, what="edges")
         purpose: Purpose = "edges" if isinstance(self.ids, FileIds) else "named_edges"
         try:
-            return open_table(self.spec, purpose=purpose)
+            return Parts().open(self.spec, TextOptions(), purpose)
         except InvalidError as error:
             said, _, hint = str(error).partition("\nhint: ")
             if "`--comment" in hint:
                 # A comment is refused as a row: it does not name nodes of the data set.
-                return open_table(self.spec, TextOptions(comment=""), purpose)
+                return Parts().open(self.spec, TextOptions(comment=""), purpose)
             if "`--" not in hint:
                 raise
             # The commands that take pairs lack options for texts.

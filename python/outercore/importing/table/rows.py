@@ -30,22 +30,21 @@ from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.keys import KeyedRows, NodeIds, numbered
 from outercore.importing.table.npz import NpzMember, open_member
+from outercore.importing.table.parquet import is_parquet
 from outercore.importing.table.parts import Parts
-from outercore.importing.table.table import (
-    Batches,
-    Missing,
-    Table,
+from outercore.importing.table.table import Batches, Missing, Table, list_rows
+from outercore.importing.table.text import (
+    Purpose,
+    TextOptions,
     TextTable,
-    is_parquet,
-    list_rows,
+    offsets_and_bytes,
+    suffix_of,
 )
-from outercore.importing.table.text import Purpose, TextOptions, offsets_and_bytes, suffix_of
 from outercore.importing.table.times import (
-    STORED,
     are_whole,
-    clock_of,
     time_values,
     times_of,
+    type_of_times,
     whole_times,
 )
 
@@ -220,7 +219,7 @@ def time_rows(table: Table, name: str) -> RowSource:
         np.dtype(np.int64),
         lambda: time_values(table, name),
         count=table.rows,
-        times=STORED.get(clock_of(table, name)),
+        times=type_of_times(table, name),
     )
 
 
@@ -455,13 +454,14 @@ def from_array(name: str, array: NDArray) -> RowSource:
         raise InvalidError(f"{name}: expected [rows] or [rows, width], found {array.shape}")
     require_numbers(name, array.dtype)
     width = None if array.ndim == 1 else array.shape[1]
-    step = _rows_per_chunk(array.dtype, width)
+    dtype = array.dtype.newbyteorder("=")
+    step = _rows_per_chunk(dtype, width)
 
     def chunks() -> Iterator[NDArray]:
         for _, block in blocks(array, step):
-            yield np.ascontiguousarray(block)
+            yield np.ascontiguousarray(block, dtype)
 
-    return RowSource(name, array.dtype, chunks, width=width, count=len(array))
+    return RowSource(name, dtype, chunks, width=width, count=len(array))
 
 
 def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]:
@@ -471,21 +471,6 @@ def name_arrays(kind: str, names: pa.Array, called: str = "") -> list[NodeArray]
         NodeArray("names", f"{kind}.{part}", from_array(called or f"{kind}.{part}", values))
         for part, values in (("offsets", offsets.astype(np.uint64)), ("bytes", characters))
     ]
-
-
-def ids_of(name: str, values: NDArray, count: int) -> RowSource:
-    """Ids of nodes in memory.
-
-    Errors: `InvalidError` for anything but whole numbers of nodes there are.
-    """
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InvalidError(f"{name}: expected ids [nodes], found {values.dtype} {values.shape}")
-    wrong = np.flatnonzero((values < 0) | (values >= count))
-    if len(wrong):
-        raise InvalidError(
-            f"{name}: entry {wrong[0]} is node {values[wrong[0]]}, expected a number below {count}"
-        )
-    return from_array(name, values.astype(np.int64))
 
 
 def npz_rows(member: NpzMember) -> RowSource:
@@ -537,30 +522,11 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
             f"{where}: `--fill` expects [rows] or [rows, width], found {array.shape}\n"
             "hint: save `array.reshape(len(array), -1)`, or fill it before"
         )
-    width = int(np.prod(array.shape[1:])) if array.ndim > 1 else None
-    if width == 0:
+    if 0 in array.shape[1:]:
         raise InvalidError(f"{where}: expected columns, found {array.shape}")
-    dtype, count = array.dtype.newbyteorder("="), len(array)
-    step = _rows_per_chunk(dtype, width)
-
-    def chunks() -> Iterator[NDArray]:
-        values = open_npy(spec, "array")
-        for first in range(0, count, step):
-            part = np.ascontiguousarray(values[first : first + step]).astype(dtype, copy=False)
-            yield part if width is None else part.reshape(-1, width)
-
+    rows = from_array(str(spec.path), array.reshape(len(array), -1) if array.ndim > 2 else array)
     path = spec.path if in_order else None
-    rows = RowSource(
-        str(spec.path),
-        dtype,
-        chunks,
-        width=width,
-        count=count,
-        path=path,
-        files=files,
-        keeps_form=True,
-    )
-    return filled(rows, fill)
+    return filled(replace(rows, path=path, files=files, keeps_form=True), fill)
 
 
 def _rows_per_chunk(dtype: np.dtype, width: int | None) -> int:

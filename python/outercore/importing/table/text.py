@@ -1,4 +1,4 @@
-"""Text files: how each one is written, and its columns as numbers or text."""
+"""Tables in text files: how each one is written, and its columns as numbers or text."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from outercore.base.native import Names
 from outercore.base.options import Option
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
+from outercore.importing.table.exact import exactly
+from outercore.importing.table.table import Missing, Table
 
 Purpose = Literal["edges", "named_edges", "triples", "table", "named_table"]
 Convention = Literal["matrix_market", "dimacs", "n_triples"]
@@ -124,16 +126,27 @@ class Profile:
     """Whole numbers with zeros in front, such as `007`, in each column."""
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """A text file and how it is written; opened by `TextFile.detect`."""
+_KINDS: dict[str, Any] = {
+    "empty": np.float64,
+    "boolean": np.bool_,
+    "integer": np.int64,
+    "float": np.float64,
+    "text": None,
+}
+"""The types of columns by their fields; a later kind holds the values of those before."""
 
-    path: Path
+
+@dataclass(frozen=True)
+class TextTable(Table):
+    """A table in a text file, or in several of one form; opened by `TextTable.detect`."""
+
     dialect: dict[str, Any] = field(repr=False)
     has_names: bool = False
     """Whether nodes are called by names, so that no id is the first."""
     named_by: Path | None = None
     """The file whose header names the columns, where that is another one."""
+    others: tuple[TextTable, ...] = ()
+    """Files whose rows follow; their columns are read by their names."""
 
     @classmethod
     def detect(
@@ -145,7 +158,7 @@ class TextFile:
         columns: int | None = None,
         by_name: bool = False,
         convention: Convention | None = None,
-    ) -> TextFile:
+    ) -> TextTable:
         """Finds out how `path` is written, from its first 2,000 lines.
 
         `by_name` says that columns are chosen by their names, so that the first line has them;
@@ -164,19 +177,42 @@ class TextFile:
         said["by_name"] = by_name
         return cls(path, _core.detect_text(path, purpose, said), purpose in _NAMES)
 
-    def below(self, first: TextFile) -> TextFile:
+    def below(self, first: TextTable) -> TextTable:
         """This file as a part of a table that `first` begins: without a header it has its columns,
         and lines that repeat its header hold no row."""
         same = self.width == first.width and self.format == first.format == "delimited"
-        if self.names is not None or first.names is None or not same:
+        if self.header is not None or first.header is None or not same:
             return self
         header = {key: first.dialect[key] for key in ("header", "header_line")}
         return replace(self, dialect={**self.dialect, **header}, named_by=first.path)
 
+    def followed_by(self, part: TextTable) -> TextTable:
+        """The rows of both."""
+        whole = replace(self, others=(*self.others, part))
+        if "profile" in self.__dict__:
+            # It cost a pass over the file.
+            whole.__dict__["profile"] = self.profile
+        return whole
+
     @property
-    def names(self) -> list[str] | None:
+    def header(self) -> list[str] | None:
         """The names in the header."""
         return self.dialect["header"]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The header, or `column 1`, `column 2`, ..."""
+        return self.header or [f"column {place + 1}" for place in range(self.width)]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether there is a header."""
+        return self.header is not None
+
+    @property
+    def has_types(self) -> bool:
+        """The columns of a text tell their types by all their fields."""
+        return False
 
     @property
     def width(self) -> int:
@@ -229,7 +265,7 @@ class TextFile:
                 self.dialect["separator"], self.dialect["separator"]
             )
             parts = [f"{separator} separated" if self.width > 1 else "one column"]
-            names = self.names
+            names = self.header
             if self.named_by is not None:
                 parts.append(f"no header, columns as in {self.named_by}")
             elif names is not None:
@@ -258,11 +294,12 @@ class TextFile:
         if profile is not None and (again := profile.repeated_headers):
             what = "1 line repeats" if again == 1 else f"{again:,} lines repeat"
             text += f"; {what} the header and holds no row"
-        return text
+        others = (f"{part.path}: {part.described(has_names=has_names)}" for part in self.others)
+        return "; further part ".join([text, *others])
 
     @cached_property
     def profile(self) -> Profile:
-        """Reads the whole file once.
+        """Reads the first file once.
 
         Errors: `InvalidError` for a line with another number of fields, with its number.
         """
@@ -276,37 +313,62 @@ class TextFile:
             [column["padded"] for column in columns],
         )
 
-    def integers(
-        self, columns: list[int], missing: int | None = None
-    ) -> Iterator[NDArray[np.int64]]:
-        """Batches [rows, len(columns)] of whole numbers; `missing` stands for empty fields.
+    @property
+    def _files(self) -> tuple[TextTable, ...]:
+        return (self, *self.others)
 
-        Errors: `InvalidError` with line and column for anything else.
-        """
-        table = _core.TextTable(self.path, self.dialect)
-        while (flat := table.next(columns, "integers", missing)) is not None:
-            yield flat.reshape(-1, len(columns))
+    def _profiles(self, name: str) -> list[tuple[Profile, int]]:
+        """The profile of each file, and the place of a column in it."""
+        return [(file.profile, file.names.index(name)) for file in self._files]
 
-    def floats(self, columns: list[int]) -> Iterator[NDArray[np.float64]]:
-        """Batches [rows, len(columns)] of numbers, NaN for empty fields.
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.profile.rows for file in self._files)
 
-        Errors: `InvalidError` with line and column for text, and for a number that float64 cannot
-        hold.
-        """
-        table = _core.TextTable(self.path, self.dialect)
-        while (flat := table.next(columns, "floats")) is not None:
-            yield flat.reshape(-1, len(columns))
+    def dtype(self, name: str) -> np.dtype | None:
+        """int64, float64 or bool by all fields of the column; `None` for text."""
+        found = [profile.kinds[place] for profile, place in self._profiles(name)]
+        kind = _KINDS[max(found, key=[*_KINDS].index)]
+        return None if kind is None else np.dtype(kind)
 
-    def texts(self, columns: list[int]) -> Iterator[list[pa.Array]]:
-        """Batches of the columns as Arrow's large strings."""
-        table = _core.TextTable(self.path, self.dialect)
-        while (batch := table.next(columns, "texts")) is not None:
+    def missing(self, name: str) -> int:
+        """Fields without a value."""
+        return sum(profile.missing[place] for profile, place in self._profiles(name))
+
+    def padded(self, name: str) -> int:
+        """Whole numbers with zeros in front."""
+        return sum(profile.padded[place] for profile, place in self._profiles(name))
+
+    def numbers(
+        self, columns: list[str], dtype: np.dtype, missing: Missing
+    ) -> Iterator[NDArray[Any]]:
+        """As `Table.numbers`; the core names line and column of another field."""
+        is_whole = dtype.kind in "iub"
+        fill = -1 if is_whole and missing == "minus_one" else None
+        for path, first, flat in self._read(columns, "integers" if is_whole else "floats", fill):
+            yield exactly(flat.reshape(-1, len(columns)), dtype, f"`{path}`", first)
+
+    def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
+        """As `Table.texts`; a text has empty fields and no nulls."""
+        for _, _, batch in self._read(columns, "texts"):
             yield [
                 pa.LargeStringArray.from_buffers(
                     len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data)
                 )
                 for offsets, data in batch
             ]
+
+    def _read(
+        self, columns: list[str], kind: str, missing: int | None = None
+    ) -> Iterator[tuple[Path, int, Any]]:
+        """Batches as the core gives them, with the file and the row of the first value."""
+        for file in self._files:
+            places = [file.names.index(name) for name in columns]
+            table, first = _core.TextTable(file.path, file.dialect), 0
+            while (batch := table.next(places, kind, missing)) is not None:
+                yield file.path, first, batch
+                first += len(batch[0][0]) - 1 if kind == "texts" else len(batch) // len(columns)
 
 
 _MAGIC: dict[bytes, Callable[..., Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,21 +13,18 @@ from numpy.typing import NDArray
 
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
-from outercore.importing.table.exact import KIND, in_microseconds
-from outercore.importing.table.table import Table, TextTable
+from outercore.importing.table.exact import in_microseconds
+from outercore.importing.table.table import Table
+from outercore.importing.table.text import TextTable
 
 TIME = "time"
 """The array of times of nodes and edges, where the user says which column has them."""
 
-Clock = Literal["zone", "no zone", "days", "numbers"]
-"""What times count from: 1970 in UTC, 1970 somewhere, the day alone, or only the user knows."""
-
-STORED: dict[Clock, str] = {
-    "zone": "timestamp[us, tz=UTC]",
-    "no zone": "timestamp[us]",
-    "days": "date[us]",
-}
-"""What the manifest says of times. Days are stored as their midnight."""
+ZONED, WITHOUT_ZONE, DAYS = "timestamp[us, tz=UTC]", "timestamp[us]", "date[us]"
+"""The types of times, as the manifest has them: they count from 1970 in UTC, from 1970 somewhere,
+or are days, stored as their midnight."""
+_KIND = re.compile(r"(timestamp|date|date32|date64)\[(?:s|ms|us|ns|day)(?:, tz=(.+))?\]")
+"""How Arrow writes the types of dates and times; `date` as the manifest does."""
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
 _DATE = r"^(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d\d.*)?$"
 """What looks like a date in any notation, also one that is not read."""
@@ -36,9 +33,17 @@ _LOOKED_AT = 1000
 _LAYOUTS = "`2013-01-31`, `2013-01-31 17:05:00` or `2013-01-31T17:05:00Z`"
 
 
+def _stored(kind: str) -> str | None:
+    """The type in the manifest of values of an Arrow type; `None` for other values than times."""
+    found = _KIND.fullmatch(kind)
+    if found is None or found[1] != "timestamp":
+        return None if found is None else DAYS
+    return WITHOUT_ZONE if found[2] is None else ZONED
+
+
 def is_time(table: Table, name: str) -> bool:
     """Whether a column holds points in time by its type."""
-    return KIND.fullmatch(table.kind(name)) is not None
+    return _stored(table.kind(name)) is not None
 
 
 def has_times(table: Table, name: str) -> bool:
@@ -93,7 +98,7 @@ def times_of(table: Table, name: str, *, in_text: bool) -> str | None:
     """
     if not (is_time(table, name) or (in_text and is_date_column(table, name))):
         return None
-    return STORED[clock_of(table, name)]
+    return type_of_times(table, name)
 
 
 def has_gaps(table: Table, name: str) -> bool:
@@ -101,39 +106,35 @@ def has_gaps(table: Table, name: str) -> bool:
     return name != TIME and is_time(table, name) and table.missing(name) > 0
 
 
-def clock_of(table: Table, name: str) -> Clock:
-    """The origin of the times of a column; the first value of a text tells it.
+def type_of_times(table: Table, name: str) -> str | None:
+    """The type in the manifest of the times of a column; `None` for whole numbers in the owner's
+    unit. The first value of a text tells it.
 
     Errors: `InvalidError` for a column that holds no times.
     """
-    found = KIND.fullmatch(table.kind(name))
-    if found is not None:
-        if found[1] != "timestamp":
-            return "days"
-        return "no zone" if found[3] is None else "zone"
+    if (stored := _stored(table.kind(name))) is not None:
+        return stored
     if table.kind(name) != "text":
         dtype = table.dtype(name)
         if dtype is not None and dtype.kind in "iuf":
-            return "numbers"
+            return None
         raise InvalidError(
             f"`{table.path}`: column `{name}`: expected times, found {table.kind(name)}\n"
             f"hint: write whole numbers, or dates such as {_LAYOUTS}"
         )
-    for (texts,) in table.texts([name], ""):
-        if (found_clock := clock_of_text(texts)) is not None:
-            return found_clock
-    return "days"
+    found = (_type_of_texts(texts) for (texts,) in table.texts([name], ""))
+    return next(filter(None, found), DAYS)
 
 
-def clock_of_text(texts: pa.Array) -> Clock | None:
-    """What times in text count from, by the first one; `None` where all are empty."""
+def _type_of_texts(texts: pa.Array) -> str | None:
+    """The type in the manifest of times in text, by the first one; `None` where all are empty."""
     given = pc.filter(texts, pc.not_equal(texts, ""))
     if not len(given):
         return None
     text = given[0].as_py()
     if ":" not in text and "T" not in text:
-        return "days"
-    return "zone" if _has_zone(text) else "no zone"
+        return DAYS
+    return ZONED if _has_zone(text) else WITHOUT_ZONE
 
 
 def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
@@ -153,7 +154,7 @@ def time_values(table: Table, name: str) -> Iterator[NDArray[np.int64]]:
         for rows in table.numbers([name], np.dtype(np.int64), "nan"):
             yield np.ascontiguousarray(rows[:, 0])
         return
-    has_zone = clock_of(table, name) == "zone"
+    has_zone = type_of_times(table, name) == ZONED
     for (texts,) in table.texts([name], ""):
         yield parsed(f"`{table.path}`: column `{name}`", texts, first, has_zone=has_zone)
         first += len(texts)
@@ -244,55 +245,10 @@ def require_one_scale(arrays: Iterable[tuple[str, str, str | None]]) -> None:
                 "other numbers\nhint: store both as dates, or both as whole numbers; or call one "
                 "otherwise"
             )
-    if STORED["zone"] in zones and STORED["no zone"] in zones:
+    if ZONED in zones and WITHOUT_ZONE in zones:
         raise InvalidError(
-            f"{zones[STORED['zone']]} has times with a time zone, {zones[STORED['no zone']]} "
+            f"{zones[ZONED]} has times with a time zone, {zones[WITHOUT_ZONE]} "
             "without one\nhint: store all times with a time zone, or all without one"
-        )
-
-
-def require_one_kind(nodes: list[tuple[Table, str]], edges: list[tuple[Table, str]]) -> None:
-    """Errors: `InvalidError` where a column of edges holds whole numbers, and one of the same name
-    holds dates: samplers compare arrays of one name.
-    """
-    dates = {name: table for table, name in [*nodes, *edges] if has_times(table, name)}
-    for table, name in edges:
-        if name in dates and not has_times(table, name) and table.dtype(name) is not None:
-            raise InvalidError(
-                f"`{table.path}`: column `{name}` holds whole numbers, `{dates[name].path}`: "
-                f"column `{name}` holds dates\n"
-                "hint: store both as dates, or both as whole numbers; or call one otherwise"
-            )
-
-
-def require_one_clock(
-    columns: Iterable[tuple[Table, str]], chosen: Iterable[tuple[Table, str]] = ()
-) -> None:
-    """Errors: `InvalidError` where some times have a time zone and others have none, and where the
-    columns that the user chose as times are dates in one table and whole numbers in another.
-
-    Times with a zone count from 1970 in UTC; without a zone their
-    origin is unknown.
-    """
-    seen: dict[Clock, str] = {}
-    picked: dict[Clock, str] = {}
-    for table, name in columns:
-        if has_times(table, name):
-            seen.setdefault(clock_of(table, name), f"`{table.path}`: column `{name}`")
-    for table, name in chosen:
-        clock, where = clock_of(table, name), f"`{table.path}`: column `{name}`"
-        seen.setdefault(clock, where)
-        picked.setdefault(clock, where)
-    if "zone" in seen and "no zone" in seen:
-        raise InvalidError(
-            f"{seen['zone']} has a time zone, {seen['no zone']} has none\n"
-            "hint: store all times with a time zone, or all without one"
-        )
-    if "numbers" in picked and len(picked) > 1:
-        dates = next(where for clock, where in picked.items() if clock != "numbers")
-        raise InvalidError(
-            f"{picked['numbers']} holds whole numbers as times, {dates} holds dates\n"
-            "hint: store all times as dates, or all as whole numbers of one unit"
         )
 
 
@@ -329,23 +285,19 @@ def times_in_memory(where: str, name: str, column: Any, *, in_text: bool) -> Tim
         return None
     if not len(found):
         return None
-    if (kind := KIND.fullmatch(str(found.type))) is not None:
+    if (stored := _stored(str(found.type))) is not None:
         if found.null_count:
             row = int(np.flatnonzero(np.asarray(found.is_null()))[0])
             return Times(None, None, f"row {row} has no time")
-        numbers = found.cast(pa.int32()) if kind[1] == "date32" else found
-        raw = numbers.cast(pa.int64()).to_numpy()
-        unit = "ms" if kind[1] == "date64" else kind[2]
-        of_type: Clock = "days" if kind[1] != "timestamp" else "zone" if kind[3] else "no zone"
-        return Times(in_microseconds(where, raw, unit), STORED[of_type])
+        return Times(in_microseconds(where, found), stored)
     if not in_text or not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
         return None
     texts = found.fill_null("").cast(pa.large_string())
     if not look_like_dates(texts):
         return None
-    clock = clock_of_text(texts) or "days"
+    stored = _type_of_texts(texts) or DAYS
     try:
-        return Times(parsed(where, texts, 0, has_zone=clock == "zone"), STORED[clock])
+        return Times(parsed(where, texts, 0, has_zone=stored == ZONED), stored)
     except InvalidError as error:
         said = str(error).partition("\n")[0].removeprefix(f"{where}: ")
         return Times(None, None, said.replace("`", "'"))

@@ -1,13 +1,21 @@
 """Arrays and numbers in files that `torch.save` wrote, without running what a pickle asks for.
 
+A pickle is a program. Python's unpickler calls what it names, and passes on the values that the
+program built before, so each function would have to defend itself against every type. Here it runs
+with fewer operations: values have the types that are listed below, an extent is an `int` and
+nothing else, and an unexpected value ends the reading. Nothing is imported.
+
 See [0047](../../../../docs/design/0047-foreign-files.md) for why PyTorch does not read them.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,15 +26,7 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
 from outercore.files.input_file import require_file
-from outercore.importing.table.pickled import (
-    Named,
-    Refused,
-    as_text,
-    checked,
-    nothing,
-    read_pickle,
-    whole_numbers,
-)
+from outercore.files.npy import MOST_EMPTY
 
 _STORAGES = {
     "torch.FloatStorage": "f4",
@@ -39,16 +39,29 @@ _STORAGES = {
     "torch.ByteStorage": "u1",
     "torch.BoolStorage": "b1",
 }
+_CODES = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
+_LEAST, _MOST = -(2**63), 2**64 - 1
+"""Whole numbers that NumPy has."""
+_MOST_AXES = 32
+_MOST_DEPTH = 32
+_SHARED = 1 << 20
+"""Values that may be reached again on another way, besides one for each byte of the pickle."""
 _LARGEST_PICKLE = 1 << 28
-"""Bytes of a pickle: it holds names and arrays of NumPy, tensors are beside it."""
+"""Bytes of a pickle: it holds names and arrays of NumPy, tensors are in other parts."""
 _TIMES = 4
 """How often the bytes of a file may be used by several tensors."""
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OverflowError, struct.error, OSError),
     # Of a part that is encrypted, or packed in an unknown way.
     *(RuntimeError, NotImplementedError),
+    # Of operations that do not fit to the values on the stack.
+    *(pickle.UnpicklingError, LookupError, AttributeError, TypeError),
 )
-"""What reading a damaged archive raises."""
+"""What reading a damaged archive, or a damaged pickle, raises."""
+
+
+class Refused(Exception):  # noqa: N818 - caught by `read_torch`, never seen outside
+    """A pickle asks for more than numbers, texts, containers and arrays."""
 
 
 def read_torch(path: Path) -> Any:
@@ -88,7 +101,7 @@ def _value(path: Path, archive: zipfile.ZipFile) -> Any:
     if packed:
         is_tensor = any("/data/" in name for name in packed)
         raise Refused("a packed tensor" if is_tensor else "a packed part")
-    names = [one for one in archive.namelist() if one.endswith("/data.pkl")]
+    names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(names) != 1:
         raise ValueError(f"{len(names)} parts are called `data.pkl`")
     folder = names[0].removesuffix("data.pkl")
@@ -98,67 +111,281 @@ def _value(path: Path, archive: zipfile.ZipFile) -> Any:
             raise Refused(f"numbers of another byte order, {order[:8]!r}")
     if archive.getinfo(names[0]).file_size > _LARGEST_PICKLE:
         raise Refused(f"a pickle of more than {_LARGEST_PICKLE >> 20} MiB")
-    storages = _Storages(path, archive, folder)
-    functions = {"torch._utils._rebuild_tensor_v2": _tensor, **dict.fromkeys(_STORAGES, _no_call)}
-    most = _TIMES * path.stat().st_size
-    return read_pickle(archive.read(names[0]), functions, storages.numbers, most)
+    data = archive.read(names[0])
+    value = _Unpickler(data, path, archive, folder).load()
+    return _Plain(_SHARED + len(data), _TIMES * path.stat().st_size).of(value)
 
 
-class _Storages:
-    """The numbers of tensors, in parts of the archive."""
+class _Named:
+    """A type that a pickle names; it can be an argument, and not be called."""
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Type:
+    """A type of NumPy, before and after its byte order is known."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.order = "<"
+
+    def dtype(self) -> np.dtype:
+        if self.code not in _CODES or self.order not in ("<", ">", "|", "="):
+            raise Refused(f"the type `{self.code[:20]}`")
+        return np.dtype(f"{self.order}{self.code}")
+
+
+class _Array:
+    """An array of NumPy whose shape and bytes follow."""
+
+    values: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """The numbers of a tensor, in a part of the archive that begins at `offset`."""
+
+    path: Path
+    offset: int
+    dtype: np.dtype
+    count: int
+
+
+_OPERATIONS = """
+    PROTO FRAME STOP MARK POP POP_MARK NONE NEWTRUE NEWFALSE
+    INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT
+    UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8
+    EMPTY_LIST EMPTY_TUPLE EMPTY_DICT LIST TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS
+    PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL BINPERSID
+"""
+"""Operations that are carried out as Python does; `_Unpickler` has some more."""
+
+
+class _Dispatch(dict[int, Callable[[Any], None]]):
+    """The operations of a pickle by their codes."""
+
+    def __missing__(self, code: int) -> Any:
+        raise Refused(f"the operation {bytes([code])!r} of a pickle")
+
+
+_PYTHONS: Any = pickle._Unpickler
+
+
+class _Unpickler(_PYTHONS):
+    """Python's unpickler, written in Python, with a restricted table of operations.
+
+    The one in C has a fixed table, and reserves memory for any number of a kept value.
+    """
+
+    dispatch = _Dispatch(
+        (code[0], _PYTHONS.dispatch[code[0]])
+        for code in (getattr(pickle, name) for name in _OPERATIONS.split())
+    )
+
+    def __init__(self, data: bytes, path: Path, archive: zipfile.ZipFile, folder: str) -> None:
+        super().__init__(io.BytesIO(data))
         self._path, self._archive, self._folder = path, archive, folder
+        self._may_encode = 2 * len(data)
 
-    def numbers(self, pid: tuple[Any, ...]) -> _Numbers:
+    def find_class(self, module: str, name: str) -> Any:
+        # NumPy 2 moved its core.
+        whole = f"{module.replace('numpy._core', 'numpy.core')}.{name}"
+        if whole == "_codecs.encode":
+            return self._encoded
+        if whole in _STORAGES or whole == "numpy.ndarray":
+            return _Named(whole)
+        if whole not in _FUNCTIONS:
+            raise Refused(f"`{whole[:80]}`")
+        return _FUNCTIONS[whole]
+
+    def _reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        # All that can be called is what `find_class` gave.
+        if not callable(function) or type(arguments) is not tuple:
+            raise Refused("a call of a value that is not a function")
+        self.append(function(arguments))
+
+    def _build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if type(target) is _Type:
+            _set_type(target, state)
+        elif type(target) is _Array:
+            _set_array(target, state)
+        else:
+            raise Refused("a state for a value other than an array")
+
+    def _dict(self) -> None:
+        items = self.pop_mark()
+        self.append({})
+        self._set(items)
+
+    def _set(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not dict:
+            raise Refused("an item for a value that is not a map")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) is bytes:
+                key = key.decode()
+            # Other keys would compare, or be hashed, in ways that cost as much as they like.
+            if type(key) not in (str, int):
+                raise Refused(f"a key of type {type(key).__name__}, expected text or a number")
+            target[key] = value
+
+    dispatch[pickle.REDUCE[0]] = _reduce
+    dispatch[pickle.BUILD[0]] = _build
+    dispatch[pickle.DICT[0]] = _dict
+    dispatch[pickle.SETITEM[0]] = lambda self: self._set([self.stack.pop(), self.stack.pop()][::-1])
+    dispatch[pickle.SETITEMS[0]] = lambda self: self._set(self.pop_mark())
+
+    def _encoded(self, arguments: tuple[Any, ...]) -> bytes:
+        """Bytes as Python 2 writes them."""
+        text, encoding = _checked(arguments, (str,), (str, bytes))
+        if _as_text(encoding) != "latin1":
+            raise Refused(f"text as {_as_text(encoding)[:20]}")
+        # One text may be encoded again and again, by three bytes of pickle each time.
+        self._may_encode -= len(text)
+        if self._may_encode < 0:
+            raise Refused("bytes that are made again and again")
+        return text.encode("latin1")
+
+    def persistent_load(self, pid: Any) -> _Storage:
         """The numbers that `("storage", type, key, device, count)` names."""
-        text = (str, bytes)
-        kind, storage, key, _, count = checked(pid, text, (Named,), text, text, (int,))
-        code = _STORAGES.get(storage.name)
-        if as_text(kind) != "storage" or code is None:
+        if type(pid) is not tuple:
             raise Refused("a tensor of another kind")
-        if not (as_text(key).isascii() and as_text(key).isalnum()):
-            raise Refused(f"a part called `{as_text(key)[:20]}`")
-        place, dtype = self._place(f"{self._folder}data/{as_text(key)}"), np.dtype(code)
-        if not 0 <= count * dtype.itemsize <= place.size:
-            raise Refused("a tensor beyond its numbers")
-        return _Numbers(place, dtype, count)
-
-    def _place(self, name: str) -> _Place:
+        text = (str, bytes)
+        kind, storage, key, _, count = _checked(pid, text, (_Named,), text, text, (int,))
+        code, key = _STORAGES.get(storage.name), _as_text(key)
+        if _as_text(kind) != "storage" or code is None:
+            raise Refused("a tensor of another kind")
+        if not (key.isascii() and key.isalnum()):
+            raise Refused(f"a part called `{key[:20]}`")
+        name, dtype = f"{self._folder}data/{key}", np.dtype(code)
         if name not in self._archive.NameToInfo:
             raise Refused(f"a tensor without its part `{name[:40]}`")
         info = self._archive.getinfo(name)
         with self._path.open("rb") as file:
             file.seek(info.header_offset)
             # The part follows its own header: 30 bytes, its name, and more fields.
-            header = file.read(30)
-            signature, of_name, of_fields = struct.unpack("<4s22xHH", header)
+            signature, of_name, of_fields = struct.unpack("<4s22xHH", file.read(30))
             offset = info.header_offset + 30 + of_name + of_fields
             if signature != b"PK\x03\x04" or offset + info.file_size > file.seek(0, 2):
                 raise ValueError(f"the part `{name[:40]}` is not where the archive says")
-        return _Place(self._path, offset, info.file_size)
+        if not 0 <= count * dtype.itemsize <= info.file_size:
+            raise Refused("a tensor beyond its numbers")
+        return _Storage(self._path, offset, dtype, count)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a part of the archive lies."""
+def _checked(arguments: tuple[Any, ...], *kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """The first arguments, each of exactly one of its types: a Boolean is no `int` here.
 
-    path: Path
-    offset: int
-    size: int
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """The storage of a tensor."""
-
-    place: _Place
-    dtype: np.dtype
-    count: int
+    Errors: `Refused` for another type, or for fewer arguments.
+    """
+    if len(arguments) < len(kinds):
+        raise Refused("a call with too few values")
+    for value, kind in zip(arguments, kinds, strict=False):
+        if type(value) not in kind:
+            expected = " or ".join(one.__name__.strip("_").lower() for one in kind)
+            raise Refused(f"{type(value).__name__.strip('_').lower()} where {expected} is expected")
+    return arguments[: len(kinds)]
 
 
-def _no_call(_: tuple[Any, ...]) -> Any:
-    raise Refused("a call of a storage")
+def _whole_numbers(value: Any, what: str) -> tuple[int, ...]:
+    """A shape, or strides: a tuple of whole numbers, 0 or more.
+
+    Errors: `Refused` for anything else.
+    """
+    if type(value) is not tuple or len(value) > _MOST_AXES:
+        raise Refused(f"{what} other than a tuple of at most {_MOST_AXES} numbers")
+    if any(type(number) is not int or not 0 <= number < 2**63 for number in value):
+        raise Refused(f"{what} of other than whole numbers")
+    return value
+
+
+def _as_text(value: str | bytes) -> str:
+    """A text that Python 2 may have written as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _ordered(arguments: tuple[Any, ...]) -> dict[Any, Any]:
+    """An empty `OrderedDict`; its items follow."""
+    if arguments:
+        raise Refused("an `OrderedDict` of items")
+    return {}
+
+
+def _no_bytes(arguments: tuple[Any, ...]) -> bytes:
+    """What Python 3 writes for no bytes, in a form that Python 2 reads."""
+    if arguments:
+        raise Refused("a call of `bytes`")
+    return b""
+
+
+def _type(arguments: tuple[Any, ...]) -> _Type:
+    (code,) = _checked(arguments, (str, bytes))
+    return _Type(_as_text(code))
+
+
+def _set_type(target: _Type, state: Any) -> None:
+    """The state is (version, byte order, part of, names, fields, ...)."""
+    if type(state) is not tuple:
+        raise Refused("the state of a type")
+    _, order = _checked(state, (int,), (str, bytes))
+    if any(part is not None for part in state[2:5]):
+        raise Refused("a type of fields")
+    target.order = _as_text(order)
+
+
+def _begun(arguments: tuple[Any, ...]) -> _Array:
+    """`_reconstruct(ndarray, (0,), b"b")`: an array whose state follows."""
+    (kind,) = _checked(arguments, (_Named,))
+    if kind.name != "numpy.ndarray":
+        raise Refused(f"an array of `{kind.name}`")
+    return _Array()
+
+
+def _set_array(target: _Array, state: Any) -> None:
+    """The state is (version, shape, type, whether columns come first, bytes)."""
+    if type(state) is not tuple:
+        raise Refused("the state of an array")
+    _, shape, kind, in_columns, data = _checked(
+        state, (int,), (tuple,), (_Type,), (bool,), (bytes, list)
+    )
+    target.values = _shaped(shape, kind, "F" if in_columns else "C", data)
+
+
+def _shaped(shape: Any, kind: _Type, order: str, data: Any) -> NDArray[Any]:
+    if type(data) is not bytes:
+        raise Refused("an array of objects")
+    dtype = kind.dtype()
+    if prod(_whole_numbers(shape, "a shape")) * dtype.itemsize != len(data):
+        raise Refused(f"an array of {len(data)} bytes, but its shape says otherwise")
+    if not data:
+        return _empty(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
+    """An array without values.
+
+    Errors: `Refused` for one with many rows, which cost time all the same.
+    """
+    if max(shape, default=0) > MOST_EMPTY:
+        raise Refused("rows without a number")
+    return np.empty(shape, dtype)
+
+
+def _number(arguments: tuple[Any, ...]) -> Any:
+    kind, data = _checked(arguments, (_Type,), (bytes,))
+    dtype = kind.dtype()
+    if len(data) != dtype.itemsize:
+        raise Refused(f"a number of {len(data)} bytes, expected {dtype.itemsize}")
+    return np.frombuffer(data, dtype)[0].item()
+
+
+def _from_buffer(arguments: tuple[Any, ...]) -> NDArray[Any]:
+    data, kind, shape, order = _checked(arguments, (bytes,), (_Type,), (tuple,), (str, bytes))
+    return _shaped(shape, kind, _as_text(order), data)
 
 
 def _tensor(arguments: tuple[Any, ...]) -> NDArray[Any]:
@@ -166,27 +393,81 @@ def _tensor(arguments: tuple[Any, ...]) -> NDArray[Any]:
 
     Errors: `Refused` where it would reach beyond, or repeat numbers.
     """
-    storage, offset = checked(arguments, (_Numbers,), (int,))
+    storage, offset = _checked(arguments, (_Storage,), (int,))
     if len(arguments) < 4:
         raise Refused("a tensor without a shape")
-    shape, strides = whole_numbers(arguments[2], "a shape"), whole_numbers(arguments[3], "steps")
+    shape, strides = _whole_numbers(arguments[2], "a shape"), _whole_numbers(arguments[3], "steps")
     if len(shape) != len(strides):
         raise Refused("a tensor with other steps than axes")
     # It says, for instance, that every number is to be negated.
     if len(arguments) > 6 and arguments[6]:
         raise Refused("a tensor with metadata")
     if 0 in shape:
-        return nothing(shape, storage.dtype)
+        return _empty(shape, storage.dtype)
     last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     if offset < 0 or last >= storage.count:
         raise Refused("a tensor beyond its numbers")
     if prod(shape) > storage.count:
         raise Refused("a tensor that repeats its numbers")
-    place, width = storage.place, storage.dtype.itemsize
+    width = storage.dtype.itemsize
     numbers = np.memmap(
-        place.path, storage.dtype, "r", place.offset + offset * width, (last - offset + 1,)
+        storage.path, storage.dtype, "r", storage.offset + offset * width, (last - offset + 1,)
     )
     # Stays a mapped array, whose pages can be let go.
     return np.lib.stride_tricks.as_strided(
         numbers, shape, tuple(step * width for step in strides), subok=True, writeable=False
     )
+
+
+_FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "numpy.core.multiarray._reconstruct": _begun,
+    "numpy.core.multiarray.scalar": _number,
+    "numpy.core.numeric._frombuffer": _from_buffer,
+    "numpy.dtype": _type,
+    "__builtin__.bytes": _no_bytes,
+    "collections.OrderedDict": _ordered,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+}
+
+
+class _Plain:
+    """The value that was built, with arrays in place of what built them.
+
+    A list that is in two places is walked twice, here and by the reader of the value: a few hundred
+    bytes of pickle can describe more places than a machine can visit. So places are counted. Arrays
+    may have `most` bytes together, one that is there twice counted twice.
+    """
+
+    def __init__(self, places: int, most: int) -> None:
+        self._places, self._bytes = places, most
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        self._places -= 1
+        if self._places < 0:
+            raise Refused("lists that are in each other again and again")
+        if depth > _MOST_DEPTH:
+            raise Refused(f"lists in each other, more than {_MOST_DEPTH} deep")
+        kind = type(value)
+        if kind is _Array:
+            if value.values is None:
+                raise Refused("an array without values")
+            value, kind = value.values, np.ndarray
+        if kind is np.ndarray or kind is np.memmap:
+            self._bytes -= value.nbytes
+            if self._bytes < 0:
+                raise Refused("more numbers than the file has")
+            return value
+        if kind is dict:
+            return {self.of(key): self.of(item, depth + 1) for key, item in value.items()}
+        if kind is list or kind is tuple:
+            return [self.of(item, depth + 1) for item in value]
+        if kind is int and not _LEAST <= value <= _MOST:
+            raise Refused("a whole number of more than 64 bits")
+        if kind is bytes or kind is str:
+            text = _as_text(value)
+            # Half of a surrogate pair is a text that nothing can print.
+            text.encode()
+            return text
+        if value is None or kind in (bool, int, float):
+            return value
+        raise Refused(f"{kind.__name__.strip('_').lower()}, expected numbers and arrays")
