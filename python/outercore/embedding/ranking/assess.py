@@ -19,7 +19,7 @@ from outercore.base.sizes import parse_size
 from outercore.data.triples import PARTS, Part
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.ranking.scoring import (
     RankedTriples,
     Scoring,

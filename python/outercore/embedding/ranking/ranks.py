@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import Pairs, known_among, occurrences
-from outercore.embedding.gradients.trainer import Ask, ask
+from outercore.embedding.gradients.trainer import Question, question_of
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.store import Tables, check_triples
 from outercore.errors import InvalidError
@@ -87,7 +87,7 @@ class Questions:
         self,
         model: Model,
         triples: Tensor,
-        question: Ask,
+        question: Question,
         rows: tuple[Tensor, Tensor, Tensor],
         known: _core.KnownAnswers | None,
         *,
@@ -216,7 +216,9 @@ def questions_of(
     Errors: as `Questions`.
     """
     heads, tails = tables.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
-    asked = [ask(triples, side, tables.relation_count, reciprocal=reciprocal) for side in SIDES]
+    asked = [
+        question_of(triples, side, tables.relation_count, reciprocal=reciprocal) for side in SIDES
+    ]
     forward = tables.relations[asked[0].relations.to(heads.device)]
     back = tables.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
     of_sides = ((heads, forward, tails), (tails, back, heads))

@@ -16,7 +16,7 @@ from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import watched
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator

@@ -28,14 +28,7 @@ from outercore.base.display import ShortRepr
 from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
-from outercore.embedding.gradients.kernels import (
-    Euclidean,
-    Inner,
-    Manhattan,
-    Modulus,
-    Similarity,
-    pair_scores,
-)
+from outercore.embedding.gradients.models import Euclidean, Inner, Manhattan, Modulus
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import (
@@ -59,7 +52,7 @@ LARGEST = 1 << 22
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids and scores [questions, k], best first."""
 Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
-_SIMILARITIES: dict[str, Similarity] = {
+_SIMILARITIES: dict[str, Inner] = {
     "inner": Inner(),
     "cosine": Inner(),
     "euclidean": Euclidean(),
@@ -278,7 +271,7 @@ def measured(metric: str, rows: Tensor) -> Tensor:
 
 def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
     """Scores of all pairs, [queries, rows]. The queries are from `measured`."""
-    return pair_scores(_SIMILARITIES[metric], queries, measured(metric, rows))
+    return _SIMILARITIES[metric].scores(queries, measured(metric, rows))
 
 
 def rescored(

@@ -20,7 +20,7 @@ from outercore.base.display import ShortRepr
 from outercore.data.triples import QUESTION_COLUMNS
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.neighbours import (
     LARGEST,
