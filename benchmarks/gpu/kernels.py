@@ -10,7 +10,7 @@ from bench import Bench
 
 from outercore.embedding.gradients.chunk import Chunk
 from outercore.embedding.gradients.losses import SoftmaxLoss
-from outercore.embedding.gradients.models import Dot, Model
+from outercore.embedding.gradients.models import BUILT_IN, Model
 from outercore.embedding.gradients.triton_kernels import softmax_gradients
 
 SIZES = ((1, 1, 1), (65, 33, 17), (1000, 999, 100), (513, 77, 256))
@@ -88,7 +88,9 @@ def _apart(
     queries, chunk = _chunk(bench, rows, count, width, extras=extras, seed=rows + count)
     before = torch.randn(count, width, generator=torch.Generator().manual_seed(1)).to(bench.device)
     expected_candidates = before.double()
-    expected = Dot().gradients(_precise(chunk), SoftmaxLoss(contrastive), expected_candidates)
+    expected = BUILT_IN["dot"].gradients(
+        _precise(chunk), SoftmaxLoss(contrastive), expected_candidates
+    )
     found_candidates = before.clone()
     actual = softmax_gradients(
         queries, chunk, found_candidates, contrastive=contrastive, tf32=precision == "tf32"
@@ -122,7 +124,7 @@ def _speed(bench: Bench, rows: int, count: int, width: int) -> dict[str, Any]:
         "kernel, ieee": bench.seconds(lambda: softmax_gradients(queries, chunk, sums, tf32=False)),
         "PyTorch, ieee": bench.seconds(
             # The definition, without the kernels.
-            lambda: Model.gradients(Dot(), chunk, SoftmaxLoss(), sums)
+            lambda: Model.gradients(BUILT_IN["dot"], chunk, SoftmaxLoss(), sums)
         ),
         "five products of PyTorch, tf32": 5 * product,
         "operations": 10.0 * rows * count * width,

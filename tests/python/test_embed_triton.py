@@ -13,7 +13,7 @@ from embed_reference import train_epoch
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.chunk import Chunk, QueryGradients
 from outercore.embedding.gradients.losses import SoftmaxLoss
-from outercore.embedding.gradients.models import Dot
+from outercore.embedding.gradients.models import BUILT_IN
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
@@ -69,7 +69,7 @@ def test_the_kernels_give_the_gradients_of_the_reference(
         weights=weights.double(),
         bias=bias.double() if extras else None,
     )
-    expected = Dot().gradients(precise, SoftmaxLoss(contrastive), expected_candidates)
+    expected = BUILT_IN["dot"].gradients(precise, SoftmaxLoss(contrastive), expected_candidates)
     to_candidates = before.clone().to(DEVICE)
     found = triton_kernels.softmax_gradients(
         queries.to(DEVICE), there(chunk), to_candidates, contrastive=contrastive, tf32=False

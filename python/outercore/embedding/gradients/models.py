@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -266,10 +266,42 @@ def fuses(similarity: Inner, loss: Loss, rows: Tensor) -> bool:
     )
 
 
+def _complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:
+    sign = -1.0 if conjugate_second else 1.0
+    real, imaginary = first.chunk(2, dim=1)
+    other_real, other_imaginary = second.chunk(2, dim=1)
+    return torch.cat(
+        [
+            torch.addcmul(real * other_real, imaginary, other_imaginary, value=-sign),
+            torch.addcmul(imaginary * other_real, real, other_imaginary, value=sign),
+        ],
+        dim=1,
+    )
+
+
+def _rotated(side: Side, anchors: Tensor, angles: Tensor) -> Tensor:
+    """Heads turned by the angles, or tails turned back."""
+    turn = torch.cat([angles.cos(), angles.sin()], dim=1)
+    return _complex_product(anchors, turn, conjugate_second=side == "head")
+
+
+def _exchanged(side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+    """The anchor with its roles exchanged, times the relation in the order of the side."""
+    half = anchors.size(1) // 2
+    ordered = relations.roll(half, dims=1) if side == "tail" else relations
+    return anchors.roll(half, dims=1) * (ordered * 0.5)
+
+
+@dataclass(frozen=True)
 class QueryModel(Model):
     """A model by query and similarity."""
 
-    similarity: Inner = Inner()
+    queries: Callable[[Side, Tensor, Tensor], Tensor]
+    """The vectors that candidates are compared with, [rows, width], from anchors and relations."""
+    similarity: Inner = field(default_factory=Inner)
+    initial: Callable[[int], Start] = lambda dim: Start(1e-3)
+    """The default size of initial values by dimension."""
+    complex_rows: bool = False
 
     @property
     def block_numbers(self) -> int:  # type: ignore[override]
@@ -278,11 +310,7 @@ class QueryModel(Model):
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
-        return Start(1e-3)
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The vectors that candidates are compared with, [rows, width]."""
-        raise NotImplementedError
+        return self.initial(dim)
 
     def pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """See `Model`."""
@@ -311,110 +339,8 @@ class QueryModel(Model):
             queries = self.queries(chunk.side, *leaves)
         contrastive = isinstance(loss, SoftmaxLoss) and loss.contrastive
         fused = softmax_gradients(queries.detach(), chunk, to_candidates, contrastive=contrastive)
-        of_rows = _gradients(queries, leaves, fused.queries)
-        return RowGradients(fused.value, *of_rows, fused.targets)
-
-
-def complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:
-    """The complex product of rows."""
-    sign = -1.0 if conjugate_second else 1.0
-    real, imaginary = first.chunk(2, dim=1)
-    other_real, other_imaginary = second.chunk(2, dim=1)
-    return torch.cat(
-        [
-            torch.addcmul(real * other_real, imaginary, other_imaginary, value=-sign),
-            torch.addcmul(imaginary * other_real, real, other_imaginary, value=sign),
-        ],
-        dim=1,
-    )
-
-
-class Dot(QueryModel):
-    """The inner product of head and tail. Relations have no influence."""
-
-    def start(self, dim: int) -> Start:
-        """See `Model`."""
-        return Start(0.25 / math.sqrt(dim))
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchors themselves."""
-        return anchors
-
-
-class DistMult(QueryModel):
-    """The sum of products of head, relation and tail.
-
-    Source: Yang et al., "Embedding entities and relations", ICLR 2015.
-    """
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Anchor times relation, for both sides."""
-        return anchors * relations
-
-
-class ComplEx(QueryModel):
-    """The real part of the sum of products of head, relation and conjugated tail.
-
-    Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
-    """
-
-    complex_rows = True
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Head times relation, or tail times conjugated relation."""
-        return complex_product(anchors, relations, conjugate_second=side == "head")
-
-
-class SimplE(QueryModel):
-    """The mean of two products: head role, relation, tail role, and the reverse.
-
-    A row is the entity as head, then as tail; a relation's row is the relation, then its inverse.
-    Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
-    """
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor with its roles exchanged, times the relation in the order of the side."""
-        half = anchors.size(1) // 2
-        ordered = relations.roll(half, dims=1) if side == "tail" else relations
-        return anchors.roll(half, dims=1) * (ordered * 0.5)
-
-
-class TransE(QueryModel):
-    """Minus the distance of head plus relation from tail.
-
-    Source: Bordes et al., "Translating embeddings", NIPS 2013.
-    """
-
-    def __init__(self, norm: Literal[1, 2] = 1) -> None:
-        self.similarity = Manhattan() if norm == 1 else Euclidean()
-
-    def start(self, dim: int) -> Start:
-        """See `Model`."""
-        return Start(1.0 / math.sqrt(dim))
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Head plus relation, or tail minus relation."""
-        return anchors + relations if side == "tail" else anchors - relations
-
-
-class RotatE(QueryModel):
-    """Minus the sum of moduli of head, turned by the relation's angles, minus tail.
-
-    A relation's row is one angle for each complex number.
-    Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
-    """
-
-    complex_rows = True
-    similarity = Modulus()
-
-    def start(self, dim: int) -> Start:
-        """See `Model`. Initial angles are uniform over the circle."""
-        return Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True)
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor, rotated by the relation; for an open head, the tail is rotated back."""
-        turn = torch.cat([relations.cos(), relations.sin()], dim=1)
-        return complex_product(anchors, turn, conjugate_second=side == "head")
+        to_anchors, to_relations = _gradients(queries, leaves, fused.queries)
+        return RowGradients(fused.value, to_anchors, to_relations, fused.targets)
 
 
 @dataclass(frozen=True)
@@ -455,13 +381,46 @@ class CustomModel(Model):
         return _unit(score) * score.abs()
 
 
-_BUILT_IN: dict[str, Callable[[], Model]] = {
-    "dot": Dot,
-    "distmult": DistMult,
-    "complex": ComplEx,
-    "simple": SimplE,
-    "rotate": RotatE,
+BUILT_IN = {
+    # The inner product of head and tail. Relations have no influence.
+    "dot": QueryModel(
+        lambda side, anchors, relations: anchors,
+        initial=lambda dim: Start(0.25 / math.sqrt(dim)),
+    ),
+    # Source: Yang et al., "Embedding entities and relations", ICLR 2015.
+    "distmult": QueryModel(lambda side, anchors, relations: anchors * relations),
+    # The real part of the sum of products of head, relation and conjugated tail.
+    # Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
+    "complex": QueryModel(
+        lambda side, anchors, relations: _complex_product(
+            anchors, relations, conjugate_second=side == "head"
+        ),
+        complex_rows=True,
+    ),
+    # The mean of two products: head role, relation, tail role, and the reverse. A row is the entity
+    # as head, then as tail; a relation's row is the relation, then its inverse.
+    # Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
+    "simple": QueryModel(_exchanged),
+    # Minus the distance of head plus relation from tail.
+    # Source: Bordes et al., "Translating embeddings", NIPS 2013.
+    "transe": QueryModel(
+        lambda side, anchors, relations: (
+            anchors + relations if side == "tail" else anchors - relations
+        ),
+        Manhattan(),
+        lambda dim: Start(1.0 / math.sqrt(dim)),
+    ),
+    # Minus the sum of moduli of head, turned by the relation's angles, minus tail. A relation's row
+    # is one angle for each complex number; initial angles are uniform over the circle.
+    # Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
+    "rotate": QueryModel(
+        _rotated,
+        Modulus(),
+        lambda dim: Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True),
+        complex_rows=True,
+    ),
 }
+"""The models by their names in the configuration; `transe` with the norm 1."""
 
 
 def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Model:
@@ -474,4 +433,5 @@ def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Mode
         raise InvalidError(f"model `{config.kind}`: found {what}\nhint: {GIVE_SCORE}")
     if score is not None:
         return CustomModel(score)
-    return TransE(config.norm) if config.kind == "transe" else _BUILT_IN[config.kind]()
+    model = BUILT_IN[config.kind]
+    return replace(model, similarity=Euclidean()) if config.similarity == "euclidean" else model

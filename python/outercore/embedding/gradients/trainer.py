@@ -59,7 +59,7 @@ class CoreBatches:
     def __init__(self, config: EmbedConfig, model: Model, relation_count: int) -> None:
         name: str = config.model.kind
         if name == "transe":
-            name += "-manhattan" if config.model.norm == 1 else "-euclidean"
+            name += f"-{config.model.similarity}"
         loss, regulariser = config.loss, config.regulariser
         size = _SIZES.get(regulariser.kind)
         if size == "cubes" and model.complex_rows:

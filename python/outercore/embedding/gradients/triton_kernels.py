@@ -7,7 +7,7 @@ The matrix of scores is never written to memory. With 10,000 rows, 1,000 negativ
 its rows of queries, or of candidates, on the chip. It computes the scores from them: once for the
 sum of exponentials, and again for gradients.
 
-The reference implementation is `Model.gradients` with `Dot` and `SoftmaxLoss`. Legend 6 stores the
+The reference implementation is `Model.gradients` of `dot` with `SoftmaxLoss`. Legend 6 stores the
 exponentials in memory instead, which is better if products are slow compared to memory.
 """
 
