@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from bench import Bench
 
-from outercore.embedding.gradients.kernels import Chunk, Inner, Workspace, query_gradients
+from outercore.embedding.gradients.chunk import Chunk
 from outercore.embedding.gradients.losses import SoftmaxLoss
+from outercore.embedding.gradients.models import BUILT_IN, Model
 from outercore.embedding.gradients.triton_kernels import softmax_gradients
 
 SIZES = ((1, 1, 1), (65, 33, 17), (1000, 999, 100), (513, 77, 256))
@@ -87,13 +88,8 @@ def _apart(
     queries, chunk = _chunk(bench, rows, count, width, extras=extras, seed=rows + count)
     before = torch.randn(count, width, generator=torch.Generator().manual_seed(1)).to(bench.device)
     expected_candidates = before.double()
-    expected = query_gradients(
-        Inner(),
-        SoftmaxLoss(contrastive),
-        queries.double(),
-        _precise(chunk),
-        expected_candidates,
-        Workspace(),
+    expected = BUILT_IN["dot"].gradients(
+        _precise(chunk), SoftmaxLoss(contrastive), expected_candidates
     )
     found_candidates = before.clone()
     actual = softmax_gradients(
@@ -101,7 +97,7 @@ def _apart(
     )
     pairs = (
         (actual.value, expected.value),
-        (actual.queries, expected.queries),
+        (actual.queries, expected.anchors),
         (actual.targets, expected.targets),
         (found_candidates, expected_candidates),
     )
@@ -119,7 +115,7 @@ def _speed(bench: Bench, rows: int, count: int, width: int) -> dict[str, Any]:
     """Seconds of one side of a chunk: by the kernels, by PyTorch, and only for its products."""
     queries, chunk = _chunk(bench, rows, count, width, extras=False, seed=1)
     sums = torch.zeros_like(chunk.candidates)
-    workspace, candidates = Workspace(), chunk.candidates
+    candidates = chunk.candidates
     torch.backends.cuda.matmul.allow_tf32 = True
     product = bench.seconds(lambda: queries @ candidates.T)
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -127,7 +123,8 @@ def _speed(bench: Bench, rows: int, count: int, width: int) -> dict[str, Any]:
         "kernel, tf32": bench.seconds(lambda: softmax_gradients(queries, chunk, sums)),
         "kernel, ieee": bench.seconds(lambda: softmax_gradients(queries, chunk, sums, tf32=False)),
         "PyTorch, ieee": bench.seconds(
-            lambda: query_gradients(Inner(), SoftmaxLoss(), queries, chunk, sums, workspace)
+            # The definition, without the kernels.
+            lambda: Model.gradients(BUILT_IN["dot"], chunk, SoftmaxLoss(), sums)
         ),
         "five products of PyTorch, tf32": 5 * product,
         "operations": 10.0 * rows * count * width,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from outercore.embedding.config import LossConfig, ModelConfig
-from outercore.embedding.gradients.kernels import Chunk
+from outercore.embedding.gradients.chunk import Chunk
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import known_answers
 from outercore.embedding.gradients.trainer import Trainer

@@ -15,8 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-_setup_privateuseone_for_python_backend()
-DEVICE = torch.device("privateuseone:0")
+# With a name of its own the device is the accelerator, whose streams autograd asks for.
+_setup_privateuseone_for_python_backend("other")
+DEVICE = torch.device("other:0")
 
 _aten = torch.ops.aten
 _MOVES = {_aten._to_copy.default, _aten.copy_.default}

@@ -61,7 +61,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is the core's on the CPU either, so that the bits are the same."""
     monkeypatch.setattr("outercore.embedding.gradients.trainer.fits_core", lambda *tensors: False)
-    monkeypatch.setattr("outercore.embedding.gradients.kernels.fits_core", lambda *tensors: False)
+    monkeypatch.setattr("outercore.embedding.gradients.models.fits_core", lambda *tensors: False)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from outercore.embedding.config import (
     OptimiserConfig,
 )
 from outercore.embedding.gradients.models import build_model
-from outercore.embedding.gradients.trainer import ask, table_layout
+from outercore.embedding.gradients.trainer import question_of, table_layout
 from outercore.embedding.randomness import Purpose, generator, initial_rows
 from outercore.errors import InvalidError
 
@@ -60,7 +60,7 @@ def test_complex_tells_a_relation_from_its_reverse_and_distmult_does_not() -> No
 
 def test_a_reciprocal_head_question_is_a_tail_question_of_the_reverse_relation() -> None:
     triples = torch.tensor([[3, 1, 5], [0, 2, 4]])
-    question = ask(triples, "head", 7, reciprocal=True)
+    question = question_of(triples, "head", 7, reciprocal=True)
     assert question.side == "tail"
     assert question.anchors.tolist() == [5, 4]
     assert question.relations.tolist() == [8, 9]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import Correction, EmbedConfig, NegativesConfig
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.gradients.negatives import (
     COLUMNS,
     Negatives,
@@ -43,7 +43,7 @@ def drawn(
     pool = Pool(0, torch.tensor([[first, 0, first]]), nothing, nothing, ranges, degrees=degrees)
     pool = replace(pool, pairs=pairs, shares=shares)
     negatives = PoolNegatives(config, pool, 1000, weighs=False)
-    [one] = negatives.ask(torch.tensor([0]), (seed, 0, 0, 0))["tail"]
+    [one] = negatives.draw(torch.tensor([0]), (seed, 0, 0, 0))["tail"]
     [(_, found)] = one.apart()
     return found
 
@@ -190,7 +190,7 @@ def seen(negatives: PoolNegatives, places: Tensor, side: Side) -> dict[int, Nega
     """By place of a triple: the negatives that it is compared with."""
     return {
         place: one
-        for chunk in negatives.ask(places, AT)[side]
+        for chunk in negatives.draw(places, AT)[side]
         for some, one in chunk.apart()
         for place in some.tolist()
     }
@@ -221,7 +221,7 @@ def test_negatives_are_entities_that_the_pool_could_have_as_answers() -> None:
     }
     whole = PoolNegatives(NegativesConfig(kind="all"), replace(pool, pairs=None), 1000, weighs=True)
     for side in SIDES:
-        [chunk] = whole.ask(torch.arange(5), AT)[side]
+        [chunk] = whole.draw(torch.arange(5), AT)[side]
         assert chunk.places.tolist() == [0, 1, 2, 3, 4]
         assert chunk.kinds is None
         assert chunk.rows.tolist() == second + first + third
@@ -299,7 +299,7 @@ def test_a_triple_s_negatives_have_the_shares_of_its_anchor_s_buckets() -> None:
     found = {}
     for side in SIDES:
         # One draw for all of them, which each sees in its own way.
-        [chunk] = negatives.ask(torch.arange(3), AT)[side]
+        [chunk] = negatives.draw(torch.arange(3), AT)[side]
         assert (len(chunk.places), len(chunk.rows)) == (3, 4)
         assert chunk.bias is not None
         assert len(chunk.bias) == 2
@@ -336,7 +336,7 @@ def test_a_shared_draw_estimates_what_draws_of_one_s_own_do(
     values = torch.rand(25, generator=torch.Generator().manual_seed(0)).double()
     sums = torch.zeros(2, dtype=torch.float64)
     for seed in range(300):
-        for one in negatives.ask(torch.arange(2), (seed, 0, 0, 0))["tail"]:
+        for one in negatives.draw(torch.arange(2), (seed, 0, 0, 0))["tail"]:
             assert len(one.places) == (2 if weighs else 1)
             for places, seen_so in one.apart():
                 assert seen_so.bias is not None
@@ -367,7 +367,7 @@ def test_pieces_of_a_batch_keep_the_kinds_of_their_triples() -> None:
     places = torch.tensor([2, 0, 1])
     config = NegativesConfig(kind="all")
     whole, pieces = (
-        PoolNegatives(config, shared_pool(), size, weighs=True).ask(places, AT)["tail"]
+        PoolNegatives(config, shared_pool(), size, weighs=True).draw(places, AT)["tail"]
         for size in (3, 2)
     )
     assert [len(chunk.places) for chunk in pieces] == [2, 1]

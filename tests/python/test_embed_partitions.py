@@ -253,7 +253,7 @@ def test_no_pool_draws_more_than_the_plan_counts(
     most = 0
     for pool in setting.create(tmp_path).pools(0):
         negatives = PoolNegatives(config.negatives, pool, 10**6, weighs=config.bias_weighs)
-        asked = negatives.ask(torch.arange(len(pool.triples)), (0, 0, 0, 0))
+        asked = negatives.draw(torch.arange(len(pool.triples)), (0, 0, 0, 0))
         most = max(most, len(asked["tail"]))
     draws = decide(config, Size(1000, 3, 20_000)).placement.negative_sets
     assert 1 <= most <= draws

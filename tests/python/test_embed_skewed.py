@@ -18,7 +18,7 @@ from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import table_layout
-from outercore.embedding.preparation import BucketCounter, open_store, plan_session
+from outercore.embedding.preparation import BucketCounter, plan_session
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.partitions import PartitionStore
 from outercore.embedding.tables.placement import (
@@ -241,10 +241,10 @@ def test_counted_buckets_give_the_pools_of_a_run_room(
     graph = oc.open(circle(tmp_path))
     config = EmbedConfig.from_dict(small(budget={"swap": "in-place", **IN_PARTITIONS, **walks}))
     planned = plan_session(graph, config)
-    placement, chosen = planned.placement, planned.config
+    chosen = planned.config
     run = EmbedDirectory.create(tmp_path / "run", graph, chosen)
     layout = table_layout(chosen, build_model(chosen.model), planned.size.relations)
-    store = open_store(run, planned.data, chosen, placement, layout, torch.device("cpu"), None)
+    store = planned.open_store(run, layout, torch.device("cpu"))
     assert isinstance(store, PartitionStore)
     most, _ = store.largest_pool()
     store.close()

@@ -107,7 +107,7 @@ def naive_epoch(config: EmbedConfig, triples: Tensor, start: list[Tensor], weigh
     order = torch.randperm(len(triples), generator=generator(seed, Purpose.ORDER, 0, 0))
     losses = []
     for number, batch in enumerate(even_pieces(order, config.optimiser.batch_size)):
-        asked = negatives.ask(batch, (seed, 0, 0, number))
+        asked = negatives.draw(batch, (seed, 0, 0, number))
         loss = torch.zeros((), dtype=torch.float64)
         for side, chunks in asked.items():
             for chunk, found in zip(even_pieces(batch, chunk_size), chunks, strict=True):

@@ -11,14 +11,9 @@ from torch import Tensor
 
 from embed_reference import train_epoch
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.gradients.kernels import (
-    Chunk,
-    ChunkGradients,
-    Inner,
-    Workspace,
-    query_gradients,
-)
+from outercore.embedding.gradients.chunk import Chunk, QueryGradients
 from outercore.embedding.gradients.losses import SoftmaxLoss
+from outercore.embedding.gradients.models import BUILT_IN
 from outercore.embedding.gradients.trainer import Trainer, table_layout
 from outercore.embedding.tables.memory import MemoryStore
 from outercore.errors import InvalidError
@@ -68,26 +63,20 @@ def test_the_kernels_give_the_gradients_of_the_reference(
     if extras:
         chunk = chunk._replace(bias=bias, own=(own, ids))
     precise = chunk._replace(
+        anchors=queries.double(),
         targets=targets.double(),
         candidates=candidates.double(),
         weights=weights.double(),
         bias=bias.double() if extras else None,
     )
-    expected = query_gradients(
-        Inner(),
-        SoftmaxLoss(contrastive),
-        queries.double(),
-        precise,
-        expected_candidates,
-        Workspace(),
-    )
+    expected = BUILT_IN["dot"].gradients(precise, SoftmaxLoss(contrastive), expected_candidates)
     to_candidates = before.clone().to(DEVICE)
     found = triton_kernels.softmax_gradients(
         queries.to(DEVICE), there(chunk), to_candidates, contrastive=contrastive, tf32=False
     )
     for mine, theirs in (
         (found.value, expected.value),
-        (found.queries, expected.queries),
+        (found.queries, expected.anchors),
         (found.targets, expected.targets),
         (to_candidates, expected_candidates),
     ):
@@ -144,7 +133,7 @@ def test_training_with_the_kernels_is_training_without_them(
     )
     calls = []
 
-    def counted(*arguments: Any, **options: Any) -> ChunkGradients:
+    def counted(*arguments: Any, **options: Any) -> QueryGradients:
         calls.append(arguments)
         return softmax_gradients(*arguments, **options)
 

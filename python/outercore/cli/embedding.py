@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -78,7 +77,6 @@ class _OfRun:
     json: options.Json = False
 
     def open(self, score: str | None = None) -> embeddings.Embedding:
-        """Opens the rows of the run."""
         return embeddings.Embedding.open(self.run, data_set=self.data, score=score)
 
 
@@ -113,7 +111,6 @@ class _Search(_OfRun):
     overwrite: options.Overwrite = False
 
     def check_out(self) -> None:
-        """Errors: `InvalidError` for a file that cannot be written."""
         if self.out is not None:
             check_output(self.out, TABLES, option="--out", overwrite=self.overwrite)
 
@@ -326,16 +323,21 @@ def neighbours(arguments: _Neighbours) -> None:
         raise InvalidError("embedding neighbours: `--all` needs `--out FILE`")
     metric = arguments.metric
     search: Any = {"k": arguments.k, "metric": metric, **arguments.scope(opened, metric)}
-    with _Answers(opened, arguments) as answers, console.bars(quiet=arguments.json) as bars:
+    answers = _Answers(opened, by_id=arguments.ids)
+
+    def tables() -> Iterator[_Columns]:
         if not arguments.everything:
             ids = opened.entity_ids(arguments.of or [], by_id=arguments.ids)
             nearest = embeddings.neighbours(opened, ids, by_id=True, **search)
-            answers.add_neighbours(ids.tolist(), nearest)
+            yield answers.neighbours(ids, nearest)
             return
-        for first, nearest in embeddings.neighbours_of_all(opened, **search):
-            done = first + len(nearest.ids)
-            answers.add_neighbours(range(first, done), nearest)
-            bars("finding neighbours", done, opened.num_entities, "entities")
+        with console.bars(quiet=arguments.json) as progress:
+            for first, nearest in embeddings.neighbours_of_all(opened, **search):
+                done = first + len(nearest.ids)
+                yield answers.neighbours(np.arange(first, done), nearest)
+                progress("finding neighbours", done, opened.num_entities, "entities")
+
+    _write(arguments, tables())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,14 +389,14 @@ def predict(arguments: _Predict) -> None:
         )
     search: Any = {"k": arguments.k, "leave_out_known": arguments.leave_out_known}
     search |= arguments.scope(opened, "model")
-    with _Answers(opened, arguments) as answers:
-        if arguments.questions is None:
-            predictions = embeddings.predict(opened, **known, by_id=arguments.ids, **search)
-            answers.add_predictions(predictions)
-            return
-        for group in read_questions(arguments.questions, opened, _GROUP, by_id=arguments.ids):
-            predictions = embeddings.predict(opened, by_id=True, **{**group, **search})
-            answers.add_predictions(predictions)
+    if arguments.questions is None:
+        groups = iter([{**known, "by_id": arguments.ids}])
+    else:
+        questions = read_questions(arguments.questions, opened, _GROUP, by_id=arguments.ids)
+        groups = ({**group, "by_id": True} for group in questions)
+    answers = _Answers(opened, by_id=arguments.ids)
+    predictions = (embeddings.predict(opened, **group, **search) for group in groups)
+    _write(arguments, map(answers.predictions, predictions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -501,79 +503,75 @@ def index(arguments: _Index) -> None:
     )
 
 
-class _Answers:
-    """Writes answers to the file of `--out`, or prints them at the end; a context manager.
+_Columns = dict[str, tuple[Any, pa.DataType]]
+"""Columns of a table: values and their type."""
+
+
+def _write(arguments: _Search, tables: Iterable[_Columns]) -> None:
+    """Writes the rows of tables to the file of `--out`, or prints them at the end.
 
     The rows of a file, of a table on the terminal, and of the JSON are the same.
     """
+    records: list[dict[str, Any]] = []
+    types: dict[str, pa.DataType] = {}
+    file: TableWriter | None = None
+    with ExitStack() as stack:
+        for columns in tables:
+            types = {name: kind for name, (_, kind) in columns.items()}
+            values = {name: column for name, (column, _) in columns.items()}
+            if arguments.out is None:
+                arrays = [pa.array(values[name], kind) for name, kind in types.items()]
+                records += pa.table(arrays, [*types]).to_pylist()
+                continue
+            if file is None:
+                file = stack.enter_context(table_file(arguments.out, types))
+            file.append(values)
+    if arguments.out is not None:
+        _print_rows(0 if file is None else file.rows, arguments.out, json=arguments.json)
+    elif arguments.json:
+        console.json_data(records)
+    else:
+        console.columns(records, console.cells_of(types))
 
-    def __init__(self, opened: embeddings.Embedding, arguments: _Search) -> None:
-        self._embedding = opened
-        self._path, self._ids = arguments.out, arguments.ids
-        self._json = arguments.json
-        self._rows: list[dict[str, Any]] = []
-        self._cells: console.Cells = {}
-        self._stack = ExitStack()
-        self._file: TableWriter | None = None
 
-    def __enter__(self) -> _Answers:
-        self._stack.__enter__()
-        return self
+class _Answers:
+    """Answers as columns, with names, or with ids if the user wants ids or the run lacks names."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
-        if kind is not None:
-            return
-        if self._path is not None:
-            _print_rows(0 if self._file is None else self._file.rows, self._path, json=self._json)
-        elif self._json:
-            console.json_data(self._rows)
-        else:
-            console.columns(self._rows, self._cells)
+    def __init__(self, opened: embeddings.Embedding, *, by_id: bool) -> None:
+        self._embedding, self._ids = opened, by_id
 
-    def add_neighbours(self, of: Sequence[int], nearest: Nearest) -> None:
-        """Adds the neighbours of the entities `of`."""
+    def neighbours(self, entities: NDArray[np.int64], nearest: Nearest) -> _Columns:
         rows, ranks = np.nonzero(nearest.ids >= 0)
         ids = nearest.ids[rows, ranks]
-        self._append(
-            {
-                "entity": self._names("entity", np.asarray(of)[rows]),
-                "rank": (ranks + 1, pa.int32()),
-                "neighbour": self._names("entity", ids),
-                "score": (nearest.scores[rows, ranks], pa.float32()),
-                "seen": (self._seen("entity", ids), pa.bool_()),
-            }
-        )
+        return {
+            "entity": self._names("entity", entities[rows]),
+            "rank": (ranks + 1, pa.int32()),
+            "neighbour": self._names("entity", ids),
+            "score": (nearest.scores[rows, ranks], pa.float32()),
+            "seen": self._seen("entity", ids),
+        }
 
-    def add_predictions(self, predictions: Predictions) -> None:
-        """Adds completed triples, a row for each answer."""
+    def predictions(self, predictions: Predictions) -> _Columns:
+        """A row for each answer."""
         part = predictions.part
         rows, ranks = np.nonzero(predictions.ids >= 0)
         answers = predictions.ids[rows, ranks]
         triples = predictions.questions[rows]
         triples[:, COLUMNS.index(part)] = answers
-        self._append(
-            {
-                **{name: self._names(name, triples[:, at]) for at, name in enumerate(COLUMNS)},
-                "asked": (np.full(len(triples), part), _NAME),
-                "rank": (ranks + 1, pa.int32()),
-                "score": (predictions.scores[rows, ranks], pa.float32()),
-                "seen": (self._seen(part, answers), pa.bool_()),
-            }
-        )
+        return {
+            **{name: self._names(name, triples[:, at]) for at, name in enumerate(COLUMNS)},
+            "asked": (np.full(len(triples), part), _NAME),
+            "rank": (ranks + 1, pa.int32()),
+            "score": (predictions.scores[rows, ranks], pa.float32()),
+            "seen": self._seen(part, answers),
+        }
 
-    def _seen(self, part: str, ids: NDArray[np.int64]) -> list[bool | None]:
+    def _seen(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
         """Whether training has seen each answer; `None` if that is unknown, and for relations."""
         seen = None if part == "relation" else self._embedding.seen
-        return [None] * len(ids) if seen is None else seen[ids].tolist()
+        return [None] * len(ids) if seen is None else seen[ids].tolist(), pa.bool_()
 
     def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
-        """A column of names, or of ids if the user wants ids or the run lacks names."""
         named = (self._embedding.named or self._embedding.typed) and not self._ids
         if (ids < 0).any():
             # A question without a relation.
@@ -584,18 +582,6 @@ class _Answers:
         if part == "relation":
             return self._embedding.relation_names(ids), _NAME
         return self._embedding.entity_names(ids), _NAME
-
-    def _append(self, columns: dict[str, tuple[Any, pa.DataType]]) -> None:
-        kinds = {name: kind for name, (_, kind) in columns.items()}
-        values = {name: values for name, (values, _) in columns.items()}
-        if self._path is None:
-            table = pa.table([pa.array(values[name], kinds[name]) for name in kinds], [*kinds])
-            self._rows += table.to_pylist()
-            self._cells = console.cells_of(kinds)
-            return
-        if self._file is None:
-            self._file = self._stack.enter_context(table_file(self._path, kinds))
-        self._file.append(values)
 
 
 def _print_rows(rows: int, path: Path, *, json: bool) -> None:

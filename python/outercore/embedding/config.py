@@ -93,6 +93,16 @@ class ModelConfig:
             )
 
     @property
+    def similarity(self) -> str | None:
+        """The measure of rows in the score; `None` for `custom`."""
+        distances = {
+            "transe": "manhattan" if self.norm == 1 else "euclidean",
+            "rotate": "modulus",
+            "custom": None,
+        }
+        return distances.get(self.kind, "inner")
+
+    @property
     def relation_width(self) -> int:
         """Number of values in a relation's row; 0 for a model without relations."""
         special = {"dot": 0, "rotate": self.dim // 2, "custom": self.relation_dim or self.dim}

@@ -43,13 +43,11 @@ class Epochs:
         stop: Callable[[], bool] = lambda: False,
         checkpoint_seconds: float | None = None,
         triples: int = 0,
-        counters: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """Binds a run.
 
         `checkpoint_seconds` is as in the configuration; `None` disables checkpoints. `triples` is
-        the number of triples of an epoch, for the observer. `counters` returns the cost of moving
-        partitions since the store was opened.
+        the number of triples of an epoch, for the observer.
         """
         self._trainer = trainer
         self._store = trainer.store
@@ -60,8 +58,7 @@ class Epochs:
         self._stop = stop
         self._every = checkpoint_seconds
         self._triples = triples
-        self._count = counters
-        self._counted = counters()
+        self._counted = self._store.counters()
         self.progress = self._store.progress or Progress()
         self.timeline = Timeline(list(self.progress.timeline))
         self._started: float | None = None
@@ -93,7 +90,7 @@ class Epochs:
         progress = self.progress
         self._observer.epoch_started(progress.epoch, self._triples, progress.triples)
         with self.timeline.span("train", epoch=progress.epoch):
-            self._started, self._counted = time.perf_counter(), self._count()
+            self._started, self._counted = time.perf_counter(), self._store.counters()
             for pool in self._store.pools(progress.epoch):
                 self._pool_triples = 0
                 whole = self._trainer.train_pool(
@@ -211,7 +208,7 @@ class Epochs:
     def _lap(self) -> None:
         """Adds the seconds and counters of training since the last lap."""
         progress, now = self.progress, time.perf_counter()
-        counted = self._count()
+        counted = self._store.counters()
         counters = {
             name: progress.counters.get(name, 0) + value - self._counted.get(name, 0)
             for name, value in counted.items()

@@ -10,13 +10,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import outercore
+import torch
+
 from outercore.base.native import Progress
 from outercore.base.plan_display import EmbedPlan
-from outercore.embedding.config import EmbedConfig, configuration
-from outercore.embedding.data.parts import is_plain
-from outercore.embedding.data.warm_start import require_start_from, warm_start
-from outercore.embedding.gradients.custom import load_score
+from outercore.embedding.config import EmbedConfig
+from outercore.embedding.gradients.models import ScoreFunction, build_model
+from outercore.embedding.gradients.trainer import Trainer, table_layout, torch_threads
+from outercore.embedding.preparation import Inputs, Planned, plan_session
+from outercore.embedding.tables.memory import MemoryStore
 from outercore.embedding.tables.order import ORDER_KINDS, partition_order
 from outercore.embedding.tables.placement import (
     Placement,
@@ -32,10 +34,6 @@ from outercore.runs import record as records
 
 if TYPE_CHECKING:
     from outercore.data.graph import Source
-    from outercore.embedding.data.parts import EmbedData
-    from outercore.embedding.gradients.models import ScoreFunction
-    from outercore.embedding.gradients.trainer import Trainer
-    from outercore.embedding.preparation import Planned
 
 _FILE = 64 << 20
 _PIECE = 4 << 20
@@ -43,20 +41,12 @@ _MOST_ENTITIES = 50_000
 _LEAST_SECONDS = 1.0
 
 
-def _triples_per_second(
-    config: EmbedConfig, size: Size, score: ScoreFunction | None = None
-) -> float:
+def _triples_per_second(inputs: Inputs, size: Size) -> float:
     """Measures triples per second: trains random triples on a table in memory for a second.
 
-    Needs PyTorch. Cost: memory for the rows of the table, at most 50,000.
+    Cost: memory for the rows of the table, at most 50,000.
     """
-    import torch
-
-    from outercore.embedding.gradients.models import build_model
-    from outercore.embedding.gradients.trainer import Trainer, table_layout, torch_threads
-    from outercore.embedding.tables.memory import MemoryStore
-
-    entities = min(size.entities, _MOST_ENTITIES)
+    config, entities = inputs.config, min(size.entities, _MOST_ENTITIES)
     batch = config.optimiser.batch_size
     random = torch.Generator().manual_seed(0)
     columns = [
@@ -64,22 +54,18 @@ def _triples_per_second(
         for count in (entities, size.relations, entities)
     ]
     with torch_threads(config.budget.threads):
-        model = build_model(config.model, score)
+        model = build_model(config.model, inputs.score and inputs.score.value)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
         store = MemoryStore.create(None, triples, entities, size.relations, layout, seed=0)
         trainer = Trainer(store, config, model)
-        _train_epoch(trainer, 0)
-        done, started = 0, time.perf_counter()
-        while time.perf_counter() - started < _LEAST_SECONDS:
-            _train_epoch(trainer, done + 1)
-            done += batch
-        return done / (time.perf_counter() - started)
-
-
-def _train_epoch(trainer: Trainer, epoch: int) -> None:
-    for pool in trainer.store.pools(epoch):
-        trainer.train_pool(pool, epoch)
+        [pool] = store.pools(0)
+        trainer.train_pool(pool, 0)
+        epoch, started = 0, time.perf_counter()
+        while (seconds := time.perf_counter() - started) < _LEAST_SECONDS:
+            epoch += 1
+            trainer.train_pool(pool, epoch)
+        return epoch * batch / seconds
 
 
 def read_rate(directory: Path) -> float | None:
@@ -166,30 +152,23 @@ def plan(
         InvalidError: an unknown or wrong option.
         NotFoundError: the data set or its triples do not exist.
     """
-    require_start_from(start_from, from_data)
-    graph = outercore.open(data_set)
-    own = None if score is None else load_score(score).value
-    chosen = configuration(
+    inputs = Inputs.of(
+        data_set,
         config,
+        options,
         recipe=recipe,
-        plain_graph=is_plain(graph),
-        has_score=own is not None,
-        **options,
+        start_from=start_from,
+        from_data=from_data,
+        score=score,
     )
-    warm = None
-    if start_from is not None:
-        warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-    from outercore.embedding.preparation import plan_session
-
-    planned = plan_session(graph, chosen, progress, warm)
-    size = planned.size
+    planned = plan_session(inputs.graph, inputs.config, progress, inputs.warm)
     rates: dict[str, Any] = {"triples_per_second": triples_per_second}
     if triples_per_second is None:
-        rates["triples_per_second"] = _triples_per_second(chosen, size, own)
+        rates["triples_per_second"] = _triples_per_second(inputs, planned.size)
         rates["triples_measured"] = True
     if not planned.placement.in_memory:
-        _add_bandwidths(Path(graph.root), read_bandwidth, write_bandwidth, rates)
-    return EmbedPlan(_as_json(chosen, planned, rates))
+        _add_bandwidths(Path(inputs.graph.root), read_bandwidth, write_bandwidth, rates)
+    return EmbedPlan(_as_json(inputs.config, planned, rates))
 
 
 def _as_json(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[str, Any]:
@@ -212,11 +191,11 @@ def _as_json(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[
             "count": decision.answers,
             "memory": decision.answer_bytes * decision.answers,
         }
-    planned["ranking"] = _ranking(config, plan.data, size, placement, rates)
+    planned["ranking"] = _ranking(config, plan, rates)
     if placement.in_memory:
         return planned
     orders, missing = compare_orders(config, size, placement, rates)
-    chosen = next(one for one in orders if one["chosen"])
+    chosen = next(order for order in orders if order["chosen"])
     return {
         **planned,
         "epoch_seconds": chosen["epoch_seconds"],
@@ -231,36 +210,25 @@ def _as_json(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[
     }
 
 
-def _ranking(
-    config: EmbedConfig,
-    data: EmbedData,
-    size: Size,
-    placement: Placement,
-    rates: dict[str, Any],
-) -> dict[str, Any]:
+def _ranking(config: EmbedConfig, plan: Planned, rates: dict[str, Any]) -> dict[str, Any]:
     """The cost of a validation and of the final metrics, if triples are held out.
 
     If all tables are in memory, ranking does not read from the device.
     """
-    counts = data.ranked_by_part(config.evaluation)
+    size = plan.size
+    counts = plan.data.ranked_by_part(config.evaluation)
     parts = {part: (some, kinds_of(config, some, size.entities)) for part, some in counts.items()}
-    asked = {"final": list(parts.values())}
+    rankings = {"final": [*parts.values()]} if parts else {}
     if "valid" in parts:
         count, kinds = parts["valid"]
-        asked["validation"] = [(count, kinds[:1])]
+        rankings["validation"] = [(count, kinds[:1])]
+    speed = {
+        "triples_per_second": rates["triples_per_second"],
+        "read_bandwidth": rates.get("read_bandwidth", float("inf")),
+    }
     return {
-        name: asdict(
-            plan_ranking(
-                config,
-                size,
-                placement,
-                some,
-                triples_per_second=rates["triples_per_second"],
-                read_bandwidth=rates.get("read_bandwidth", float("inf")),
-            )
-        )
-        for name, some in asked.items()
-        if some
+        name: asdict(plan_ranking(config, size, plan.placement, some, **speed))
+        for name, some in rankings.items()
     }
 
 
@@ -272,7 +240,7 @@ def compare_orders(
     An impossible combination has a reason instead. An epoch takes at least as long as the device
     needs for swaps and triples together.
     """
-    found: list[dict[str, Any]] = []
+    orders: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
     for kind in ORDER_KINDS:
         for spare in (False, True) if placement.slots > 2 else (False,):
@@ -304,7 +272,7 @@ def compare_orders(
                 # at the same time.
                 read = 0 if placement.keeps_triples(size) else size.triple_bytes * plan.triples_read
                 device_seconds = plan.swap_seconds + read / rates["read_bandwidth"]
-                found.append(
+                orders.append(
                     {
                         **asdict(plan),
                         "swap": swap,
@@ -313,7 +281,7 @@ def compare_orders(
                         "chosen": kind == config.budget.order and swap == placement.swap,
                     }
                 )
-    return found, missing
+    return orders, missing
 
 
 def _add_bandwidths(

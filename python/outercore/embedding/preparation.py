@@ -1,18 +1,23 @@
-"""The triples of a run and the placement of its tables, before its first batch."""
+"""The inputs of a run, its triples and the placement of its tables, before its first batch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+import outercore
 from outercore import _core
 from outercore.base.native import Progress
 from outercore.data.triples import fill
-from outercore.embedding.config import EmbedConfig
-from outercore.embedding.data.parts import EmbedData, data_of, watched
+from outercore.embedding.config import EmbedConfig, configuration
+from outercore.embedding.data.parts import EmbedData, data_of, is_plain, watched
+from outercore.embedding.data.warm_start import WarmStart, warm_start
+from outercore.embedding.gradients.custom import check_score, load_score
 from outercore.embedding.ranking.scoring import (
     AnswersByPart,
     RankedTriples,
@@ -35,13 +40,14 @@ from outercore.embedding.tables.placement import (
     with_pools,
 )
 from outercore.embedding.tables.store import Store, TableLayout
-from outercore.errors import BudgetError
+from outercore.errors import BudgetError, InvalidError
 from outercore.files.atomic import Storage
+from outercore.runs.custom_code import CustomCode
 from outercore.runs.progress import Observer
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph
-    from outercore.embedding.data.warm_start import WarmStart
+    from outercore.data.graph import Graph, Source
+    from outercore.embedding.gradients.models import ScoreFunction
 
 _BUCKETS = "buckets.bin"
 """The core's file of buckets."""
@@ -63,8 +69,15 @@ class BucketCounter:
 
         `progress` is called during each pass. An error that it raises stops the work.
         """
-        self._run, self._source, self._size = run, data.train.to_core(run.fingerprint), size
-        self._memory, self._seed, self._progress = memory, seed, progress
+        self._run, self._memory, self._progress = run, memory, progress
+        self._sorting = sorting(
+            data.train.to_core(run.fingerprint),
+            entity_count=size.entities,
+            relation_count=size.relations,
+            partitions=0,
+            memory=memory,
+            seed=seed,
+        )
         self._has_counted = False
 
     def __call__(self, parts: int) -> dict[str, Any]:
@@ -78,87 +91,59 @@ class BucketCounter:
             # The disk may not have room for two sets of buckets.
             (self._run.state / _BUCKETS).unlink(missing_ok=True)
         self._has_counted = True
+        settings = {**self._sorting, "partitions": parts}
         try:
-            return self._sort(parts, self._memory)
+            return _core.sort_triples(self._run.state, settings, self._progress)
         except BudgetError as error:
             # For the message: a table with this number of partitions needs more memory.
-            return self._sort(parts, error.needed or self._memory)
-
-    def _sort(self, parts: int, memory: int) -> dict[str, Any]:
-        how = sorting(
-            self._source,
-            entity_count=self._size.entities,
-            relation_count=self._size.relations,
-            partitions=parts,
-            memory=memory,
-            seed=self._seed,
-        )
-        return _core.sort_triples(self._run.state, how, self._progress)
+            settings["memory"] = error.needed or self._memory
+            return _core.sort_triples(self._run.state, settings, self._progress)
 
 
-def open_store(
-    run: EmbedDirectory,
-    data: EmbedData,
-    config: EmbedConfig,
-    placement: Placement,
-    layout: TableLayout,
-    device: torch.device,
-    warm: WarmStart | None,
-    progress: Progress | None = None,
-) -> Store:
-    """Opens the tables of a run at its last checkpoint, or creates new ones.
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a run."""
 
-    `progress` is called while triples are read and initial rows are written. An error that it
-    raises stops the work.
+    graph: Graph
+    config: EmbedConfig
+    score: CustomCode | None = None
+    """The custom score function."""
+    warm: WarmStart | None = None
+    """The initial rows from another run."""
 
-    Errors: `BudgetError` if partitions exceed their part of the budget; `InvalidError` for invalid
-    triples.
-    """
-    relations = None if warm is None else torch.from_numpy(warm.relations)
-    if not placement.in_memory:
-        degrees = config.negatives.degree_share > 0.0
-        if run.begun:
-            return PartitionStore(
-                run.state,
-                placement.for_partitions,
-                degrees=degrees,
-                device=device,
-                progress=progress,
+    @classmethod
+    def of(
+        cls,
+        data_set: Source,
+        config: EmbedConfig | Mapping[str, Any] | str | Path | None,
+        options: Mapping[str, Any],
+        *,
+        recipe: str | None,
+        start_from: str | Path | None,
+        from_data: str | Path | None,
+        score: ScoreFunction | str | None,
+    ) -> Inputs:
+        """Checks the arguments of `embed` and opens what they name; see there.
+
+        Errors: as `embed`.
+        """
+        if from_data is not None and start_from is None:
+            raise InvalidError(
+                "from_data (`--from-data`): expected with start_from (`--from`), whose data set "
+                "it is"
             )
-        return PartitionStore.create(
-            run.state,
-            data.train.to_core(run.fingerprint),
-            layout,
-            entity_count=data.entities,
-            relation_count=data.relations,
-            order=order_of(config, placement),
-            walks=walks_of(config, placement),
-            memory=placement.for_partitions,
-            seed=config.run.seed,
-            degrees=degrees,
-            device=device,
-            start=warm,
-            relations=relations,
-            progress=progress,
+        graph = outercore.open(data_set)
+        code = None if score is None else load_score(score)
+        plain, custom = is_plain(graph), code is not None
+        chosen = configuration(
+            config, recipe=recipe, plain_graph=plain, has_score=custom, **options
         )
-    chunks = watched(data.train.chunks(), "read triples", data.triples, progress)
-    triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
-    weights = data.train.read_weights(progress)
-    found = None if weights is None else torch.from_numpy(weights)
-    if run.begun:
-        return MemoryStore.open(run.state, triples, weights=found, device=device)
-    return MemoryStore.create(
-        run.state,
-        triples,
-        data.entities,
-        data.relations,
-        layout,
-        seed=config.run.seed,
-        weights=found,
-        device=device,
-        start=warm,
-        relations=relations,
-    )
+        if code is not None:
+            check_score(code, chosen.model.dim, chosen.model.relation_width)
+        warm = None
+        if start_from is not None:
+            warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
+        return cls(graph, chosen, code, warm)
 
 
 @dataclass(frozen=True)
@@ -168,13 +153,126 @@ class Planned:
     data: EmbedData
     size: Size
     decision: Decision
-    """The placement by the core, before triples were counted by bucket."""
-    placement: Placement
+    """The placement by the core, and further sizes for `outercore plan embed`."""
     config: EmbedConfig
     """The configuration, with the values that the budget determined."""
     held_out: list[RankedTriples]
     known: AnswersByPart
     """The counted true answers to the held-out triples."""
+    warm: WarmStart | None = None
+
+    @property
+    def placement(self) -> Placement:
+        """The division of the budget."""
+        return self.decision.placement
+
+    def placed(
+        self, config: EmbedConfig, run: EmbedDirectory, observer: Observer, progress: Progress
+    ) -> Planned:
+        """The plan of a run without a table, with memory for the pools of its triples.
+
+        Counting the triples gives the sizes of the pools. Then other partitions may be chosen,
+        unless `config` fixes them; a note tells the user. All chosen values are saved, so that a
+        resumed run has the same values. The table of the run reuses the counted buckets if they
+        match.
+
+        Errors: as `decide` and `BucketCounter`.
+        """
+        first, decision = self.placement, self.decision
+        if first.in_memory:
+            # A stopped run may have left counted buckets for partitions.
+            (run.state / _BUCKETS).unlink(missing_ok=True)
+        else:
+            # The user may have deleted it.
+            Storage().make_directory(run.state)
+            memory, seed = first.for_partitions, config.run.seed
+            counter = BucketCounter(run, self.data, self.size, memory, seed, progress)
+            decision = decide(config, self.size, counter)
+        if (note := placement_changes(decision.placement, first)) is not None:
+            observer.note(note)
+        chosen = resolved(config, decision.placement)
+        run.settle(chosen.budget)
+        return replace(self, decision=decision, config=chosen)
+
+    def open_store(
+        self,
+        run: EmbedDirectory,
+        layout: TableLayout,
+        device: torch.device,
+        progress: Progress | None = None,
+    ) -> Store:
+        """Opens the tables of a run at its last checkpoint, or creates new ones.
+
+        `progress` is called while triples are read and initial rows are written. An error that it
+        raises stops the work.
+
+        Errors: `BudgetError` if partitions exceed their part of the budget; `InvalidError` for
+        invalid triples.
+        """
+        data, config, placement = self.data, self.config, self.placement
+        creation: dict[str, Any] = {
+            "seed": config.run.seed,
+            "start": self.warm,
+            "relations": None if self.warm is None else torch.from_numpy(self.warm.relations),
+        }
+        if not placement.in_memory:
+            options: dict[str, Any] = {
+                "memory": placement.for_partitions,
+                "degrees": config.negatives.degree_share > 0.0,
+                "device": device,
+                "progress": progress,
+            }
+            if run.begun:
+                return PartitionStore(run.state, **options)
+            return PartitionStore.create(
+                run.state,
+                data.train.to_core(run.fingerprint),
+                layout,
+                entity_count=data.entities,
+                relation_count=data.relations,
+                order=order_of(config, placement),
+                walks=walks_of(config, placement),
+                **creation,
+                **options,
+            )
+        chunks = watched(data.train.chunks(), "read triples", data.triples, progress)
+        triples = torch.from_numpy(fill(np.empty((data.triples, 3), np.int64), chunks))
+        values = data.train.read_weights(progress)
+        weights = None if values is None else torch.from_numpy(values)
+        if run.begun:
+            return MemoryStore.open(run.state, triples, weights=weights, device=device)
+        counts = data.entities, data.relations
+        return MemoryStore.create(
+            run.state, triples, *counts, layout, weights=weights, device=device, **creation
+        )
+
+    def open_tables(
+        self, run: EmbedDirectory, layout: TableLayout, device: torch.device, progress: Progress
+    ) -> tuple[Store, Planned]:
+        """The store of a run, and the plan with the real sizes of its pools.
+
+        Errors: as `open_store`; `BudgetError` names the smallest sufficient budget.
+        """
+        try:
+            store = self.open_store(run, layout, device, progress)
+        except BudgetError as error:
+            # The core knows only its own share of the budget.
+            if self.placement.in_memory or error.needed is None or not run.begun:
+                raise
+            store = PartitionStore(run.state, error.needed)
+            pools = store.largest_pool()
+        else:
+            if not isinstance(store, PartitionStore):
+                return store, self
+            pools = store.largest_pool()
+            if pools[0] <= self.placement.pool:
+                return store, self
+        store.close()
+        # Before there is another one.
+        del store
+        placement = with_pools(self.config, self.size, pools)
+        planned = replace(self, decision=replace(self.decision, placement=placement))
+        return planned.open_store(run, layout, device, progress), planned
 
 
 def plan_session(
@@ -198,80 +296,10 @@ def plan_session(
         data.relations,
         data.triples,
         data.weighted,
-        held_out=data.ranked(limits),
+        held_out=sum(data.ranked_by_part(limits).values()),
         answers=answers_in(known),
         first_rows=0 if warm is None else warm.memory,
     )
     decision = decide(config, size)
     chosen = resolved(config, decision.placement)
-    return Planned(data, size, decision, decision.placement, chosen, held_out, known)
-
-
-def place_tables(
-    planned: Planned,
-    config: EmbedConfig,
-    run: EmbedDirectory,
-    observer: Observer,
-    progress: Progress,
-) -> Planned:
-    """The plan of a run without a table, with memory for the pools of its triples.
-
-    Counting the triples gives the sizes of the pools. Then other partitions may be chosen, unless
-    `config` fixes them; a note tells the user. All chosen values are saved, so that a resumed run
-    has the same values. The table of the run reuses the counted buckets if they match.
-
-    Errors: as `decide` and `BucketCounter`.
-    """
-    found = first = planned.placement
-    if first.in_memory:
-        # A stopped run may have left counted buckets for partitions.
-        (run.state / _BUCKETS).unlink(missing_ok=True)
-    else:
-        # The user may have deleted it.
-        Storage().make_directory(run.state)
-        memory, seed = first.for_partitions, config.run.seed
-        counter = BucketCounter(run, planned.data, planned.size, memory, seed, progress)
-        found = decide(config, planned.size, counter).placement
-    if (note := placement_changes(found, first)) is not None:
-        observer.note(note)
-    chosen = resolved(config, found)
-    run.settle(chosen.budget)
-    return replace(planned, placement=found, config=chosen)
-
-
-def open_tables(
-    run: EmbedDirectory,
-    planned: Planned,
-    layout: TableLayout,
-    device: torch.device,
-    warm: WarmStart | None,
-    progress: Progress,
-) -> tuple[Store, Placement]:
-    """The store of a run, and the placement with the real sizes of its pools.
-
-    Errors: as `open_store`; `BudgetError` names the smallest sufficient budget.
-    """
-    config, size, placement = planned.config, planned.size, planned.placement
-
-    def opened() -> Store:
-        return open_store(run, planned.data, config, placement, layout, device, warm, progress)
-
-    try:
-        store = opened()
-    except BudgetError as error:
-        # The core knows only its own share of the budget.
-        if placement.in_memory or error.needed is None or not run.begun:
-            raise
-        store = PartitionStore(run.state, error.needed)
-        pools = store.largest_pool()
-    else:
-        if not isinstance(store, PartitionStore):
-            return store, placement
-        pools = store.largest_pool()
-        if pools[0] <= placement.pool:
-            return store, placement
-    store.close()
-    # Before there is another one.
-    del store
-    placement = with_pools(config, size, pools)
-    return opened(), placement
+    return Planned(data, size, decision, chosen, held_out, known, warm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,28 +16,23 @@ import outercore
 from outercore.base.display import html_table
 from outercore.base.shell import quoted
 from outercore.base.sizes import format_size
-from outercore.embedding.config import CHANGEABLE, EmbedConfig, configuration
-from outercore.embedding.data.parts import is_plain
-from outercore.embedding.data.warm_start import require_start_from, warm_start
-from outercore.embedding.gradients.custom import (
-    check_score,
-    load_score,
-    require_same_score,
-)
-from outercore.embedding.gradients.models import ScoreFunction, build_model
+from outercore.embedding.config import CHANGEABLE, EmbedConfig
+from outercore.embedding.data.warm_start import warm_start
+from outercore.embedding.gradients.custom import require_same_score
+from outercore.embedding.gradients.models import ScoreFunction
 from outercore.embedding.gradients.trainer import torch_threads
+from outercore.embedding.preparation import Inputs
 from outercore.embedding.run_directory import EmbedDirectory
+from outercore.embedding.session import Session
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import InvalidError
-from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 
 if TYPE_CHECKING:
-    from outercore.data.graph import Graph, Source
-    from outercore.embedding.data.warm_start import WarmStart
+    from outercore.data.graph import Source
 
 _COMMAND = "outercore embed"
 
@@ -54,8 +49,8 @@ class EmbedResult:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The final metrics, each with its `part` and `protocol`."""
-        found: list[dict[str, Any]] = self.record["result"]["metrics"]
-        return found
+        metrics: list[dict[str, Any]] = self.record["result"]["metrics"]
+        return metrics
 
     @property
     def mrr(self) -> float | None:
@@ -63,11 +58,8 @@ class EmbedResult:
 
         It is filtered if the evaluation was filtered. It is `None` without held-out triples.
         """
-        for part in ("test", "valid"):
-            for one in self.metrics:
-                if one["part"] == part:
-                    return float(one["mrr"])
-        return None
+        scores = {metrics["part"]: metrics["mrr"] for metrics in reversed(self.metrics)}
+        return scores.get("test", scores.get("valid"))
 
     @property
     def entities(self) -> NDArray[np.float32]:
@@ -90,8 +82,8 @@ class EmbedResult:
     def _repr_html_(self) -> str:
         rows, width = self.entities.shape
         figures = [
-            (f"{one['part']} MRR, among {one['candidates']}", f"{one['mrr']:.4f}")
-            for one in self.metrics
+            (f"{metrics['part']} MRR, among {metrics['candidates']}", f"{metrics['mrr']:.4f}")
+            for metrics in self.metrics
         ]
         table = f"{rows:,} rows of {width:,} numbers, {format_size(self.entities.nbytes)}"
         title = f"Embedding by {self.record['description']['model']}"
@@ -145,31 +137,27 @@ def embed(
         >>> result.entities.shape, result.metrics[0]["part"]
         ((200, 8), 'valid')
     """
-    require_start_from(start_from, from_data)
-    graph = outercore.open(data_set)
-    own = None if score is None else load_score(score)
-    chosen = configuration(
+    inputs = Inputs.of(
+        data_set,
         config,
+        options,
         recipe=recipe,
-        plain_graph=is_plain(graph),
-        has_score=own is not None,
-        **options,
+        start_from=start_from,
+        from_data=from_data,
+        score=score,
     )
-    name = f"{Path(graph.root).resolve().name}-{chosen.model.kind}"
+    name = f"{Path(inputs.graph.root).resolve().name}-{inputs.config.model.kind}"
+    more: dict[str, Any] = {}
+    if start_from is not None:
+        more["started_from"] = str(Path(start_from).resolve())
+    if from_data is not None:
+        more["started_from_data"] = str(Path(from_data).resolve())
+    if inputs.score is not None:
+        more |= {"score": inputs.score.place, "score_digest": inputs.score.digest}
     with new_run(None if out is None else Path(out), name, _COMMAND) as path:
-        warm = None
-        if start_from is not None:
-            warm = warm_start(start_from, graph, chosen.model, data_set=from_data)
-        if own is not None:
-            check_score(own, chosen.model.dim, chosen.model.relation_width)
-        more = {} if start_from is None else {"started_from": str(Path(start_from).resolve())}
-        if from_data is not None:
-            more["started_from_data"] = str(Path(from_data).resolve())
-        if own is not None:
-            more |= {"score": own.place, "score_digest": own.digest}
-        run = EmbedDirectory.create(path, graph, chosen, more=more)
+        run = EmbedDirectory.create(path, inputs.graph, inputs.config, more=more)
         with run.training(new=True):
-            return _run(graph, run, warm, own, observer, command)
+            return _run(inputs, run, observer, command)
 
 
 def resume(
@@ -212,43 +200,40 @@ def resume(
         change = _change(directory.config(), options)
         if directory.finished and not directory.begun:
             # The user has deleted the files for training.
-            if change.values:
-                raise _no_table(directory)
-            return EmbedResult(directory.path, directory.record())
-        own = require_same_score(f"run `{directory.path}`", directory.code("score"), score)
+            if not change.values:
+                return EmbedResult(directory.path, directory.record())
+            raise InvalidError(
+                f"run `{directory.path}`: `{directory.state.name}` is not there any more, from "
+                f"which it would go on\nhint: `outercore embed {quoted(directory.data_set)} --from "
+                f"{quoted(directory.path)}` with the run's other options begins with its rows"
+            )
+        code = require_same_score(f"run `{directory.path}`", directory.code("score"), score)
         graph = outercore.open(directory.data_set)
         directory.require_same(graph)
+        config = change.after
+        if memory is not None:
+            config = replace(config, budget=replace(config.budget, memory=str(memory)))
         # Without a checkpoint the run starts again, from the same initial rows.
         warm = None
         other, old_data = directory.started_from
         if other is not None and not directory.begun:
-            warm = warm_start(other, graph, directory.config().model, data_set=old_data)
-        return _run(graph, directory, warm, own, observer, command, memory, change=change)
+            warm = warm_start(other, graph, config.model, data_set=old_data)
+        return _run(Inputs(graph, config, code, warm), directory, observer, command, change)
 
 
 def _run(
-    graph: Graph,
+    inputs: Inputs,
     run: EmbedDirectory,
-    warm: WarmStart | None,
-    own: CustomCode | None,
     observer: Observer | None,
     command: str,
-    memory: str | int | None = None,
     change: Change[EmbedConfig] | None = None,
 ) -> EmbedResult:
-    from outercore.embedding.session import Session
-
-    config = run.config() if change is None else change.after
-    if memory is not None:
-        config = replace(config, budget=replace(config.budget, memory=str(memory)))
-    stop = StopRequest()
-    with ExitStack() as stack:
-        stack.enter_context(torch_threads(config.budget.threads))
-        stack.enter_context(stop_on_signals(stop))
-        model = build_model(config.model, own and own.value)
-        watch = observer or Observer()
-        session = Session(graph, config, model, run, warm, watch, stop, command)
-        stack.enter_context(closing(session))
+    stop, watch = StopRequest(), observer or Observer()
+    with (
+        torch_threads(inputs.config.budget.threads),
+        stop_on_signals(stop),
+        closing(Session(inputs, run, watch, stop, command)) as session,
+    ):
         if change is not None and change.values:
             progress = session.progress
             change.require_more(progress.epoch, progress.stale)
@@ -271,11 +256,3 @@ def _change(config: EmbedConfig, options: Mapping[str, Any]) -> Change[EmbedConf
             "hint: leave it out, or start another run"
         )
     return change
-
-
-def _no_table(run: EmbedDirectory) -> InvalidError:
-    return InvalidError(
-        f"run `{run.path}`: `{run.state.name}` is not there any more, from which it would go on\n"
-        f"hint: `outercore embed {quoted(run.data_set)} --from {quoted(run.path)}` with the "
-        "run's other options begins with its rows"
-    )

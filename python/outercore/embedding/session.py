@@ -3,78 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from outercore.base.shell import quoted
-from outercore.embedding.config import RESUME, EmbedConfig, RunConfig
+from outercore.embedding.config import RESUME, RunConfig
 from outercore.embedding.epochs import LOWER, Epochs
-from outercore.embedding.gradients.models import Model
+from outercore.embedding.gradients.models import build_model
 from outercore.embedding.gradients.trainer import DivergedError, Trainer, table_layout
-from outercore.embedding.preparation import open_tables, place_tables, plan_session
+from outercore.embedding.preparation import Inputs, plan_session
 from outercore.embedding.ranking.scoring import Scoring
 from outercore.embedding.run_directory import EmbedDirectory
 from outercore.embedding.tables.order import Walks
-from outercore.embedding.tables.partitions import PartitionStore
-from outercore.embedding.tables.placement import (
-    Placement,
-    order_of,
-    quality_warning,
-)
+from outercore.embedding.tables.placement import Placement, order_of, quality_warning
 from outercore.embedding.tables.store import EpochReport, Progress
 from outercore.errors import BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.scalars import Scalars
 from outercore.runs.stop import StopRequest
-
-if TYPE_CHECKING:
-    from outercore.data.graph import Graph
-    from outercore.embedding.data.parts import EmbedData
-    from outercore.embedding.data.warm_start import WarmStart
-
-
-def _describe(
-    graph: Graph,
-    config: EmbedConfig,
-    data: EmbedData,
-    placement: Placement,
-    *,
-    run: str,
-    device: torch.device,
-) -> dict[str, Any]:
-    """The first part of the run record: job, data set and machine."""
-    relations = data.relations * (2 if config.model.reciprocal else 1)
-    numbers = data.entities * config.model.dim + relations * config.model.relation_width
-    return records.opening(
-        Path(graph.root),
-        config.to_dict(),
-        {
-            "run": run,
-            "model": config.model.kind,
-            "dim": config.model.dim,
-            "parameters": numbers,
-            "partitions": placement.partitions,
-            "slots": placement.slots,
-            "metric": "MRR",
-            "device": str(device),
-        },
-        {
-            "entities": data.entities,
-            "relations": data.relations,
-            **{f"{part} triples": triples.count for part, triples in data.parts.items()},
-        },
-        str(device),
-    )
-
-
-def _final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
-    """The final metrics, for TensorBoard."""
-    return {f"final/{one['part']}_mrr_{one['candidates']}": one["mrr"] for one in result["metrics"]}
 
 
 @contextmanager
@@ -95,72 +46,58 @@ class Session:
 
     def __init__(
         self,
-        graph: Graph,
-        config: EmbedConfig,
-        model: Model,
+        inputs: Inputs,
         run: EmbedDirectory,
-        warm: WarmStart | None,
         observer: Observer,
         stop: StopRequest,
         command: str = "",
     ) -> None:
         progress = until_stopped(observer, stop)
+        graph, config, begun = inputs.graph, inputs.config, run.begun
+        self._graph, self._run, self._observer, self._command = graph, run, observer, command
+        model = build_model(config.model, inputs.score and inputs.score.value)
         with _stopped_early(run):
-            planned = plan_session(graph, config, progress, warm)
-            if not run.begun:
-                planned = place_tables(planned, config, run, observer, progress)
-        self._graph, self._run = graph, run
-        self._config, self._data = planned.config, planned.data
-        self._observer, self._stop, self._command = observer, stop, command
-        self._model, self._size = model, planned.size
+            planned = plan_session(graph, config, progress, inputs.warm)
+            if not begun:
+                planned = planned.placed(config, run, observer, progress)
         self._device = choose_device(config.run, planned.placement)
-        layout = table_layout(config, self._model, planned.size.relations)
-        begun = run.begun
+        layout = table_layout(config, model, planned.size.relations)
         with _stopped_early(run):
-            self._store, self._placement = open_tables(
-                run, planned, layout, self._device, warm, progress
-            )
+            self._store, planned = planned.open_tables(run, layout, self._device, progress)
+        self._planned = planned
         with ExitStack() as stack:
             # The exception refers to this object, and so would keep the lock of the table.
             stack.callback(self._store.close)
-            if warm is not None and not begun:
+            if inputs.warm is not None and not begun:
                 # After this a restart does not need the other run.
                 self._store.checkpoint(Progress())
-            self._trainer = Trainer(
-                self._store, self._config, self._model, undirected=self._data.undirected
+            trainer = Trainer(
+                self._store, planned.config, model, undirected=planned.data.undirected
             )
             with _stopped_early(run):
                 self._scoring = Scoring(
-                    self._config,
-                    self._model,
+                    planned.config,
+                    model,
                     self._store,
-                    self._data,
+                    planned.data,
                     planned.held_out,
                     planned.known,
-                    memory=self._placement.for_evaluation,
+                    memory=planned.placement.for_evaluation,
                     observer=observer,
                     stop=stop,
                     progress=progress,
                 )
             self._epochs = Epochs(
-                self._trainer,
+                trainer,
                 validate=self._scoring.validate if self._scoring.has("valid") else None,
                 after_epoch=self._after_epoch,
                 observer=observer,
                 stop=lambda: stop.requested,
                 checkpoint_seconds=config.run.checkpoint_seconds,
                 triples=planned.size.triples,
-                counters=self._counters,
             )
-            self._plan = self._planned()
-            self._described = _describe(
-                graph,
-                self._config,
-                self._data,
-                self._placement,
-                run=str(run.path),
-                device=self._device,
-            )
+            self._described = self._describe()
+            self._plan = self._describe_plan()
             stack.pop_all()
 
     def fit(self) -> dict[str, Any]:
@@ -169,7 +106,8 @@ class Session:
         Errors: `InterruptError` after a stop request and its checkpoint; `DivergedError` for a loss
         or a score that is not finite. The run then has the best tables so far.
         """
-        with self._writing_scalars():
+        self._scalars = Scalars(self._run.scalars, self.progress.epoch, RESUME)
+        with closing(self._scalars):
             return self._fit()
 
     def _fit(self) -> dict[str, Any]:
@@ -177,7 +115,7 @@ class Session:
         self._observer.started(self._described["description"])
         if (note := self._unvalidated()) is not None:
             self._observer.note(note)
-        if (warning := quality_warning(self._size, self._placement)) is not None:
+        if (warning := quality_warning(self._planned.size, self._planned.placement)) is not None:
             self._observer.note(warning)
         if self._store.progress is not None and not self._epochs.finished:
             self._observer.resumed(progress.epoch, progress.triples)
@@ -202,21 +140,14 @@ class Session:
         """Releases the table."""
         self._store.close()
 
-    @contextmanager
-    def _writing_scalars(self) -> Iterator[None]:
-        self._scalars = Scalars(self._run.scalars, self.progress.epoch, RESUME)
-        try:
-            yield
-        finally:
-            self._scalars.close()
-
     def _after_epoch(self, report: EpochReport) -> None:
         self._scalars.add(report.scalars(), report.epoch)
         self._write_record("running", {})
 
     def _unvalidated(self) -> str | None:
         """Warning for a run without validation; for a plain graph only with `patience`."""
-        data, patience = self._config.data, self._config.optimiser.patience
+        config = self._planned.config
+        data, patience = config.data, config.optimiser.patience
         if self._scoring.has("valid") or not (self._graph.schema.has_triples or patience):
             return None
         if not self._graph.schema.has_triples:
@@ -226,7 +157,7 @@ class Session:
         else:
             why = f"the data set has no triples as `{data.valid}`"
             instead = "import it with `--valid`"
-            if set(self._data.parts) == {"train"}:
+            if set(self._planned.data.parts) == {"train"}:
                 instead += ", or hold some out by `--held-out`"
         stops = "; `optimiser.patience` has no effect" if patience else ""
         return (
@@ -236,38 +167,40 @@ class Session:
 
     def _finish(self, status: str, **more: str) -> dict[str, Any]:
         """Writes the metrics and tables of the best epoch. `more`: further values of the record."""
+        run, store, data = self._run, self._store, self._planned.data
         with self._epochs.timeline.span("final figures"):
-            metrics = self._figures(status)
+            metrics = self._metrics(status)
         with self._epochs.timeline.span("write tables"):
-            self._run.withdraw()
+            run.withdraw()
             checksums = {
-                self._run.entities.name: self._store.write_entities(self._run.entities),
-                self._run.relations.name: self._store.write_relations(self._run.relations),
+                run.entities.name: store.write_entities(run.entities),
+                run.relations.name: store.write_relations(run.relations),
             }
         best = self._best_epoch()
-        result = {"metrics": metrics, "best_epoch": best, **more}
-        config = self._config
-        self._run.describe(
+        score, digest = run.code("score")
+        run.describe(
             {
-                "model": config.to_dict()["model"],
-                "score": self._run.code("score")[0],
-                "score_digest": self._run.code("score")[1],
-                "entities": self._data.entities,
-                "relations": self._data.relations,
-                "width": config.model.dim,
+                "model": self._planned.config.to_dict()["model"],
+                "score": score,
+                "score_digest": digest,
+                "entities": data.entities,
+                "relations": data.relations,
+                "width": self._planned.config.model.dim,
                 "data_set": str(Path(self._graph.root).resolve()),
-                "fingerprint": self._run.fingerprint,
+                "fingerprint": run.fingerprint,
                 "best_epoch": best,
                 "metrics": metrics,
                 "checksums": checksums,
             }
         )
+        result = {"metrics": metrics, "best_epoch": best, **more}
         record = self._write_record(status, result)
-        self._scalars.add(_final_scalars(result), best or 0)
+        final = {f"final/{each['part']}_mrr_{each['candidates']}": each["mrr"] for each in metrics}
+        self._scalars.add(final, best or 0)
         self._observer.finished(result)
         return record
 
-    def _figures(self, status: str) -> list[dict[str, Any]]:
+    def _metrics(self, status: str) -> list[dict[str, Any]]:
         """The metrics of the current tables; empty if a failed run cannot be ranked."""
         try:
             return self._scoring.final()
@@ -307,18 +240,45 @@ class Session:
         best = [report.epoch for report in reports if report.best]
         return best[-1] if best else (reports[-1].epoch if reports else None)
 
-    def _counters(self) -> dict[str, Any]:
-        """The cost of moving partitions since the store was opened."""
-        return self._store.counters() if isinstance(self._store, PartitionStore) else {}
+    def _describe(self) -> dict[str, Any]:
+        """The first part of the run record: job, data set and machine."""
+        config, data, placement = (
+            self._planned.config,
+            self._planned.data,
+            self._planned.placement,
+        )
+        relations = data.relations * (2 if config.model.reciprocal else 1)
+        return records.opening(
+            Path(self._graph.root),
+            config.to_dict(),
+            {
+                "run": str(self._run.path),
+                "model": config.model.kind,
+                "dim": config.model.dim,
+                "parameters": data.entities * config.model.dim
+                + relations * config.model.relation_width,
+                "partitions": placement.partitions,
+                "slots": placement.slots,
+                "metric": "MRR",
+                "device": str(self._device),
+            },
+            {
+                "entities": data.entities,
+                "relations": data.relations,
+                **{f"{part} triples": triples.count for part, triples in data.parts.items()},
+            },
+            str(self._device),
+        )
 
-    def _planned(self) -> dict[str, Any]:
+    def _describe_plan(self) -> dict[str, Any]:
         """The plan, for the report."""
-        plan = {"budget": self._placement.memory, **self._placement.to_dict()}
-        if not isinstance(self._store, PartitionStore):
+        placement, shape = self._planned.placement, self._store.shape
+        plan = {"budget": placement.memory, **asdict(placement)}
+        if placement.in_memory:
             return plan
-        order = order_of(self._config, self._placement)
-        walks = Walks(**self._store.shape["walks"])
-        partition = self._store.shape["partition_bytes"] * walks.group
+        order = order_of(self._planned.config, placement)
+        walks = Walks(**shape["walks"])
+        partition = shape["partition_bytes"] * walks.group
         # With a spare slot, the partition of the first swap of a walk is still in memory.
         moved = order.swaps - (order.spare and order.swaps > 0)
         return {

@@ -49,15 +49,6 @@ class EmbedData:
         """Whether training triples have weights."""
         return self.train.weighted
 
-    @property
-    def loops(self) -> bool:
-        """Whether an entity can be its own neighbour; not by links of a plain graph."""
-        return self.train.loops
-
-    def ranked(self, config: EvaluationConfig) -> int:
-        """Number of ranked triples of all held-out parts."""
-        return sum(self.ranked_by_part(config).values())
-
     def ranked_by_part(self, config: EvaluationConfig) -> dict[Part, int]:
         """Number of ranked triples of each held-out part that is not empty."""
         most = {"valid": config.valid_triples, "test": config.test_triples}

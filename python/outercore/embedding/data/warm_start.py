@@ -50,20 +50,16 @@ def match_names(old: Names, new: Names) -> NDArray[np.int64]:
     return found
 
 
-def match_ids(old: int, new: int) -> NDArray[np.int64]:
-    """As `match_names`, without names: old ids stay, and new ids follow them."""
-    found = np.arange(new)
-    found[old:] = -1
-    return found
-
-
 def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:
     """The old id of each new id, by name or by id; -1 for new ones.
 
     Errors: `InvalidError` if only one data set has names.
     """
     if isinstance(old, int) and isinstance(new, int):
-        return match_ids(old, new)
+        ids = np.arange(new)
+        # Old ids stay, and new ids follow them.
+        ids[old:] = -1
+        return ids
     if isinstance(old, int) or isinstance(new, int):
         with_names, without = ("new", "old") if isinstance(old, int) else ("old", "new")
         raise InvalidError(
@@ -136,16 +132,6 @@ class WarmStart:
         rows = np.asarray(self._embedding.entities[places.clip(0)], np.float32)
         rows[places < 0] = np.nan
         return rows
-
-
-def require_start_from(
-    run: str | os.PathLike[str] | None, data_set: str | os.PathLike[str] | None
-) -> None:
-    """Errors: `InvalidError` if the caller names the data set of another run, but not the run."""
-    if data_set is not None and run is None:
-        raise InvalidError(
-            "from_data (`--from-data`): expected with start_from (`--from`), whose data set it is"
-        )
 
 
 def warm_start(

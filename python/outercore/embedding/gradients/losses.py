@@ -24,19 +24,16 @@ class LossGradients(NamedTuple):
     positives: Tensor
     """[rows]"""
     negatives: Tensor
-    """[rows, negatives], in memory that the caller passed."""
+    """[rows, negatives]"""
 
 
 class Loss(Protocol):
     """A sum over rows of a function of the row's scores."""
 
-    def gradients(
-        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
-    ) -> LossGradients:
+    def gradients(self, positives: Tensor, negatives: Tensor, weights: Tensor) -> LossGradients:
         """The loss and its gradients, each row times its weight.
 
-        Shapes: `positives` and `weights` [rows]; `negatives` and `work` [rows, negatives], both
-        overwritten.
+        Shapes: `positives` and `weights` [rows]; `negatives` [rows, negatives], overwritten.
         """
 
 
@@ -50,12 +47,10 @@ class SoftmaxLoss:
 
     contrastive: bool = False
 
-    def gradients(
-        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
-    ) -> LossGradients:
+    def gradients(self, positives: Tensor, negatives: Tensor, weights: Tensor) -> LossGradients:
         """See `Loss`."""
         largest = negatives.amax(dim=1)
-        shares = torch.softmax(negatives, dim=1, out=work)
+        shares = torch.softmax(negatives, dim=1)
         # The largest share is 1 / sum(exp(score - largest)): the log of the sum without a
         # second pass of exponentials, and never of a number that underflowed.
         log_sum = largest - shares.amax(dim=1).log()
@@ -84,12 +79,10 @@ class LogisticLoss:
 
     margin: float = 0.0
 
-    def gradients(
-        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
-    ) -> LossGradients:
+    def gradients(self, positives: Tensor, negatives: Tensor, weights: Tensor) -> LossGradients:
         """See `Loss`."""
         above = positives + self.margin
-        below = torch.add(negatives, self.margin, out=work)
+        below = negatives + self.margin
         share = weights / negatives.size(1)
         value = torch.dot(weights, softplus(-above)) + torch.dot(share, softplus(below).sum(dim=1))
         gradient = torch.sigmoid(below, out=negatives).mul_(share.unsqueeze(1))
@@ -102,12 +95,9 @@ class MarginLoss:
 
     margin: float = 1.0
 
-    def gradients(
-        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
-    ) -> LossGradients:
+    def gradients(self, positives: Tensor, negatives: Tensor, weights: Tensor) -> LossGradients:
         """See `Loss`."""
-        missing = torch.sub(negatives, (positives - self.margin).unsqueeze(1), out=work)
-        missing.clamp_(min=0.0)
+        missing = (negatives - (positives - self.margin).unsqueeze(1)).clamp_(min=0.0)
         share = weights / negatives.size(1)
         value = torch.dot(share, missing.sum(dim=1))
         violated = torch.sign(missing, out=negatives).mul_(share.unsqueeze(1))
@@ -126,9 +116,7 @@ class SelfAdversarialLoss:
     margin: float = 9.0
     temperature: float = 1.0
 
-    def gradients(
-        self, positives: Tensor, negatives: Tensor, weights: Tensor, work: Tensor
-    ) -> LossGradients:
+    def gradients(self, positives: Tensor, negatives: Tensor, weights: Tensor) -> LossGradients:
         """See `Loss`."""
         above = positives + self.margin
         half = weights / 2.0
@@ -137,8 +125,7 @@ class SelfAdversarialLoss:
         if self.temperature == 0.0:
             # Minus infinity times 0 is NaN, so masked negatives need an explicit zero.
             steep.nan_to_num_(nan=-torch.inf)
-        shares = torch.softmax(steep, dim=1, out=work)
-        shares.nan_to_num_(nan=0.0)
+        shares = torch.softmax(steep, dim=1).nan_to_num_(nan=0.0)
         below = negatives.add_(self.margin)
         costs = softplus(below).mul_(shares).sum(dim=1).masked_fill_(empty, 0.0)
         value = torch.dot(half, softplus(-above) + costs)

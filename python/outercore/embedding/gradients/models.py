@@ -1,34 +1,29 @@
-"""Score functions of triples.
+"""Score functions of triples, and the gradients of a chunk of triples.
 
 A built-in model is a query, computed from the known end of a triple (the anchor) and its
 relation, and a similarity of the query with candidates for the other end. Complex rows hold all
 real parts, then all imaginary parts. A custom model is any PyTorch function, see `CustomModel`.
+
+The comparison of all pairs costs rows x candidates x width; everything else is small. An inner
+product and a Euclidean distance are matrix products (BLAS); sums of absolute values are not.
+Autograd derives the gradients of scores. Losses have gradients of their own, which need less
+memory. On a CPU the core trains the built-in models, see `trainer`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from outercore import _core
 from outercore.embedding.config import GIVE_SCORE, ModelConfig
-from outercore.embedding.gradients.kernels import (
-    Chunk,
-    Euclidean,
-    Inner,
-    Manhattan,
-    Modulus,
-    Side,
-    Similarity,
-    Workspace,
-    fuses,
-    pair_scores,
-    query_gradients,
-)
+from outercore.embedding.gradients.chunk import WIDEST_FUSED, Chunk, RowGradients, Side
 from outercore.embedding.gradients.losses import Loss, SoftmaxLoss
 from outercore.errors import InvalidError
 
@@ -45,257 +40,312 @@ class Start(NamedTuple):
     """Whether relations are uniform in [-`relations`, `relations`] instead."""
 
 
-class RowGradients(NamedTuple):
-    """The loss of a chunk and the gradients of its rows without the candidates."""
+class Model:
+    """A score function, for training and evaluation."""
 
-    value: Tensor
-    anchors: Tensor
-    relations: Tensor
-    targets: Tensor
-
-
-class Model(Protocol):
-    """Interface of score functions for training and evaluation."""
-
-    @property
-    def complex_rows(self) -> bool:
-        """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
+    complex_rows: bool = False
+    """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
+    block_numbers: int = 0
+    """Largest rows x candidates x width of one step; 0: unlimited."""
 
     def start(self, dim: int) -> Start:
         """The default size of initial values."""
+        raise NotImplementedError
 
-    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        """The scores of all candidates as the open side, [rows, candidates]."""
+    def pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """The scores of all candidates as the open side, [rows, candidates], for autograd."""
+        raise NotImplementedError
 
     def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
-        """The score of each row with its own target, [rows]."""
+        """The score of each row with its own target, [rows], for autograd."""
+        raise NotImplementedError
+
+    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """As `pairs`, without gradients."""
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    self.pairs(side, anchors[rows], relations[rows], candidates)
+                    for rows in _blocks(anchors, candidates, self.block_numbers)
+                ]
+            )
 
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """Bound of the difference of `scores` and `paired` for the same triple, [rows]."""
+        raise NotImplementedError
 
-    def gradients(
-        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
-    ) -> RowGradients:
+    def gradients(self, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> RowGradients:
         """The loss and its gradients; adds the gradient of the candidates to `to_candidates`."""
+        leaves = _leaves(chunk.anchors, chunk.relations, chunk.targets)
+        with torch.enable_grad():
+            positives = self.paired(chunk.side, *leaves)
+        to_positives = torch.empty_like(positives)
+        to_anchors, to_relations = map(torch.zeros_like, (chunk.anchors, chunk.relations))
+        value = chunk.weights.new_zeros(())
+        # Autograd stores values of the size rows x candidates x width for a block.
+        for rows in _blocks(chunk.anchors, chunk.candidates, self.block_numbers):
+            parts = _leaves(chunk.anchors[rows], chunk.relations[rows], chunk.candidates)
+            with torch.enable_grad():
+                negatives = self.pairs(chunk.side, *parts)
+            scores = negatives.detach().clone()
+            chunk.weigh(scores, rows)
+            derivatives = loss.gradients(positives.detach()[rows], scores, chunk.weights[rows])
+            value += derivatives.value
+            to_positives[rows] = derivatives.positives
+            of_rows = _gradients(negatives, parts, derivatives.negatives)
+            to_anchors[rows], to_relations[rows] = of_rows[:2]
+            to_candidates.add_(of_rows[2])
+        own_anchors, own_relations, to_targets = _gradients(positives, leaves, to_positives)
+        return RowGradients(
+            value, to_anchors.add_(own_anchors), to_relations.add_(own_relations), to_targets
+        )
 
 
-class QueryModel:
+def _blocks(rows: Tensor, candidates: Tensor, numbers: int) -> list[slice]:
+    """Blocks of rows that are compared with all candidates in one step."""
+    count = max(len(rows), 1)
+    step = max(1, numbers // max(1, candidates.numel())) if numbers else count
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+def _leaves(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.detach().requires_grad_(True) for tensor in tensors]
+
+
+def _gradients(scores: Tensor, leaves: Sequence[Tensor], to_scores: Tensor) -> list[Tensor]:
+    """Gradients of the leaves; zero for leaves without influence on the scores."""
+    gradients = torch.autograd.grad(scores, leaves, to_scores, allow_unused=True)
+    # Copies, because a regulariser adds to each gradient.
+    return [
+        torch.zeros_like(leaf) if gradient is None else gradient.clone()
+        for leaf, gradient in zip(leaves, gradients, strict=True)
+    ]
+
+
+class Inner:
+    """The inner product. It is the base of all similarities of queries and rows.
+
+    A larger score is better.
+    """
+
+    distance: str | None = None
+    """Its name in the core, if the core computes it in ranking."""
+    block_numbers = 0
+    """See `Model`."""
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """The score of each query with its own target, [rows]."""
+        return torch.linalg.vecdot(queries, targets)
+
+    def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """The scores of all pairs, [rows, candidates], for autograd."""
+        return queries @ candidates.t()
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """Bound of the difference of `pairs` and `paired` for the same two rows, [rows]."""
+        return _unit(queries) * queries.norm(dim=1) * targets.norm(dim=1)
+
+    def scores(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """As `pairs`, without gradients."""
+        scores = queries.new_empty(len(queries), len(candidates))
+        if self.distance is not None and fits_core(queries, candidates):
+            tables = queries.numpy(), candidates.numpy(), scores.numpy()
+            _core.kernel_distance_scores(self.distance, *tables, torch.get_num_threads())
+            return scores
+        with torch.no_grad():
+            for rows in _blocks(queries, candidates, self.block_numbers):
+                scores[rows] = self.pairs(queries[rows], candidates)
+        return scores
+
+
+class Euclidean(Inner):
+    """Minus the Euclidean distance, by one matrix product.
+
+    A distance below the rounding error of that product gets a zero gradient, because its direction
+    would be noise.
+    """
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        return -(queries - targets).norm(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """See `Inner`."""
+        own = queries.square().sum(dim=1, keepdim=True)
+        other = candidates.square().sum(dim=1)
+        squares = torch.addmm(other, queries, candidates.t(), alpha=-2.0).add_(own).clamp_(min=0.0)
+        if squares.requires_grad:
+            noise = torch.finfo(squares.dtype).eps * (own.max() + other.max())
+            squares = torch.where(squares <= noise, squares.detach(), squares)
+        return squares.sqrt().neg()
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        # The error of the product is an error of squares, so it matters most for close rows.
+        squares = queries.square().sum(dim=1) + targets.square().sum(dim=1)
+        error = _unit(queries) * squares
+        root = error.sqrt()
+        return root * root / torch.maximum((queries - targets).norm(dim=1), root).clamp_min(1e-30)
+
+
+class Manhattan(Inner):
+    """Minus the sum of absolute differences. A matrix product cannot compute it."""
+
+    distance = "manhattan"
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        return -(queries - targets).abs().sum(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """See `Inner`."""
+        return -torch.cdist(queries, candidates, p=1.0)
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1)
+
+
+class Modulus(Inner):
+    """Minus the sum of the moduli of complex differences.
+
+    PyTorch makes several passes over rows x candidates x width values. Blocks of rows keep them in
+    the cache.
+    """
+
+    distance = "modulus"
+    block_numbers = 1 << 20
+
+    def paired(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        differences = queries - targets
+        if differences.requires_grad:
+            # The gradient of a modulus of zero would not be a number.
+            equal = differences == 0
+            differences = torch.where(equal, torch.finfo(differences.dtype).tiny, differences)
+        return -torch.hypot(*differences.chunk(2, dim=1)).sum(dim=1)
+
+    def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """See `Inner`."""
+        real, imaginary = (queries.unsqueeze(1) - candidates).square().chunk(2, dim=2)
+        # The smallest positive number avoids a division by zero for equal values.
+        squares = (real + torch.finfo(queries.dtype).tiny) + imaginary
+        return squares.sqrt().sum(dim=2).neg()
+
+    def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """See `Inner`."""
+        least = queries.size(1) * torch.finfo(queries.dtype).tiny ** 0.5
+        return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1) + least
+
+
+def _unit(rows: Tensor) -> float:
+    """A few rounding errors, relative to the summands."""
+    return 8.0 * torch.finfo(rows.dtype).eps
+
+
+def fits_core(*tensors: Tensor) -> bool:
+    """Whether the core can use these tensors: float32, on the CPU, contiguous."""
+    return all(
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not tensor.requires_grad
+        for tensor in tensors
+    )
+
+
+def fuses(similarity: Inner, loss: Loss, rows: Tensor) -> bool:
+    """Whether the GPU kernels can compute this loss, without a matrix of scores in memory."""
+    return (
+        rows.is_cuda
+        and rows.dtype == torch.float32
+        and rows.size(1) <= WIDEST_FUSED
+        and type(similarity) is Inner
+        and isinstance(loss, SoftmaxLoss)
+        and find_spec("triton") is not None
+    )
+
+
+def _complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:
+    sign = -1.0 if conjugate_second else 1.0
+    real, imaginary = first.chunk(2, dim=1)
+    other_real, other_imaginary = second.chunk(2, dim=1)
+    return torch.cat(
+        [
+            torch.addcmul(real * other_real, imaginary, other_imaginary, value=-sign),
+            torch.addcmul(imaginary * other_real, real, other_imaginary, value=sign),
+        ],
+        dim=1,
+    )
+
+
+def _rotated(side: Side, anchors: Tensor, angles: Tensor) -> Tensor:
+    """Heads turned by the angles, or tails turned back."""
+    turn = torch.cat([angles.cos(), angles.sin()], dim=1)
+    return _complex_product(anchors, turn, conjugate_second=side == "head")
+
+
+def _exchanged(side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
+    """The anchor with its roles exchanged, times the relation in the order of the side."""
+    half = anchors.size(1) // 2
+    ordered = relations.roll(half, dims=1) if side == "tail" else relations
+    return anchors.roll(half, dims=1) * (ordered * 0.5)
+
+
+@dataclass(frozen=True)
+class QueryModel(Model):
     """A model by query and similarity."""
 
-    complex_rows = False
-    similarity: Similarity = Inner()
+    queries: Callable[[Side, Tensor, Tensor], Tensor]
+    """The vectors that candidates are compared with, [rows, width], from anchors and relations."""
+    similarity: Inner = field(default_factory=Inner)
+    initial: Callable[[int], Start] = lambda dim: Start(1e-3)
+    """The default size of initial values by dimension."""
+    complex_rows: bool = False
+
+    @property
+    def block_numbers(self) -> int:  # type: ignore[override]
+        """See `Model`."""
+        return self.similarity.block_numbers
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
-        return Start(1e-3)
+        return self.initial(dim)
 
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The vectors that candidates are compared with, [rows, width]."""
-        raise NotImplementedError
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Gradients of anchors and relations from the gradient of the queries."""
-        raise NotImplementedError
-
-    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+    def pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """See `Model`."""
-        return pair_scores(self.similarity, self.queries(side, anchors, relations), candidates)
+        return self.similarity.pairs(self.queries(side, anchors, relations), candidates)
 
     def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """See `Model`."""
         return self.similarity.paired(self.queries(side, anchors, relations), targets)
 
+    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+        """See `Model`."""
+        return self.similarity.scores(self.queries(side, anchors, relations), candidates)
+
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """See `Model`."""
         return self.similarity.rounding(self.queries(side, anchors, relations), targets)
 
-    def gradients(
-        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
-    ) -> RowGradients:
+    def gradients(self, chunk: Chunk, loss: Loss, to_candidates: Tensor) -> RowGradients:
         """See `Model`."""
-        queries = self.queries(chunk.side, chunk.anchors, chunk.relations)
-        if chunk.known is None and fuses(self.similarity, loss, queries):
-            from outercore.embedding.gradients.triton_kernels import softmax_gradients
+        if chunk.known is not None or not fuses(self.similarity, loss, chunk.anchors):
+            return super().gradients(chunk, loss, to_candidates)
+        from outercore.embedding.gradients.triton_kernels import softmax_gradients
 
-            contrastive = isinstance(loss, SoftmaxLoss) and loss.contrastive
-            found = softmax_gradients(queries, chunk, to_candidates, contrastive=contrastive)
-        else:
-            found = query_gradients(self.similarity, loss, queries, chunk, to_candidates, workspace)
-        to_anchors, to_relations = self.queries_backward(
-            chunk.side, chunk.anchors, chunk.relations, found.queries
-        )
-        return RowGradients(found.value, to_anchors, to_relations, found.targets)
-
-
-def complex_product(first: Tensor, second: Tensor, *, conjugate_second: bool) -> Tensor:
-    """The complex product of rows, each number of `first` and `second` read once."""
-    half = first.size(1) // 2
-    sign = -1.0 if conjugate_second else 1.0
-    real, imaginary = first[:, :half], first[:, half:]
-    other_real, other_imaginary = second[:, :half], second[:, half:]
-    out = torch.empty_like(first)
-    torch.mul(real, other_real, out=out[:, :half])
-    out[:, :half].addcmul_(imaginary, other_imaginary, value=-sign)
-    torch.mul(imaginary, other_real, out=out[:, half:])
-    out[:, half:].addcmul_(real, other_imaginary, value=sign)
-    return out
-
-
-def unit_complex(angles: Tensor) -> Tensor:
-    """The complex numbers of modulus 1 at these angles."""
-    return torch.cat([angles.cos(), angles.sin()], dim=1)
-
-
-class Dot(QueryModel):
-    """The inner product of head and tail. Relations have no influence."""
-
-    def start(self, dim: int) -> Start:
-        """See `Model`."""
-        return Start(0.25 / math.sqrt(dim))
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchors themselves."""
-        return anchors
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The gradient itself."""
-        return gradient, torch.empty_like(relations)
-
-
-class DistMult(QueryModel):
-    """The sum of products of head, relation and tail.
-
-    Source: Yang et al., "Embedding entities and relations", ICLR 2015.
-    """
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Anchor times relation, for both sides."""
-        return anchors * relations
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See `QueryModel`."""
-        return gradient * relations, gradient * anchors
-
-
-class ComplEx(QueryModel):
-    """The real part of the sum of products of head, relation and conjugated tail.
-
-    Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
-    """
-
-    complex_rows = True
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Head times relation, or tail times conjugated relation."""
-        return complex_product(anchors, relations, conjugate_second=side == "head")
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See `QueryModel`."""
-        if side == "tail":
-            to_anchors = complex_product(gradient, relations, conjugate_second=True)
-            return to_anchors, complex_product(gradient, anchors, conjugate_second=True)
-        to_anchors = complex_product(gradient, relations, conjugate_second=False)
-        return to_anchors, complex_product(anchors, gradient, conjugate_second=True)
-
-
-class SimplE(QueryModel):
-    """The mean of two products: head role, relation, tail role, and the reverse.
-
-    A row is the entity as head, then as tail; a relation's row is the relation, then its inverse.
-    Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
-    """
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor with its roles exchanged, times the relation in the order of the side."""
-        return _exchanged(anchors) * _simple_relations(side, relations)
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See `QueryModel`."""
-        to_anchors = _exchanged(gradient * _simple_relations(side, relations))
-        product = gradient * _exchanged(anchors)
-        return to_anchors, _simple_relations(side, product)
-
-
-def _exchanged(rows: Tensor) -> Tensor:
-    return rows.roll(rows.size(1) // 2, dims=1)
-
-
-def _simple_relations(side: Side, relations: Tensor) -> Tensor:
-    """Half of each product, in the order in which the query's halves need them."""
-    ordered = _exchanged(relations) if side == "tail" else relations
-    return ordered * 0.5
-
-
-class TransE(QueryModel):
-    """Minus the distance of head plus relation from tail.
-
-    Source: Bordes et al., "Translating embeddings", NIPS 2013.
-    """
-
-    def __init__(self, norm: Literal[1, 2] = 1) -> None:
-        self.similarity = Manhattan() if norm == 1 else Euclidean()
-
-    def start(self, dim: int) -> Start:
-        """See `Model`."""
-        return Start(1.0 / math.sqrt(dim))
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Head plus relation, or tail minus relation."""
-        return anchors + relations if side == "tail" else anchors - relations
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See `QueryModel`."""
-        # Separate copies, because a regulariser adds to each gradient.
-        return gradient, gradient.clone() if side == "tail" else -gradient
-
-
-class RotatE(QueryModel):
-    """Minus the sum of moduli of head, turned by the relation's angles, minus tail.
-
-    A relation's row is one angle for each complex number.
-    Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
-    """
-
-    complex_rows = True
-    similarity = Modulus()
-
-    def start(self, dim: int) -> Start:
-        """See `Model`. Initial angles are uniform over the circle."""
-        return Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True)
-
-    def queries(self, side: Side, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor, rotated by the relation; for an open head, the tail is rotated back."""
-        return complex_product(anchors, unit_complex(relations), conjugate_second=side == "head")
-
-    def queries_backward(
-        self, side: Side, anchors: Tensor, relations: Tensor, gradient: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """See `QueryModel`."""
-        turn = unit_complex(relations)
-        to_anchors = complex_product(gradient, turn, conjugate_second=side == "tail")
-        query = complex_product(anchors, turn, conjugate_second=side == "head")
-        # The derivative by an angle is perpendicular to the query.
-        real, imaginary = query.chunk(2, dim=1)
-        to_real, to_imaginary = gradient.chunk(2, dim=1)
-        to_angles = real * to_imaginary - imaginary * to_real
-        return to_anchors, to_angles if side == "tail" else -to_angles
+        leaves = _leaves(chunk.anchors, chunk.relations)
+        with torch.enable_grad():
+            queries = self.queries(chunk.side, *leaves)
+        contrastive = isinstance(loss, SoftmaxLoss) and loss.contrastive
+        fused = softmax_gradients(queries.detach(), chunk, to_candidates, contrastive=contrastive)
+        to_anchors, to_relations = _gradients(queries, leaves, fused.queries)
+        return RowGradients(fused.value, to_anchors, to_relations, fused.targets)
 
 
 @dataclass(frozen=True)
-class CustomModel:
-    """A custom score function, with gradients by autograd.
+class CustomModel(Model):
+    """A custom score function.
 
     `score(heads, relations, tails)` takes tensors [..., width] whose leading dimensions broadcast.
     It returns scores [...].
@@ -309,20 +359,15 @@ class CustomModel:
     score: ScoreFunction
     complex_rows: bool = False
     block_numbers: int = 1 << 21
-    """Largest rows x candidates x width of one step."""
+    """See `Model`."""
 
     def start(self, dim: int) -> Start:
         """See `Model`."""
         return Start(0.1)
 
-    def scores(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
+    def pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
         """See `Model`."""
-        with torch.no_grad():
-            parts = [
-                self._pairs(side, anchors[rows], relations[rows], candidates)
-                for rows in self._blocks(anchors, candidates)
-            ]
-        return torch.cat(parts)
+        return self.paired(side, anchors.unsqueeze(1), relations.unsqueeze(1), candidates)
 
     def paired(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """See `Model`."""
@@ -333,54 +378,49 @@ class CustomModel:
     def rounding(self, side: Side, anchors: Tensor, relations: Tensor, targets: Tensor) -> Tensor:
         """See `Model`. For an unknown function: a few rounding units of the score."""
         score = self.paired(side, anchors, relations, targets)
-        return 8.0 * torch.finfo(score.dtype).eps * score.abs()
-
-    def gradients(
-        self, chunk: Chunk, loss: Loss, to_candidates: Tensor, workspace: Workspace
-    ) -> RowGradients:
-        """See `Model`."""
-        rows = (chunk.anchors, chunk.relations, chunk.targets)
-        with torch.no_grad():
-            positives = self.paired(chunk.side, *rows)
-        scores = self.scores(chunk.side, chunk.anchors, chunk.relations, chunk.candidates)
-        chunk.weigh(scores)
-        work = workspace.take("work", tuple(scores.shape), scores)
-        found = loss.gradients(positives, scores, chunk.weights, work)
-        with torch.enable_grad():
-            leaves = _leaves(*rows)
-            positives = self.paired(chunk.side, *leaves)
-        to_anchors, to_relations, to_targets = _gradients(positives, leaves, found.positives)
-        # Compute scores again, block by block: autograd stores intermediate values of the size
-        # rows x candidates x width until it has computed the gradients of a block.
-        for some in self._blocks(chunk.anchors, chunk.candidates):
-            with torch.enable_grad():
-                leaves = _leaves(chunk.anchors[some], chunk.relations[some], chunk.candidates)
-                negatives = self._pairs(chunk.side, *leaves)
-            more = _gradients(negatives, leaves, found.negatives[some])
-            to_anchors[some] += more[0]
-            to_relations[some] += more[1]
-            to_candidates.add_(more[2])
-        return RowGradients(found.value, to_anchors, to_relations, to_targets)
-
-    def _pairs(self, side: Side, anchors: Tensor, relations: Tensor, candidates: Tensor) -> Tensor:
-        return self.paired(side, anchors.unsqueeze(1), relations.unsqueeze(1), candidates)
-
-    def _blocks(self, anchors: Tensor, candidates: Tensor) -> list[slice]:
-        step = max(1, self.block_numbers // max(1, candidates.numel()))
-        return [slice(start, start + step) for start in range(0, max(anchors.size(0), 1), step)]
+        return _unit(score) * score.abs()
 
 
-def _leaves(*tensors: Tensor) -> list[Tensor]:
-    return [tensor.detach().requires_grad_(True) for tensor in tensors]
-
-
-def _gradients(scores: Tensor, leaves: list[Tensor], to_scores: Tensor) -> list[Tensor]:
-    """Gradients of the leaves; zero for leaves without influence on the scores."""
-    found = torch.autograd.grad(scores, leaves, to_scores, allow_unused=True)
-    return [
-        torch.zeros_like(leaf) if gradient is None else gradient.clone()
-        for leaf, gradient in zip(leaves, found, strict=True)
-    ]
+BUILT_IN = {
+    # The inner product of head and tail. Relations have no influence.
+    "dot": QueryModel(
+        lambda side, anchors, relations: anchors,
+        initial=lambda dim: Start(0.25 / math.sqrt(dim)),
+    ),
+    # Source: Yang et al., "Embedding entities and relations", ICLR 2015.
+    "distmult": QueryModel(lambda side, anchors, relations: anchors * relations),
+    # The real part of the sum of products of head, relation and conjugated tail.
+    # Source: Trouillon et al., "Complex embeddings for simple link prediction", ICML 2016.
+    "complex": QueryModel(
+        lambda side, anchors, relations: _complex_product(
+            anchors, relations, conjugate_second=side == "head"
+        ),
+        complex_rows=True,
+    ),
+    # The mean of two products: head role, relation, tail role, and the reverse. A row is the entity
+    # as head, then as tail; a relation's row is the relation, then its inverse.
+    # Source: Kazemi and Poole, "SimplE embedding for link prediction", NeurIPS 2018.
+    "simple": QueryModel(_exchanged),
+    # Minus the distance of head plus relation from tail.
+    # Source: Bordes et al., "Translating embeddings", NIPS 2013.
+    "transe": QueryModel(
+        lambda side, anchors, relations: (
+            anchors + relations if side == "tail" else anchors - relations
+        ),
+        Manhattan(),
+        lambda dim: Start(1.0 / math.sqrt(dim)),
+    ),
+    # Minus the sum of moduli of head, turned by the relation's angles, minus tail. A relation's row
+    # is one angle for each complex number; initial angles are uniform over the circle.
+    # Source: Sun et al., "RotatE: knowledge graph embedding by relational rotation", ICLR 2019.
+    "rotate": QueryModel(
+        _rotated,
+        Modulus(),
+        lambda dim: Start(1.0 / math.sqrt(dim), relations=math.pi, uniform_relations=True),
+        complex_rows=True,
+    ),
+}
+"""The models by their names in the configuration; `transe` with the norm 1."""
 
 
 def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Model:
@@ -389,21 +429,9 @@ def build_model(config: ModelConfig, score: ScoreFunction | None = None) -> Mode
     Errors: `InvalidError` for `custom` without a function, or a function for another model.
     """
     if (score is not None) != (config.kind == "custom"):
-        found = "no score function" if score is None else "a score function of one's own"
-        raise InvalidError(f"model `{config.kind}`: found {found}\nhint: {GIVE_SCORE}")
-    match config.kind:
-        case "dot":
-            return Dot()
-        case "distmult":
-            return DistMult()
-        case "complex":
-            return ComplEx()
-        case "simple":
-            return SimplE()
-        case "transe":
-            return TransE(config.norm)
-        case "rotate":
-            return RotatE()
-        case "custom":
-            assert score is not None
-            return CustomModel(score)
+        what = "no score function" if score is None else "a score function of one's own"
+        raise InvalidError(f"model `{config.kind}`: found {what}\nhint: {GIVE_SCORE}")
+    if score is not None:
+        return CustomModel(score)
+    model = BUILT_IN[config.kind]
+    return replace(model, similarity=Euclidean()) if config.similarity == "euclidean" else model

@@ -20,7 +20,7 @@ from outercore.embedding.config import NegativesConfig
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
-    from outercore.embedding.gradients.kernels import Side
+    from outercore.embedding.gradients.chunk import Side
     from outercore.embedding.tables.store import Pool
 
 _TOGETHER = 1 << 15
@@ -189,10 +189,6 @@ class Comparison(NamedTuple):
                 yield places, Negatives(self.rows, bias)
 
 
-Asked = dict["Side", list[Comparison]]
-"""The comparisons of a batch's triples, by side."""
-
-
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
@@ -234,20 +230,19 @@ class PoolNegatives:
         )
         """The comparisons in the form of the core, for training."""
 
-    def ask(self, places: Tensor, at: _core.At) -> Asked:
-        """The triples at `places` in chunks with negatives.
+    def draw(self, places: Tensor, at: _core.At) -> dict[Side, list[Comparison]]:
+        """The triples at `places` in chunks with negatives, by open side.
 
         `at` is seed, epoch, pool and number of the batch.
         """
         triples = self._pool.triples.numpy()
-        found = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
-        tails, heads = (list(_comparisons(asked)) for asked in found)
-        return {"tail": tails, "head": heads}
+        tails, heads = self.core.ask(triples, places.numpy(), at, torch.get_num_threads())
+        return {"tail": list(_comparisons(tails)), "head": list(_comparisons(heads))}
 
 
-def _comparisons(asked: _core.Asked) -> Iterator[Comparison]:
+def _comparisons(joined: _core.Asked) -> Iterator[Comparison]:
     """The chunks, from their concatenation by the core."""
-    places, sizes, rows, biases, kinds = asked
+    places, sizes, rows, biases, kinds = joined
     first, row, number = 0, 0, 0
     for triples, negatives, count in sizes:
         some = slice(first, first + triples)

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from outercore import _core
 from outercore.embedding.config import EmbedConfig
-from outercore.embedding.gradients.kernels import Chunk, Side, Workspace, fits_core
+from outercore.embedding.gradients.chunk import Chunk, RowGradients, Side
 from outercore.embedding.gradients.losses import REGULARISERS, build_loss
-from outercore.embedding.gradients.models import Model, QueryModel, RowGradients, build_model
+from outercore.embedding.gradients.models import Model, QueryModel, build_model, fits_core
 from outercore.embedding.gradients.negatives import (
-    Asked,
     Negatives,
     PoolNegatives,
     even_pieces,
@@ -60,9 +59,8 @@ class CoreBatches:
     def __init__(self, config: EmbedConfig, model: Model, relation_count: int) -> None:
         name: str = config.model.kind
         if name == "transe":
-            name += "-manhattan" if config.model.norm == 1 else "-euclidean"
-        loss = config.loss
-        regulariser = config.regulariser
+            name += f"-{config.model.similarity}"
+        loss, regulariser = config.loss, config.regulariser
         size = _SIZES.get(regulariser.kind)
         if size == "cubes" and model.complex_rows:
             size = "cubes-of-moduli"
@@ -137,7 +135,7 @@ class CoreBatches:
         )
 
 
-class Ask(NamedTuple):
+class Question(NamedTuple):
     """Triples with one open end."""
 
     side: Side
@@ -146,14 +144,14 @@ class Ask(NamedTuple):
     targets: Tensor
 
 
-def ask(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Ask:
-    """The questions for `side`. Reciprocal relations turn an open head into an open tail."""
+def question_of(triples: Tensor, side: Side, relation_count: int, *, reciprocal: bool) -> Question:
+    """The triples with `side` open. Reciprocal relations turn an open head into an open tail."""
     heads, relations, tails = triples.unbind(1)
     if side == "tail":
-        return Ask("tail", heads, relations, tails)
+        return Question("tail", heads, relations, tails)
     if reciprocal:
-        return Ask("tail", tails, relations + relation_count, heads)
-    return Ask("head", tails, relations, heads)
+        return Question("tail", tails, relations + relation_count, heads)
+    return Question("head", tails, relations, heads)
 
 
 def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> TableLayout:
@@ -177,13 +175,6 @@ class _PoolContext(NamedTuple):
     pool: Pool
     negatives: PoolNegatives
     known: dict[str, _core.KnownAnswers]
-
-
-class _Touched(NamedTuple):
-    """Rows that a batch touches, with one gradient for each use."""
-
-    entities: list[tuple[Tensor, Tensor]]
-    relations: list[tuple[Tensor, Tensor]]
 
 
 class Trainer:
@@ -214,7 +205,6 @@ class Trainer:
         self._move_entities = STEPS[config.optimiser.kind]
         self._move_relations = STEPS[config.optimiser.relations]
         self._regulariser = REGULARISERS.get(config.regulariser.kind)
-        self._workspace = Workspace()
         self._core = (
             CoreBatches.for_run(config, self.model, store.relation_count) if native else None
         )
@@ -289,33 +279,37 @@ class Trainer:
             if loss is None:
                 raise _diverged(at, "one that is not")
             return loss
-        asked = negatives.ask(places, drawn_at)
-        return self._step_by_pytorch(context, asked, unit, rates, at)
+        return self._step_by_pytorch(context, places, drawn_at, unit, rates)
 
     def _step_by_pytorch(
         self,
         context: _PoolContext,
-        asked: Asked,
+        places: Tensor,
+        drawn_at: _core.At,
         unit: float,
         rates: tuple[float, float],
-        at: tuple[int, int, int],
     ) -> float:
-        pool = context.pool
-        touched, of_relations = _Touched([], []), self.store.relations.size(1) > 0
+        store, pool = self.store, context.pool
+        # Touched rows, with one gradient for each use.
+        of_entities: list[tuple[Tensor, Tensor]] = []
+        of_relations: list[tuple[Tensor, Tensor]] = []
         value = pool.entities.new_zeros(())
-        for side, chunks in asked.items():
-            for places, negatives in (some for one in chunks for some in one.apart()):
-                value += self._chunk(context, places, side, negatives, unit, touched)
-        loss = float(value)
-        entities = summed(touched.entities)
-        relations = summed(touched.relations) if of_relations else None
-        fit = math.isfinite(loss) and _fit(pool.entity_state, *entities)
-        if not fit or (relations and not _fit(self.store.relation_state, *relations)):
-            raise _diverged(at, str(loss))
+        for side, comparisons in context.negatives.draw(places, drawn_at).items():
+            for some, negatives in (part for each in comparisons for part in each.apart()):
+                value += self._chunk(
+                    context, some, side, negatives, unit, of_entities, of_relations
+                )
+        loss, entities, relations = float(value), summed(of_entities), summed(of_relations)
+        if not (
+            math.isfinite(loss)
+            and _fit(pool.entity_state, *entities)
+            and _fit(store.relation_state, *relations)
+        ):
+            raise _diverged(drawn_at[1:], str(loss))
         self._move_entities(pool.entities, pool.entity_state, *entities, rates[0])
-        if relations:
-            tables = (self.store.relations, self.store.relation_state)
-            self._move_relations(*tables, *relations, rates[1])
+        # A model without relations has empty rows.
+        if store.relations.size(1):
+            self._move_relations(store.relations, store.relation_state, *relations, rates[1])
         return loss
 
     def _chunk(
@@ -325,21 +319,23 @@ class Trainer:
         side: Side,
         negatives: Negatives,
         unit: float,
-        touched: _Touched,
+        of_entities: list[tuple[Tensor, Tensor]],
+        of_relations: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """Adds a chunk's gradients to `touched` and returns its loss."""
+        """Adds a chunk's gradients to the lists and returns its loss."""
         pool, device = context.pool, context.pool.entities.device
         triples = pool.triples[places]
-        question = ask(
+        question = question_of(
             triples, side, self.store.relation_count, reciprocal=self.config.model.reciprocal
         )
         if pool.weights is None:
             weights = pool.entities.new_full((len(places),), unit)
         else:
             weights = (pool.weights[places] * unit).to(device)
-        rows = _on(device, question.anchors, question.relations, question.targets, negatives.rows)
-        anchors, relations, targets, candidates = rows
-        left_out = self.config.negatives.filter
+        anchors, relations, targets, candidates = (
+            rows.to(device) for rows in (*question[1:], negatives.rows)
+        )
+        ignored = self.config.negatives.filter
         chunk = Chunk(
             side=question.side,
             anchors=pool.entities[anchors],
@@ -348,18 +344,18 @@ class Trainer:
             candidates=pool.entities[candidates],
             weights=weights,
             bias=None if negatives.bias is None else negatives.bias.to(device),
-            own=(targets, candidates) if left_out == "own" else None,
+            own=(targets, candidates) if ignored == "own" else None,
             known=self._known_among(context, side, triples, negatives.rows).to(device)
-            if left_out == "known"
+            if ignored == "known"
             else None,
         )
         to_candidates = torch.zeros_like(chunk.candidates)
-        result = self.model.gradients(chunk, self._loss, to_candidates, self._workspace)
+        result = self.model.gradients(chunk, self._loss, to_candidates)
         value = result.value + self._regularise(chunk, result)
-        touched.entities.append((anchors, result.anchors))
-        touched.entities.append((targets, result.targets))
-        touched.entities.append((candidates, to_candidates))
-        touched.relations.append((relations, result.relations))
+        of_entities.append((anchors, result.anchors))
+        of_entities.append((targets, result.targets))
+        of_entities.append((candidates, to_candidates))
+        of_relations.append((relations, result.relations))
         return value
 
     def _known_among(
@@ -370,13 +366,13 @@ class Trainer:
         Shapes: bool [triples, candidates].
         """
         hidden = torch.zeros(len(triples), len(candidates), dtype=torch.bool)
-        asked = [(side, triples)]
+        questions = [(side, triples)]
         if self._undirected:
             # Known triples with the anchor as the other end.
-            asked.append(("head" if side == "tail" else "tail", triples.flip(1)))
-        for of, some in asked:
-            for found in known_among(context.known[of], some, candidates):
-                hidden[found.rows, found.columns] = True
+            questions.append(("head" if side == "tail" else "tail", triples.flip(1)))
+        for open_side, some in questions:
+            for pairs in known_among(context.known[open_side], some, candidates):
+                hidden[pairs.rows, pairs.columns] = True
         return hidden
 
     def _regularise(self, chunk: Chunk, gradients: RowGradients) -> Tensor | float:
@@ -425,13 +421,9 @@ def _fit(state: Tensor, rows: Tensor, gradients: Tensor) -> bool:
     return bool(squares.add_(state[rows].sum(1)).isfinite().all())
 
 
-def _diverged(at: tuple[int, int, int], found: str) -> DivergedError:
+def _diverged(at: tuple[int, int, int], loss: str) -> DivergedError:
     return DivergedError(
         f"epoch {at[0] + 1}, batch {at[2] + 1}: expected a finite loss and gradient, found "
-        f"{found}; the tables are as the batch before left them\n"
+        f"{loss}; the tables are as the batch before left them\n"
         "hint: lower the learning rate, or strengthen the regulariser"
     )
-
-
-def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
-    return tuple(tensor.to(device) for tensor in tensors)

@@ -7,8 +7,8 @@ The matrix of scores is never written to memory. With 10,000 rows, 1,000 negativ
 its rows of queries, or of candidates, on the chip. It computes the scores from them: once for the
 sum of exponentials, and again for gradients.
 
-The reference implementation is `query_gradients` with `Inner` and `SoftmaxLoss`. Legend 6 stores
-the exponentials in memory instead, which is better if products are slow compared to memory.
+The reference implementation is `Model.gradients` of `dot` with `SoftmaxLoss`. Legend 6 stores the
+exponentials in memory instead, which is better if products are slow compared to memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from outercore.embedding.gradients.kernels import WIDEST_FUSED, Chunk, ChunkGradients
+from outercore.embedding.gradients.chunk import WIDEST_FUSED, Chunk, QueryGradients
 from outercore.errors import InvalidError
 
 
@@ -185,18 +185,24 @@ def softmax_gradients(
     *,
     contrastive: bool = False,
     tf32: bool = True,
-) -> ChunkGradients:
+) -> QueryGradients:
     """Scores, loss and gradients of a chunk by the softmax loss over inner products.
 
     The chunk must not have known candidates.
 
-    Shapes: as `query_gradients`, float32.
+    Shapes: `queries` [rows, width] and `to_candidates` [negatives, width], float32.
     Cost: five products of rows x negatives x width, without memory of rows x negatives.
     Errors: `InvalidError` for another dtype, or rows wider than 256.
     """
     rows, width = queries.shape
     targets, candidates, weights = chunk.targets, chunk.candidates, chunk.weights
-    _require_single((queries, targets, candidates, weights, to_candidates), width)
+    for tensor in (queries, targets, candidates, weights, to_candidates):
+        if tensor.dtype != torch.float32:
+            raise InvalidError(f"softmax kernel: expected float32, found {tensor.dtype}")
+    if width > WIDEST_FUSED:
+        raise InvalidError(
+            f"softmax kernel: expected rows of at most {WIDEST_FUSED}, found {width}"
+        )
     if not to_candidates.is_contiguous():
         raise InvalidError("softmax kernel: expected contiguous gradients to add to")
     queries, candidates, weights = (
@@ -205,7 +211,6 @@ def softmax_gradients(
     positives = torch.linalg.vecdot(queries, targets)
     totals, values, to_positives = (torch.empty_like(positives) for _ in range(3))
     to_queries = torch.empty_like(queries)
-    nothing = totals
     shared: dict[str, Any] = {
         "width": width,
         "padded": max(16, triton.next_power_of_2(width)),
@@ -216,8 +221,8 @@ def softmax_gradients(
         "has_ids": chunk.own is not None,
         "precision": "tf32" if tf32 else "ieee",
     }
-    bias = nothing if chunk.bias is None else chunk.bias.contiguous()
-    own, ids = chunk.own or (nothing, nothing)
+    bias = totals if chunk.bias is None else chunk.bias.contiguous()
+    own, ids = chunk.own or (totals, totals)
     count = len(candidates)
     if rows:
         _queries_kernel[(triton.cdiv(rows, shared["block_rows"]),)](
@@ -252,14 +257,4 @@ def softmax_gradients(
         )
     column = to_positives.unsqueeze(1)
     to_queries.addcmul_(targets, column)
-    return ChunkGradients(values.sum(), to_queries, queries * column)
-
-
-def _require_single(tensors: tuple[Tensor, ...], width: int) -> None:
-    for tensor in tensors:
-        if tensor.dtype != torch.float32:
-            raise InvalidError(f"softmax kernel: expected float32, found {tensor.dtype}")
-    if width > WIDEST_FUSED:
-        raise InvalidError(
-            f"softmax kernel: expected rows of at most {WIDEST_FUSED}, found {width}"
-        )
+    return QueryGradients(values.sum(), to_queries, queries * column)

@@ -19,13 +19,13 @@ from outercore.base.sizes import parse_size
 from outercore.data.triples import PARTS, Part
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.ranking.scoring import (
     RankedTriples,
     Scoring,
     choose,
     count_answers,
-    with_candidates,
+    drawn_places,
 )
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.input_file import require_file
@@ -68,8 +68,8 @@ def ogb_candidates(
         name: np.asarray(array) if not isinstance(array, np.ndarray) else array
         for name, array in _arrays(source, what).items()
     }
-    found = {side: arrays[name] for name, side in _SIDES.items() if name in arrays}
-    if not found:
+    candidates = {side: arrays[name] for name, side in _SIDES.items() if name in arrays}
+    if not candidates:
         raise InvalidError(
             f"{what}: expected an array {', '.join(f'`{name}`' for name in _SIDES)}, found "
             f"{', '.join(f'`{name}`' for name in arrays) or 'none'}"
@@ -79,7 +79,7 @@ def ogb_candidates(
     for name, column in _COLUMNS.items():
         if name in arrays:
             _require_same(f"{what}: array `{name}`", arrays[name], triples[:, column], part)
-    return found
+    return candidates
 
 
 def _arrays(source: GivenCandidates, what: str) -> Mapping[str, Any]:
@@ -200,9 +200,19 @@ def assess(
             its configuration.
         InterruptError: a stop was requested.
     """
-    protocol = {"candidates": candidates, "count": count, "filtered": filtered, "also": list(also)}
-    ranked = (triples, negatives)
-    with _scoring(embedding, parts, protocol, ranked, seed, memory, observer) as scoring:
+    with _scoring(
+        embedding,
+        parts,
+        candidates=candidates,
+        count=count,
+        also=list(also),
+        filtered=filtered,
+        triples=triples,
+        negatives=negatives,
+        seed=seed,
+        memory=memory,
+        observer=observer,
+    ) as scoring:
         return scoring.final()
 
 
@@ -224,37 +234,23 @@ class Ranked(NamedTuple):
     """[m, 2]: number of ranked entities, including the true one."""
 
 
-def ranks(
-    embedding: Embedding,
-    *,
-    part: Part = "test",
-    candidates: Literal["auto", "all", "uniform", "degree"] = "auto",
-    count: int = 1000,
-    filtered: bool = True,
-    triples: int = 0,
-    negatives: GivenCandidates | None = None,
-    seed: int | None = None,
-    memory: str | int = "256MiB",
-    observer: Observer | None = None,
-) -> Ranked:
+def ranks(embedding: Embedding, *, part: Part = "test", **options: Any) -> Ranked:
     """Ranks the held-out triples and returns the ranks of each triple.
 
-    Arguments and errors are as for `assess`. Ranks are filtered unless `filtered` is false.
+    Options and errors are as for `assess`. Ranks are filtered unless `filtered` is false.
     """
-    protocol = {"candidates": candidates, "count": count, "filtered": filtered}
-    ranked = (triples, negatives)
-    with _scoring(embedding, (part,), protocol, ranked, seed, memory, observer) as scoring:
+    with _scoring(embedding, (part,), **options) as scoring:
         if not scoring.has(part):
             raise NotFoundError(f"data set `{embedding.graph.root}`: `{part}` has no triples")
-        found = scoring.ranking(part)
+        ranking = scoring.ranking(part)
         held_out = scoring.triples(part)
     return Ranked(
         held_out.numpy(),
-        found.reciprocal().numpy(),
-        found.protocol,
-        found.optimistic().long().numpy(),
-        found.pessimistic().long().numpy(),
-        found.candidates().numpy(),
+        ranking.reciprocal().numpy(),
+        ranking.protocol,
+        ranking.optimistic().long().numpy(),
+        ranking.pessimistic().long().numpy(),
+        ranking.candidates().numpy(),
     )
 
 
@@ -262,24 +258,25 @@ def ranks(
 def _scoring(
     embedding: Embedding,
     parts: Sequence[Part],
-    protocol: dict[str, Any],
-    ranked: tuple[int, GivenCandidates | None],
-    seed: int | None,
-    memory: str | int,
-    observer: Observer | None,
+    *,
+    triples: int = 0,
+    negatives: GivenCandidates | None = None,
+    seed: int | None = None,
+    memory: str | int = "256MiB",
+    observer: Observer | None = None,
+    **protocol: Any,
 ) -> Iterator[Scoring]:
     """Context with the scoring of these parts of the embedding's data set. Ctrl-C stops it.
 
     Errors: `InvalidError` for an unknown protocol.
     """
-    triples, negatives = ranked
     # Check the values as options of a run: `test_triples` stands for any part.
     chosen = EmbedConfig.from_dict({"evaluation": {**protocol, "test_triples": triples}})
     evaluation = chosen.evaluation
     config = _config(embedding)
     # Before the seed changes: in a plain graph it decides which links are held out.
-    stop = StopRequest()
-    progress = until_stopped(observer or Observer(), stop)
+    stop, watch = StopRequest(), observer or Observer()
+    progress = until_stopped(watch, stop)
     data = data_of(embedding.graph, config, progress)
     if seed is not None:
         config = replace(config, run=replace(config.run, seed=seed))
@@ -303,7 +300,7 @@ def _scoring(
             held_out,
             count_answers(data, held_out, progress) if is_filtered else {},
             memory=parse_size(memory),
-            observer=observer or Observer(),
+            observer=watch,
             stop=stop,
             progress=progress,
         )
@@ -318,10 +315,11 @@ def _held_out(
     progress: Progress | None,
 ) -> list[RankedTriples]:
     """The ranked triples of each part, with candidates for each triple, if any."""
-    most, seed = config.evaluation.test_triples, config.run.seed
-    evaluation = config.evaluation
+    evaluation, seed = config.evaluation, config.run.seed
+    most = evaluation.test_triples
     if negatives is None:
-        return [choose(p, data.parts[p], most, seed, progress) for p in dict.fromkeys(parts)]
+        chosen = dict.fromkeys(parts)
+        return [choose(part, data.parts[part], most, seed, progress) for part in chosen]
     if evaluation.candidates != "auto" or evaluation.also:
         raise InvalidError(
             "negatives: they are all that triples are ranked among\n"
@@ -335,7 +333,11 @@ def _held_out(
     held = choose(parts[0], data.parts[parts[0]], 0, seed, progress)
     entities = embedding.num_entities
     given = ogb_candidates(negatives, parts[0], held.triples.numpy(), entities)
-    return [with_candidates(held, given, most, seed)]
+    if not most or held.of <= most:
+        return [replace(held, given=given)]
+    places = drawn_places(held.part, held.of, most, seed)
+    chosen = {side: candidates[places] for side, candidates in given.items()}
+    return [replace(held, triples=held.triples[torch.from_numpy(places)], given=chosen)]
 
 
 def _config(embedding: Embedding) -> EmbedConfig:
@@ -396,24 +398,24 @@ def compare(
     Raises:
         InvalidError: the held-out triples or their candidates differ.
     """
-    found, others = (ranks(one, seed=seed, **options) for one in (first, other))
-    if not np.array_equal(found.triples, others.triples):
+    ranked, others = (ranks(embedding, seed=seed, **options) for embedding in (first, other))
+    if not np.array_equal(ranked.triples, others.triples):
         raise InvalidError(
             f"`{first.root}` and `{other.root}`: other triples are held out\n"
             "hint: compare runs on one data set, with the same "
             "`--held-out` and `--seed` where these say which"
         )
-    if found.protocol != others.protocol:
+    if ranked.protocol != others.protocol:
         raise InvalidError(
-            f"`{first.root}` ranks {found.protocol}; `{other.root}` ranks {others.protocol}\n"
+            f"`{first.root}` ranks {ranked.protocol}; `{other.root}` ranks {others.protocol}\n"
             "hint: give both the same `--candidates`"
         )
-    gained = (others.reciprocal - found.reciprocal).mean(axis=1)
+    gained = (others.reciprocal - ranked.reciprocal).mean(axis=1)
     count = len(gained)
     return PairedComparison(
-        protocol=found.protocol,
+        protocol=ranked.protocol,
         triples=count,
-        mrr=float(found.reciprocal.mean()),
+        mrr=float(ranked.reciprocal.mean()),
         other_mrr=float(others.reciprocal.mean()),
         difference=float(gained.mean()),
         error=float(gained.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf,

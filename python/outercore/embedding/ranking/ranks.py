@@ -11,7 +11,7 @@ gain from ties. Scores that differ by less than their rounding are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import Pairs, known_among, occurrences
-from outercore.embedding.gradients.trainer import Ask, ask
+from outercore.embedding.gradients.trainer import Question, question_of
 from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.tables.store import Tables, check_triples
 from outercore.errors import InvalidError
@@ -61,7 +61,7 @@ class Tally(NamedTuple):
         return cls(*(torch.cat(counts, dim=1) for counts in zip(*tallies, strict=True)))
 
     def within(self, some: slice) -> Tally:
-        """A view of the counts of some questions; writes change this tally."""
+        """A view of the counts of some questions."""
         return Tally(*(counts[:, some] for counts in self))
 
     def ranks(self) -> Tensor:
@@ -87,7 +87,7 @@ class Questions:
         self,
         model: Model,
         triples: Tensor,
-        question: Ask,
+        question: Question,
         rows: tuple[Tensor, Tensor, Tensor],
         known: _core.KnownAnswers | None,
         *,
@@ -100,11 +100,18 @@ class Questions:
 
         Errors: `InvalidError` for a triple whose score is not finite.
         """
-        self._model, self._asked_for, self._known, self._loops = model, question, known, loops
+        self._model, self._question, self._known, self._loops = model, question, known, loops
         self._triples = triples
-        self._anchors, self._relations, targets = rows
-        own = [self._own_scores(some, targets) for some in slices(len(triples), _SCORED)]
-        score, slack = (torch.cat(column) for column in zip(*own, strict=True))
+        self._anchors, self._relations, _ = rows
+        score, slack = (
+            torch.cat(
+                [
+                    of(question.side, *(each[some] for each in rows))
+                    for some in slices(len(triples), _SCORED)
+                ]
+            )
+            for of in (model.paired, model.rounding)
+        )
         if not bool(score.isfinite().all()):
             row = int((~score.isfinite()).nonzero()[0])
             raise InvalidError(f"triple {triples[row].tolist()}: its score is not finite")
@@ -138,7 +145,7 @@ class Questions:
 
         Cost: memory for the rows of the candidates of a few questions.
         """
-        side, count = self._asked_for.side, given.shape[1]
+        side, count = self._question.side, given.shape[1]
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // (count * self._anchors.shape[1]))):
             wanted = torch.from_numpy(np.array(given[some], np.int64))
             entities, places = wanted.unique(return_inverse=True)
@@ -150,50 +157,42 @@ class Questions:
             )
             targets = rows[places.flatten().to(rows.device)]
             scores = self._model.paired(side, anchors, relations, targets).view(-1, count)
-            own = wanted == self._asked_for.targets[some].unsqueeze(1)
+            own = wanted == self._question.targets[some].unsqueeze(1)
             scores[own.to(scores.device)] = -torch.inf
-            higher = (scores > self._above[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
-            not_lower = (scores >= self._below[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
-            counts = (higher, not_lower, count - own.sum(dim=1, dtype=torch.int32))
-            for total, more in zip(tally.within(some), counts, strict=True):
-                total += more.cpu()
+            self._count(tally.within(some), some, scores, count - own.sum(dim=1))
             yield wanted.numel()
 
-    def _own_scores(self, some: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores of the true answers, and bounds of their rounding errors."""
-        rows = (self._anchors[some], self._relations[some], targets[some])
-        side = self._asked_for.side
-        return self._model.paired(side, *rows), self._model.rounding(side, *rows)
+    def _count(self, tally: Tally, some: slice, scores: Tensor, compared: Tensor) -> None:
+        """Adds the counts of scores [questions, candidates]; minus infinity does not count."""
+        # Summing bytes into 64-bit integers would take as long as the comparison.
+        higher = (scores > self._above[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+        not_lower = (scores >= self._below[some].unsqueeze(1)).sum(dim=1, dtype=torch.int32)
+        for total, counts in zip(tally, (higher, not_lower, compared), strict=True):
+            total += counts.cpu()
 
     def _known_among(self, entities: Tensor, some: slice) -> Iterator[Pairs]:
         """Places of other true answers among `entities`, for groups of questions."""
         if self._known is None:
             return
-        anchors, targets = self._asked_for.anchors[some], self._asked_for.targets[some]
-        for found in known_among(self._known, self._triples[some], entities):
-            others = entities[found.columns]
-            rest = others != targets[found.rows]
+        anchors, targets = self._question.anchors[some], self._question.targets[some]
+        for rows, columns in known_among(self._known, self._triples[some], entities):
+            others = entities[columns]
+            rest = others != targets[rows]
             if not self._loops:
-                rest &= others != anchors[found.rows]
-            yield Pairs(found.rows[rest], found.columns[rest])
+                rest &= others != anchors[rows]
+            yield Pairs(rows[rest], columns[rest])
 
     def _compare_some(
         self, tally: Tally, some: slice, entities: Tensor, rows: Tensor, out: Pairs
     ) -> None:
-        side = self._asked_for.side
+        side = self._question.side
         scores = self._model.scores(side, self._anchors[some], self._relations[some], rows)
         above, below = self._above[some], self._below[some]
         scores[out.rows, out.columns] = -torch.inf
-        count = len(above)
-        # Summing bytes into 64-bit integers would take as long as the comparison.
-        higher = (scores > above.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
-        not_lower = (scores >= below.unsqueeze(1)).sum(dim=1, dtype=torch.int32)
-        compared = len(rows) - torch.bincount(out.rows, minlength=count)
-        tally = tally.within(some)
-        for total, counts in zip(tally, (higher, not_lower, compared), strict=True):
-            total += counts.cpu()
-        for found in self._known_among(entities, some):
-            known = found.to(scores.device)
+        count, tally = len(above), tally.within(some)
+        self._count(tally, some, scores, len(rows) - torch.bincount(out.rows, minlength=count))
+        for pairs in self._known_among(entities, some):
+            known = pairs.to(scores.device)
             of_known = scores[known.rows, known.columns]
             higher = known.rows[of_known > above[known.rows]]
             not_lower = known.rows[of_known >= below[known.rows]]
@@ -216,15 +215,18 @@ def questions_of(
     Errors: as `Questions`.
     """
     heads, tails = tables.rows(torch.cat([triples[:, 0], triples[:, 2]])).split(len(triples))
-    asked = [ask(triples, side, tables.relation_count, reciprocal=reciprocal) for side in SIDES]
-    forward = tables.relations[asked[0].relations.to(heads.device)]
-    back = tables.relations[asked[1].relations.to(heads.device)] if reciprocal else forward
-    of_sides = ((heads, forward, tails), (tails, back, heads))
-    found = []
-    for question, side, rows in zip(asked, SIDES, of_sides, strict=True):
-        answers = None if known is None else known[side]
-        found.append((side, Questions(model, triples, question, rows, answers, loops=loops)))
-    return found
+    tail, head = (
+        question_of(triples, side, tables.relation_count, reciprocal=reciprocal) for side in SIDES
+    )
+    forward = tables.relations[tail.relations.to(heads.device)]
+    back = tables.relations[head.relations.to(heads.device)] if reciprocal else forward
+    return [
+        (side, Questions(model, triples, question, rows, known and known[side], loops=loops))
+        for side, question, rows in (
+            ("tail", tail, (heads, forward, tails)),
+            ("head", head, (tails, back, heads)),
+        )
+    ]
 
 
 def require_finite(name: str, numbers: Tensor | NDArray[np.int64] | range, rows: Tensor) -> None:
@@ -259,7 +261,7 @@ class Candidates:
     @property
     def sides(self) -> tuple[Side, ...]:
         """The open sides."""
-        return SIDES if self.kind != "given" else tuple(one for one in SIDES if one in self.given)
+        return tuple(side for side in SIDES if self.kind != "given" or side in self.given)
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,6 @@ class RankMetrics(TieMetrics):
 
 
 def _of_ranks(ranks: Tensor, others: Tensor) -> dict[str, Any]:
-    """The fields of `TieMetrics`."""
     return metrics_of_ranks(ranks.numpy(), others.numpy(), hits=(1, 3, 10))
 
 
@@ -358,8 +359,8 @@ class Ranking:
         return self._of_sides(lambda tally: tally.compared.long()) + 1
 
     def _of_sides(self, of: Callable[[Tally], Tensor]) -> Tensor:
-        found = [of(tally)[int(self.filtered)] for tally in self.by_side.values()]
-        return torch.stack(found, dim=1)
+        sides = [of(tally)[int(self.filtered)] for tally in self.by_side.values()]
+        return torch.stack(sides, dim=1)
 
     def evaluation(self) -> Evaluation:
         """The metrics."""
@@ -389,7 +390,7 @@ def rank(
     degree_sums: Tensor | None = None,
     group: int = 1 << 16,
     of: int | None = None,
-    after_block: Callable[[int], None] | None = None,
+    after_block: Callable[[int], object] = lambda rows: None,
 ) -> Ranking:
     """Ranks the tail and the head of each triple among candidates.
 
@@ -418,54 +419,40 @@ def rank(
     protocol = _protocol(tables, candidates, len(triples), of, answers is None, loops=loops)
     tallies = {side: Tally.zeros(len(triples), most) for side in candidates.sides}
     with torch.no_grad():
-        drawn = None
+        drawn, none = [], np.empty((0, 0), np.int64)
         if candidates.kind in ("uniform", "degree"):
-            drawn = [_sample(tables, candidates, degree_sums)]
+            drawn.append(_sample(tables, candidates, degree_sums))
         for place in slices(len(triples), group):
-            asked = questions_of(
+            questions = questions_of(
                 tables, model, triples[place], answers, reciprocal=reciprocal, loops=loops
             )
             counted = [
-                (questions, tallies[side].within(place))
-                for side, questions in asked
+                (of_side, tallies[side].within(place), candidates.given.get(side, none)[place])
+                for side, of_side in questions
                 if side in tallies
             ]
-            if candidates.kind == "given":
-                given = [candidates.given[side][place] for side in tallies]
-                _count_given(tables, counted, given, after_block)
-            else:
-                _count(tables.blocks() if drawn is None else drawn, counted, after_block)
-            del asked
+            blocks = drawn if candidates.kind != "all" else tables.blocks()
+            _count(tables, counted, blocks, after_block)
             # Release these rows before the next group reads its rows.
-            del counted
+            del questions, counted
     return Ranking(protocol, tallies, answers is not None)
 
 
 def _count(
+    tables: Tables,
+    counted: list[tuple[Questions, Tally, NDArray[Any]]],
     blocks: Iterable[tuple[Tensor, Tensor]],
-    counted: Sequence[tuple[Questions, Tally]],
-    after_block: Callable[[int], None] | None,
+    after_block: Callable[[int], object],
 ) -> None:
-    """Compares questions with blocks of candidates."""
+    """Compares questions with their own candidates, and with blocks of common ones."""
+    for questions, tally, given in counted:
+        for compared in questions.compare_given(tally, given, tables.rows) if len(given) else ():
+            after_block(compared)
     for entities, rows in blocks:
         require_finite("entity", entities, rows)
-        for questions, tally in counted:
+        for questions, tally, _ in counted:
             questions.compare(tally, entities, rows)
-        if after_block is not None:
-            after_block(len(rows))
-
-
-def _count_given(
-    tables: Tables,
-    counted: Sequence[tuple[Questions, Tally]],
-    given: Sequence[NDArray[Any]],
-    after_block: Callable[[int], None] | None,
-) -> None:
-    """Compares questions with separate candidates, [questions, candidates] each."""
-    for (questions, tally), candidates in zip(counted, given, strict=True):
-        for compared in questions.compare_given(tally, candidates, tables.rows):
-            if after_block is not None:
-                after_block(compared)
+        after_block(len(rows))
 
 
 def _sample(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from outercore.base.native import Progress
 from outercore.data.triples import fill
 from outercore.embedding.config import CandidateKind, EmbedConfig
 from outercore.embedding.data.parts import watched
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.gradients.models import Model
 from outercore.embedding.gradients.negatives import COLUMNS
 from outercore.embedding.randomness import Purpose, generator
@@ -62,24 +62,14 @@ def choose(
     count = triples.count
     chunks = watched(triples.chunks(), f"read {part} triples", count, progress)
     if most and count > most:
-        chosen = _rows_at(_places(part, count, most, seed), chunks)
+        chosen = _rows_at(drawn_places(part, count, most, seed), chunks)
     else:
         chosen = fill(np.empty((count, 3), np.int64), chunks)
     return RankedTriples(part, torch.from_numpy(chosen), count)
 
 
-def with_candidates(
-    held: RankedTriples, given: Mapping[Side, NDArray[Any]], most: int, seed: int
-) -> RankedTriples:
-    """The triples of a part with their own candidates; a sample if there are more than `most`."""
-    if most and held.of > most:
-        places = _places(held.part, held.of, most, seed)
-        chosen = {side: candidates[places] for side, candidates in given.items()}
-        return RankedTriples(held.part, held.triples[torch.from_numpy(places)], held.of, chosen)
-    return replace(held, given=given)
-
-
-def _places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
+def drawn_places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
+    """Draws the places of `most` of the `count` triples of a part, ascending."""
     # A place of the random stream that draws of candidates do not use.
     random = generator(seed, Purpose.CANDIDATES, 1 if part == "valid" else 2)
     return distinct_places(count, most, random).numpy()
@@ -185,7 +175,7 @@ class Scoring:
         Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
         long ids. If candidates are drawn by degree, one pass over the training triples.
         """
-        self._loops = data.loops
+        self._loops = data.train.loops
         self._config = config
         self._model = model
         self._tables = tables
@@ -224,12 +214,13 @@ class Scoring:
 
     def final(self) -> list[dict[str, Any]]:
         """The metrics of all parts for all chosen protocols."""
-        found = []
+        metrics = []
         for part in self._held_out:
             for kind in self._kinds(part):
-                one = self.ranking(part, kind).evaluation()
-                found.append({"part": part, "candidates": kind, "mrr": one.mrr, **asdict(one)})
-        return found
+                result = self.ranking(part, kind).evaluation()
+                values = {"part": part, "candidates": kind, "mrr": result.mrr, **asdict(result)}
+                metrics.append(values)
+        return metrics
 
     def ranking(self, part: Part, kind: Kind | None = None) -> Ranking:
         """Ranks the triples of a part. Default: the candidates of validations.

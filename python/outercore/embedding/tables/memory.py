@@ -59,6 +59,7 @@ class MemoryStore:
     relations: Tensor = field(init=False)
     relation_state: Tensor = field(init=False)
     degrees: Tensor = field(init=False)
+    shape: dict[str, Any] = field(init=False, default_factory=dict)
     progress: Progress | None = field(init=False, default=None)
     _generation: int = field(init=False, default=0)
     _kept: tuple[Tensor, Tensor] | None = field(init=False, default=None)
@@ -128,26 +129,20 @@ class MemoryStore:
         _read_journal(directory)
         with ExitStack() as failed:
             lock = failed.enter_context(closing(hold(directory / _LOCK)))
-            store = cls._load(directory, triples, weights, device or torch.device("cpu"))
+            saved = _read_journal(directory)
+            counts = saved["entities"], saved["relations"]
+            store = cls(triples, *counts, weights, directory=directory)
+            if saved["triples"] != len(triples):
+                raise InvalidError(
+                    f"`{directory}`: expected the {saved['triples']:,} triples that it was made "
+                    f"from, found {len(triples):,}\nhint: go on with the data set of the run"
+                )
+            tables = directory / f"tables-{saved['generation'] % 2}"
+            for name in _TABLES:
+                table = read_table(tables / f"{name}.npy", DAMAGED, saved["sums"][name])
+                setattr(store, name, torch.from_numpy(table).to(device or torch.device("cpu")))
             failed.pop_all()
         store._lock = lock
-        return store
-
-    @classmethod
-    def _load(
-        cls, directory: Path, triples: Tensor, weights: Tensor | None, device: torch.device
-    ) -> MemoryStore:
-        saved = _read_journal(directory)
-        store = cls(triples, saved["entities"], saved["relations"], weights, directory=directory)
-        if saved["triples"] != len(triples):
-            raise InvalidError(
-                f"`{directory}`: expected the {saved['triples']:,} triples that it was made from, "
-                f"found {len(triples):,}\nhint: go on with the data set of the run"
-            )
-        tables = directory / f"tables-{saved['generation'] % 2}"
-        for name in _TABLES:
-            table = read_table(tables / f"{name}.npy", DAMAGED, saved["sums"][name])
-            setattr(store, name, torch.from_numpy(table).to(device))
         store._generation = saved["generation"]
         store._kept_on_disk = store._kept_committed = saved["kept"]
         store._kept_sums = saved["kept_sums"]
@@ -222,10 +217,8 @@ class MemoryStore:
 
     def pools(self, epoch: int) -> Iterator[Pool]:
         """See `Store`."""
-        if self.progress is not None:
-            done = (self.progress.epoch, self.progress.pools)
-            if (epoch, 0) < done:
-                return
+        if self.progress is not None and (epoch, 0) < (self.progress.epoch, self.progress.pools):
+            return
         yield Pool(
             number=0,
             triples=self.triples,
@@ -255,6 +248,10 @@ class MemoryStore:
         """See `Store`."""
         return write_npy(self.storage, path, self.relations.cpu().numpy())
 
+    def counters(self) -> dict[str, Any]:
+        """See `Store`."""
+        return {}
+
     def close(self) -> None:
         """See `Store`."""
         if self._lock is not None:
@@ -264,14 +261,11 @@ class MemoryStore:
     def _write_tables(self, name: str, tables: tuple[str, ...]) -> dict[str, int]:
         """Writes tables into a directory of this name. Returns their checksums."""
         assert self.directory is not None
-        into = self.directory / name
+        into, sums = self.directory / name, {}
         self.storage.make_directory(into)
-        sums = {
-            table: write_npy(
-                self.storage, into / f"{table}.npy", getattr(self, table).cpu().numpy()
-            )
-            for table in tables
-        }
+        for table in tables:
+            rows = getattr(self, table).cpu().numpy()
+            sums[table] = write_npy(self.storage, into / f"{table}.npy", rows)
         self.storage.sync_directory(into)
         self.storage.sync_directory(self.directory)
         return sums

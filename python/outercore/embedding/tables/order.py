@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 
 from outercore import _core
 from outercore.base.fields import whole
+from outercore.embedding.config import OrderName
 from outercore.errors import InvalidError
 
-OrderKind = Literal["optimal", "legend", "beta", "cover"]
-ORDER_KINDS: tuple[OrderKind, ...] = ("optimal", "legend", "beta", "cover")
+ORDER_KINDS: tuple[OrderName, ...] = get_args(OrderName)
 """Names of all orders, for messages and help."""
 
 
@@ -235,18 +235,14 @@ class PartitionOrder:
             "write_bandwidth": float(write_bandwidth),
             "walks": asdict(walks or Walks()),
         }
-        found = _core.plan_order(self._values, options)
-        hiding = found.pop("hiding")
-        return OrderPlan(
-            **{**found, "walks": Walks(**found["walks"])},
-            density=hiding["density"],
-            least_density=hiding["least_density"],
-            hides=hiding["holds"],
-        )
+        plan = _core.plan_order(self._values, options)
+        hiding = plan.pop("hiding")
+        plan |= {"walks": Walks(**plan["walks"]), "hides": hiding.pop("holds"), **hiding}
+        return OrderPlan(**plan)
 
 
 def partition_order(
-    kind: OrderKind = "optimal",
+    kind: OrderName = "optimal",
     *,
     partitions: int,
     slots: int,
@@ -299,9 +295,8 @@ def _count(name: str, value: int) -> int:
     return whole(f"order of partitions: {name}", value, 0, 2**63 - 1)
 
 
-def _from_core(found: dict[str, Any]) -> PartitionOrder:
-    """The order from its form in the core."""
-    order, facts = found["order"], found["facts"]
+def _from_core(values: dict[str, Any]) -> PartitionOrder:
+    order, facts = values["order"], values["facts"]
     return PartitionOrder(
         kind=order["kind"],
         partitions=order["partitions"],
@@ -318,7 +313,7 @@ def _from_core(found: dict[str, Any]) -> PartitionOrder:
 
 def _state(state: Mapping[str, Any]) -> BufferState:
     swap = state["swap"] or {}
-    buckets = tuple(_bucket(bucket) for bucket in state["buckets"])
+    buckets = tuple((bucket["source"], bucket["target"]) for bucket in state["buckets"])
     return BufferState(
         resident=tuple(state["resident"]),
         loaded=swap.get("loaded"),
@@ -326,7 +321,3 @@ def _state(state: Mapping[str, Any]) -> BufferState:
         before_swap=buckets[: state["held"]],
         during_swap=buckets[state["held"] :],
     )
-
-
-def _bucket(bucket: Mapping[str, int]) -> Bucket:
-    return bucket["source"], bucket["target"]

@@ -159,8 +159,9 @@ class PartitionStore:
         self._entities, self._state = (torch.from_numpy(table) for table in self._core.slots())
         self._copies: SlotCopies | None = None
         if self._device.type != "cpu":
-            slot_rows = self.shape["slot_rows"]
-            self._copies = SlotCopies(self._entities, self._state, slot_rows, self._device)
+            self._copies = SlotCopies(
+                self._entities, self._state, self.shape["slot_rows"], self._device
+            )
         # The most recent pool.
         self._pool: Pool | None = None
         # Whether a state is in training. Then other operations are not possible.
@@ -172,20 +173,17 @@ class PartitionStore:
         self.relation_state = saved.relation_state.to(self._device)
         self.progress: Progress | None = saved.progress
         self._kept = self._committed = saved.kept
+        # Degrees of all rows, partition after partition.
         self._degrees: Tensor | None = None
         if degrees:
-            self._degrees = self._count_degrees(progress)
+            try:
+                self._degrees = torch.from_numpy(self._core.degrees(progress).astype(np.int32))
+            except BaseException:
+                # The exception refers to this object, and so would keep the lock of the table.
+                self.close()
+                raise
             rows = self.shape["slots"] * self.shape["slot_rows"]
             self._slot_degrees = torch.zeros(rows, dtype=torch.int32)
-
-    def _count_degrees(self, progress: native.Progress | None) -> Tensor:
-        """Degrees of all rows, partition after partition."""
-        try:
-            return torch.from_numpy(self._core.degrees(progress).astype(np.int32))
-        except BaseException:
-            # The exception refers to this object, and so would keep the lock of the table.
-            self.close()
-            raise
 
     @classmethod
     def create(
@@ -277,7 +275,10 @@ class PartitionStore:
                 entity_state=self._state if self._copies is None else self._copies.state,
                 ranges=[(slot * slot_rows, slot * slot_rows + rows) for _, slot, rows in resident],
                 pairs=[(place[head], place[tail]) for head, tail in step["buckets"]],
-                shares=_shares(step["parts"]),
+                # Equal numbers of parts are equal shares.
+                shares=[1.0 / count for count in step["parts"]]
+                if len(set(step["parts"])) > 1
+                else None,
                 weights=None if weights is None else torch.from_numpy(weights),
                 degrees=self._degrees_of(resident),
                 ends_state=step["ends_state"],
@@ -382,7 +383,7 @@ class PartitionStore:
         return write_npy(self._storage, path, self.relations.cpu().numpy())
 
     def counters(self) -> dict[str, Any]:
-        """Cost of moving partitions since the store was opened."""
+        """See `Store`."""
         return self._core.counters()
 
     def largest_pool(self) -> tuple[int, int]:
@@ -413,11 +414,6 @@ class PartitionStore:
 
     def _kept_relations(self, place: int) -> Path:
         return self.directory / f"kept-{place}-relations.npy"
-
-
-def _shares(parts: list[int]) -> list[float] | None:
-    """Share of one part in each bucket, by number of parts; `None` if all shares are equal."""
-    return None if len(set(parts)) <= 1 else [1.0 / count for count in parts]
 
 
 @dataclass(frozen=True)

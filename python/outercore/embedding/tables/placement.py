@@ -13,7 +13,7 @@ from typing import Any
 
 from outercore import _core
 from outercore.base.sizes import parse_size
-from outercore.embedding.config import CandidateKind, EmbedConfig, ModelConfig, OptimiserName, Swap
+from outercore.embedding.config import CandidateKind, EmbedConfig, OptimiserName, Swap
 from outercore.embedding.tables.order import PartitionOrder, Walks, partition_order
 
 FEW_COMPARED = 0.1
@@ -137,10 +137,6 @@ class Placement:
         taken = sum(self.parts[name] for name in _OF_PARTITIONS) + _MOST_STAGING
         return self.for_partitions - taken >= size.triple_bytes * size.triples
 
-    def to_dict(self) -> dict[str, Any]:
-        """The placement as plain JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -171,8 +167,8 @@ def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decis
     Errors: `BudgetError` with a sufficient budget, the smallest one if it is known; `InvalidError`
     for options that exclude each other; errors of `count`.
     """
-    found = _core.decide_placement(_request(config), asdict(size), count)
-    return Decision(**{**found, "placement": Placement(**found["placement"])})
+    decision = _core.decide_placement(_request(config), asdict(size), count)
+    return Decision(**{**decision, "placement": Placement(**decision["placement"])})
 
 
 def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Placement:
@@ -185,20 +181,7 @@ def with_pools(config: EmbedConfig, size: Size, pools: tuple[int, int]) -> Place
     return Placement(**_core.placement_with_pools(_request(config), asdict(size), *pools))
 
 
-def question_bytes(config: EmbedConfig) -> int:
-    """Bytes of memory for a ranked triple."""
-    return _core.question_bytes(_request(config))
-
-
-def score_seconds(config: EmbedConfig, size: Size, triples_per_second: float) -> float:
-    """Seconds to score one candidate of one question in a ranking.
-
-    `triples_per_second`: the rate of training.
-    """
-    return _core.score_seconds(_request(config), asdict(size), triples_per_second)
-
-
-def placement_changes(found: Placement, planned: Placement) -> str | None:
+def placement_changes(chosen: Placement, planned: Placement) -> str | None:
     """A note on how the chosen placement differs from the planned one; `None` if it does not."""
     names = {
         "partitions": "{} partitions",
@@ -208,9 +191,9 @@ def placement_changes(found: Placement, planned: Placement) -> str | None:
         "group": "groups of {}",
     }
     changed = [
-        f"{text.format(getattr(found, name))} instead of {getattr(planned, name)}"
+        f"{text.format(getattr(chosen, name))} instead of {getattr(planned, name)}"
         for name, text in names.items()
-        if getattr(found, name) != getattr(planned, name)
+        if getattr(chosen, name) != getattr(planned, name)
     ]
     return f"{', '.join(changed)}: some buckets are larger than most" if changed else None
 
@@ -281,7 +264,10 @@ def _request(config: EmbedConfig) -> dict[str, Any]:
             "relation_width": width,
             "relation_state_width": state_width(config.optimiser.relations, width),
             "reciprocal": model.reciprocal,
-            "scores": _scores(model),
+            # Sums of absolute values are not matrix products.
+            "scores": {"inner": "products", "euclidean": "products", None: "custom"}.get(
+                model.similarity, "distances"
+            ),
         },
         "batches": {"size": config.optimiser.batch_size, "chunk": config.optimiser.chunk_size},
         "negatives": {
@@ -299,14 +285,6 @@ def _request(config: EmbedConfig) -> dict[str, Any]:
         },
         "seed": config.run.seed,
     }
-
-
-def _scores(model: ModelConfig) -> str:
-    """The kind of computation of scores. Sums of absolute values are not matrix products."""
-    if model.kind == "custom":
-        return "custom"
-    distances = model.kind == "rotate" or (model.kind, model.norm) == ("transe", 1)
-    return "distances" if distances else "products"
 
 
 def quality_warning(size: Size, placement: Placement) -> str | None:
@@ -350,7 +328,7 @@ def kinds_of(config: EmbedConfig, triples: int, entities: int) -> list[Candidate
 
 def group_size(config: EmbedConfig, memory: int) -> int:
     """Number of triples that are ranked in one pass over the table, with `memory` bytes."""
-    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // question_bytes(config)))
+    return max(_LEAST_GROUP, min(_MOST_GROUP, memory // _core.question_bytes(_request(config))))
 
 
 def rows_compared(config: EmbedConfig, kind: CandidateKind, entities: int) -> int:
@@ -374,7 +352,7 @@ def plan_ranking(
     config: EmbedConfig,
     size: Size,
     placement: Placement,
-    asked: Sequence[tuple[int, Sequence[CandidateKind]]],
+    parts: Sequence[tuple[int, Sequence[CandidateKind]]],
     *,
     triples_per_second: float,
     read_bandwidth: float,
@@ -385,14 +363,14 @@ def plan_ranking(
         config: the configuration of the run.
         size: the sizes of its data.
         placement: the division of its budget.
-        asked: for each part, the number of ranked triples and the kinds of candidates.
+        parts: for each part, the number of ranked triples and the kinds of candidates.
         triples_per_second: the rate of training.
         read_bandwidth: bytes per second that the device reads.
     """
     group = group_size(config, placement.for_evaluation)
     table = 4 * config.model.dim * size.entities
     passes = scores = read = 0
-    for count, kind in ((count, kind) for count, kinds in asked for kind in kinds):
+    for count, kind in ((count, kind) for count, kinds in parts for kind in kinds):
         rows, (full, rest) = rows_compared(config, kind, size.entities), divmod(count, group)
         read += full * _scattered(config, size, 2 * group) + _scattered(config, size, 2 * rest)
         scores += 2 * count * rows
@@ -402,8 +380,9 @@ def plan_ranking(
             read += _scattered(config, size, rows)
     away = 1.0 - (placement.slots - placement.spare) / placement.partitions
     bytes_read = int(away * (read + passes * table))
-    seconds = scores * score_seconds(config, size, triples_per_second) + bytes_read / read_bandwidth
-    return RankingPlan(sum(count for count, _ in asked), passes, bytes_read, seconds)
+    of_score = _core.score_seconds(_request(config), asdict(size), triples_per_second)
+    seconds = scores * of_score + bytes_read / read_bandwidth
+    return RankingPlan(sum(count for count, _ in parts), passes, bytes_read, seconds)
 
 
 def _scattered(config: EmbedConfig, size: Size, rows: int) -> int:

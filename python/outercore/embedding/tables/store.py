@@ -196,6 +196,8 @@ class Store(Tables, Protocol):
     """Interface of the stores of a run's tables. Relations are in memory."""
 
     relation_state: Tensor
+    shape: dict[str, Any]
+    """Sizes of the partitions in the form of the core; empty if all tables are in memory."""
     progress: Progress | None
     """The progress in the checkpoint that the store was opened from."""
 
@@ -236,6 +238,9 @@ class Store(Tables, Protocol):
 
         Returns the CRC-32 of the rows.
         """
+
+    def counters(self) -> dict[str, Any]:
+        """Cost of moving partitions since the store was opened; empty without partitions."""
 
     def close(self) -> None:
         """Closes the store and releases its table, so that another process may train it."""

@@ -356,9 +356,9 @@ class Embedding:
         if (names := self._dictionary(kind)) is not None:
             return names.names(ids)
         checked = self._checked(ids, kind)
-        if (types := self._types) is not None:
-            if kind == "entity":
-                return types.names(checked)
+        if self._types is not None and kind == "entity":
+            return self._types.names(checked)
+        if self._types is not None:
             return [",".join(self.graph.edge_types[place]) for place in checked.tolist()]
         first = self.first_id if kind == "entity" else 0
         return [str(number + first) for number in checked.tolist()]

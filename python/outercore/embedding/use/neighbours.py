@@ -28,14 +28,7 @@ from outercore.base.display import ShortRepr
 from outercore.base.native import Progress
 from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
-from outercore.embedding.gradients.kernels import (
-    Euclidean,
-    Inner,
-    Manhattan,
-    Modulus,
-    Similarity,
-    pair_scores,
-)
+from outercore.embedding.gradients.models import Euclidean, Inner, Manhattan, Modulus
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.embedding import Embedding
 from outercore.errors import (
@@ -59,7 +52,7 @@ LARGEST = 1 << 22
 Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids and scores [questions, k], best first."""
 Metric = Literal["model", "inner", "cosine", "euclidean", "manhattan", "modulus"]
-_SIMILARITIES: dict[str, Similarity] = {
+_SIMILARITIES: dict[str, Inner] = {
     "inner": Inner(),
     "cosine": Inner(),
     "euclidean": Euclidean(),
@@ -176,8 +169,8 @@ class Hidden:
 
     def remove(self, ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """Replaces hidden ids by -1 in `ids` [questions, some]; all ids are below `count`."""
-        found = np.arange(len(ids))[:, None] * count + ids
-        return np.where(np.isin(found, (self._questions * count + self._ids).numpy()), -1, ids)
+        pairs = np.arange(len(ids))[:, None] * count + ids
+        return np.where(np.isin(pairs, (self._questions * count + self._ids).numpy()), -1, ids)
 
 
 class Search:
@@ -242,8 +235,8 @@ def in_groups(questions: int, answer: Callable[[slice], Found]) -> Found:
     Columns without an answer to any question are left out.
     """
     groups = [slice(start, start + GROUP) for start in range(0, max(questions, 1), GROUP)]
-    found = [answer(group) for group in groups]
-    ids, scores = (np.concatenate(column) for column in zip(*found, strict=True))
+    answers = [answer(group) for group in groups]
+    ids, scores = (np.concatenate(column) for column in zip(*answers, strict=True))
     width = int((ids >= 0).any(axis=0).sum())
     return ids[:, :width], scores[:, :width]
 
@@ -260,25 +253,18 @@ def metric_of(model: ModelConfig, metric: str) -> str:
     if metric != "model":
         known = ", ".join(["model", *_SIMILARITIES])
         raise InvalidError(f"metric: expected one of {known}; found `{metric}`")
-    if model.kind == "custom":
+    if model.similarity is None:
         raise InvalidError(
             "metric `model`: a score function of one's own says no distance\n"
             "hint: for neighbours choose one, for example `--metric cosine`; leave out "
             "`--approximate`: predictions are exact then"
         )
-    if model.kind == "transe":
-        return "manhattan" if model.norm == 1 else "euclidean"
-    return "modulus" if model.kind == "rotate" else "inner"
+    return model.similarity
 
 
 def measured(metric: str, rows: Tensor) -> Tensor:
     """Rows in the form for comparisons: for `cosine` with length 1; rows of zeros do not change."""
     return torch.nn.functional.normalize(rows, dim=1, eps=1e-30) if metric == "cosine" else rows
-
-
-def scores_of(metric: str, queries: Tensor, rows: Tensor) -> Tensor:
-    """Scores of all pairs, [queries, rows]. The queries are from `measured`."""
-    return pair_scores(_SIMILARITIES[metric], queries, measured(metric, rows))
 
 
 def rescored(
@@ -380,16 +366,15 @@ def neighbours(
         queries = torch.from_numpy(rows[group])
         require_finite("question", range(len(queries)), queries)
         hidden = Hidden() if own is None else Hidden(range(len(queries)), own[group])
-        if index is None:
-            prepared = measured(chosen, queries)
-            found, _ = search.table(
-                len(queries),
-                k,
-                lambda some, block: scores_of(chosen, prepared[some], block),
-                hidden,
-            )
-            return rescored(embedding, chosen, queries, found, k)
-        return search.by_index(chosen, queries, k, hidden)
+        if index is not None:
+            return search.by_index(chosen, queries, k, hidden)
+        prepared, similarity = measured(chosen, queries), _SIMILARITIES[chosen]
+
+        def score(some: slice, block: Tensor) -> Tensor:
+            return similarity.scores(prepared[some], measured(chosen, block))
+
+        found, _ = search.table(len(queries), k, score, hidden)
+        return rescored(embedding, chosen, queries, found, k)
 
     return Nearest(chosen, *in_groups(len(rows), nearest))
 
@@ -423,15 +408,20 @@ class Recall:
 class Index:
     """An index on disk: lists of entities, for one metric of one embedding."""
 
-    def __init__(self, root: Path, described: dict[str, Any]) -> None:
+    def __init__(self, root: Path, description: dict[str, Any]) -> None:
         self.root = root
-        self.metric: str = described["metric"]
-        self.lists: int = described["lists"]
-        self.table: str = described["table"]
+        self.metric: str = description["metric"]
+        self.lists: int = description["lists"]
+        self.table: str = description["table"]
         """Digest of the indexed table."""
-        self.recalls = [Recall(**found) for found in described["recalls"]]
+        self.recalls = [Recall(**recall) for recall in description["recalls"]]
         """Recall of the 10 nearest neighbours against exact search, measured by `build`."""
-        self._pieces = _mapped(root, described["pieces"])
+        try:
+            paths = [str(_piece(root, number)) for number in range(description["pieces"])]
+            # The lists are mapped.
+            self._pieces = [_faiss().read_index(path, _faiss().IO_FLAG_MMAP) for path in paths]
+        except RuntimeError as error:
+            raise CorruptError(f"index `{root}`: {str(error).splitlines()[-1]}") from None
         self.probes = self.probes_for(0.95)
         """Number of lists that a question searches."""
 
@@ -469,7 +459,7 @@ class Index:
         chosen = metric_of(embedding.model, metric)
         count = lists or max(1, round(2 * embedding.num_entities**0.5))
         count = min(count, embedding.num_entities)
-        root = _directory(embedding, chosen)
+        root = embedding.root / f"index-{chosen}"
         # An existing index stays until the new one is complete.
         new = root.with_name(f"{root.name}.new")
         storage = Storage()
@@ -479,7 +469,7 @@ class Index:
             room = parse_size(memory)
             empty = _trained(embedding, chosen, count, room, progress)
             pieces = _fill(empty, embedding, chosen, new, room, progress)
-            described: dict[str, Any] = {
+            description: dict[str, Any] = {
                 "version": _VERSION,
                 "metric": chosen,
                 "lists": count,
@@ -487,13 +477,13 @@ class Index:
                 "table": embedding.digest,
                 "recalls": [],
             }
-            recalls = cls(new, described)._measure(embedding, progress)
-            described["recalls"] = [vars(found) for found in recalls]
+            recalls = cls(new, description)._measure(embedding, progress)
+            description["recalls"] = [vars(recall) for recall in recalls]
             for number in range(pieces):
                 storage.sync(_piece(new, number))
             storage.sync_directory(new)
             # Written last, because this file makes the directory an index.
-            replace_file(storage, new / _DESCRIPTION, checked_json_bytes(described))
+            replace_file(storage, new / _DESCRIPTION, checked_json_bytes(description))
             # After a crash between the two steps, there is no index, and nothing looks like one.
             storage.remove_tree(root)
             storage.rename(new, root)
@@ -513,16 +503,11 @@ class Index:
             UnsupportedError: FAISS is not installed.
         """
         chosen = metric_of(embedding.model, metric)
-        root = _directory(embedding, chosen)
-        path = root / _DESCRIPTION
+        root = embedding.root / f"index-{chosen}"
+        path, build = root / _DESCRIPTION, _build(embedding, chosen)
         if not path.exists():
-            raise NotFoundError(
-                f"index `{root}`: there is none\n"
-                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {chosen}`"
-            )
-        again = f"run `outercore embedding index {quoted(embedding.root)} --metric {chosen}` again"
-        described = read_checked_json(path, _VERSION, _NEEDED, hint=again)
-        index = cls(root, described)
+            raise NotFoundError(f"index `{root}`: there is none\nhint: {build}")
+        index = cls(root, read_checked_json(path, _VERSION, _NEEDED, hint=f"{build} again"))
         index.require(embedding, chosen)
         index.probes = index.probes_for(recall)
         return index
@@ -536,27 +521,23 @@ class Index:
         if self.table != embedding.digest:
             raise InvalidError(
                 f"index `{self.root}`: the table changed since it was built\n"
-                f"hint: run `outercore embedding index {quoted(embedding.root)} --metric {metric}` "
-                "again"
+                f"hint: {_build(embedding, metric)} again"
             )
 
     def probes_for(self, recall: float) -> int:
         """Number of lists to search for this recall."""
-        enough = [found.probes for found in self.recalls if found.recall >= recall]
+        enough = [each.probes for each in self.recalls if each.recall >= recall]
         return min(enough, default=self.lists)
 
     def candidates(self, queries: Tensor, k: int) -> NDArray[np.int64]:
         """Candidates for the `k` nearest entities, [questions, more than `k`]; -1 for a gap."""
         count = max(_OVER_SAMPLED[self.metric] * k, _LEAST_CANDIDATES)
         rows = measured(self.metric, queries).contiguous().numpy()
-        found = []
+        answers = []
         for piece in self._pieces:
             piece.nprobe = self.probes
-            found.append(piece.search(rows, count))
-        if len(found) == 1:
-            return np.asarray(found[0][1], np.int64)
-        scores = np.concatenate([scores for scores, _ in found], axis=1)
-        ids = np.concatenate([ids for _, ids in found], axis=1)
+            answers.append(piece.search(rows, count))
+        scores, ids = (np.concatenate(columns, axis=1) for columns in zip(*answers, strict=True))
         # The smallest Euclidean distances are the best; a place without an entity is the worst.
         scores = scores if self.metric in _BY_PRODUCT else -scores
         order = np.argsort(np.where(ids < 0, np.inf, -scores), axis=1, kind="stable")
@@ -569,15 +550,15 @@ class Index:
         ids = np.sort(random.choice(embedding.num_entities, count, replace=False))
         metric: Any = self.metric
         truth = neighbours(embedding, ids, _CHECKED_K, metric=metric, by_id=True)
-        found: list[Recall] = []
+        recalls: list[Recall] = []
         probes = 1
         while True:
             progress("measuring recall", probes, self.lists, "lists")
             self.probes = probes
             near = neighbours(embedding, ids, _CHECKED_K, metric=metric, by_id=True, index=self)
-            found.append(Recall(probes, recall_of(near.ids, truth.ids)))
-            if probes == self.lists or found[-1].recall == 1.0:
-                return found
+            recalls.append(Recall(probes, recall_of(near.ids, truth.ids)))
+            if probes == self.lists or recalls[-1].recall == 1.0:
+                return recalls
             probes = min(2 * probes, self.lists)
 
 
@@ -590,6 +571,10 @@ def recall_of(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
     return float(hits[real].mean())
 
 
+def _build(embedding: Embedding, metric: str) -> str:
+    return f"run `outercore embedding index {quoted(embedding.root)} --metric {metric}`"
+
+
 def _faiss() -> Any:
     if find_spec("faiss") is None:
         raise UnsupportedError(
@@ -599,10 +584,6 @@ def _faiss() -> Any:
     import faiss
 
     return faiss
-
-
-def _directory(embedding: Embedding, metric: str) -> Path:
-    return embedding.root / f"index-{metric}"
 
 
 def _trained(embedding: Embedding, metric: str, lists: int, memory: int, progress: Progress) -> Any:
@@ -650,16 +631,6 @@ def _fill(
             faiss.write_index(piece, str(_piece(root, pieces)))
             pieces, piece = pieces + 1, None
     return pieces
-
-
-def _mapped(root: Path, pieces: int) -> list[Any]:
-    """The pieces of an index, with mapped lists."""
-    faiss = _faiss()
-    try:
-        paths = [str(_piece(root, number)) for number in range(pieces)]
-        return [faiss.read_index(path, faiss.IO_FLAG_MMAP) for path in paths]
-    except RuntimeError as error:
-        raise CorruptError(f"index `{root}`: {str(error).splitlines()[-1]}") from None
 
 
 def _piece(root: Path, number: int) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from outercore.base.display import ShortRepr
 from outercore.data.triples import QUESTION_COLUMNS
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.data.parts import data_of
-from outercore.embedding.gradients.kernels import Side
+from outercore.embedding.gradients.chunk import Side
 from outercore.embedding.ranking.ranks import require_finite
 from outercore.embedding.use.neighbours import (
     LARGEST,
@@ -34,6 +34,7 @@ from outercore.embedding.use.neighbours import (
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
+    from outercore.embedding.gradients.models import QueryModel
     from outercore.embedding.use.embedding import Embedding
     from outercore.embedding.use.neighbours import Index
 
@@ -145,75 +146,57 @@ def predict(
     if candidates is not None and part == "relation":
         raise InvalidError("predict: candidates are entities, and a relation is asked for")
     search = Search(embedding, candidates, index)
-    scorer = _Scorer(embedding, part)
+    model, table = embedding.build_model(), torch.from_numpy(embedding.relations)
     known = Answers(embedding, part, questions) if leave_out_known else None
 
-    def answer(group: slice) -> Found:
-        found = None if known is None else known.of(group)
-        hidden = _hidden(part, questions[group], found, plain=plain)
-        if part == "relation":
-            return scorer.relations(questions[group], k, hidden)
-        return scorer.entities(questions[group], k, hidden, search)
+    def rows_of(entities: NDArray[np.int64]) -> Tensor:
+        rows = torch.from_numpy(embedding.rows(entities))
+        require_finite("question", range(len(rows)), rows)
+        return rows
 
-    return Predictions(part, questions, *in_groups(len(questions), answer))
+    def entities(group: NDArray[np.int64], hidden: Hidden) -> Found:
+        side, anchors = cast("Side", part), rows_of(group[:, 0 if part == "tail" else 2])
+        numbers = torch.from_numpy(group[:, 1])
+        if side == "head" and embedding.reciprocal:
+            # An open head is the open tail of the reverse relation.
+            side, numbers = "tail", numbers + embedding.num_relations
+        relations = table[numbers]
+        if index is not None:
+            # Only custom models lack queries and a metric.
+            metric, asked = metric_of(embedding.model, "model"), cast("QueryModel", model)
+            return search.by_index(metric, asked.queries(side, anchors, relations), k, hidden)
 
+        def score(some: slice, rows: Tensor) -> Tensor:
+            return model.scores(side, anchors[some], relations[some], rows)
 
-class _Scorer:
-    """Scores answers to questions with one open part by the model and its tables."""
+        return search.table(len(group), k, score, hidden)
 
-    def __init__(self, embedding: Embedding, part: Open) -> None:
-        self._embedding, self._part = embedding, part
-        self._model = embedding.build_model()
-        self._relations = torch.from_numpy(embedding.relations)
-
-    def entities(
-        self, questions: NDArray[np.int64], k: int, hidden: Hidden, search: Search
-    ) -> Found:
-        """The best heads or tails."""
-        anchors = self._rows(questions[:, 0 if self._part == "tail" else 2])
-        side, relations = self._asked(questions[:, 1])
-        if search.index is None:
-            return search.table(
-                len(questions),
-                k,
-                lambda some, rows: self._model.scores(side, anchors[some], relations[some], rows),
-                hidden,
-            )
-        metric = metric_of(self._embedding.model, "model")
-        # Only custom models lack queries, and they do not support an index.
-        model: Any = self._model
-        queries = model.queries(side, anchors, relations)
-        return search.by_index(metric, queries, k, hidden)
-
-    def relations(self, questions: NDArray[np.int64], k: int, hidden: Hidden) -> Found:
-        """The best relations."""
-        heads, tails = self._rows(questions[:, 0]), self._rows(questions[:, 2])
-        best = TopK(len(questions), k)
+    def relations(group: NDArray[np.int64], hidden: Hidden) -> Found:
+        heads, tails = rows_of(group[:, 0]), rows_of(group[:, 2])
+        best = TopK(len(group), k)
         # Use the first rows of relations: the second rows are for questions about heads.
-        count = self._embedding.num_relations
-        width = max(heads.size(1), 1)
-        step = max(1, LARGEST // (width * max(len(heads), 1)))
+        count = embedding.num_relations
+        step = max(1, LARGEST // (max(heads.size(1), 1) * max(len(heads), 1)))
         for first in range(0, count, step):
-            rows = self._relations[first : min(first + step, count)]
             pairs = [
-                self._model.paired("tail", heads, row.expand(len(heads), -1), tails) for row in rows
+                model.paired("tail", heads, row.expand(len(heads), -1), tails)
+                for row in table[first : min(first + step, count)]
             ]
             scores = torch.stack(pairs, dim=1)
             hidden.hide(scores, 0, first)
             best.offer(first, scores)
         return best.best()
 
-    def _asked(self, relations: NDArray[np.int64]) -> tuple[Side, Tensor]:
-        """With reciprocal relations, an open head becomes the open tail of the reverse relation."""
-        rows = torch.from_numpy(relations)
-        if self._part == "head" and self._embedding.reciprocal:
-            return "tail", self._relations[rows + self._embedding.num_relations]
-        return cast("Side", self._part), self._relations[rows]
+    def answer(some: slice) -> Found:
+        group = questions[some]
+        rows, ids = (np.empty(0, np.int64),) * 2 if known is None else known.of(some)
+        if plain and part != "relation":
+            # A node is never its own answer, although it is often the nearest.
+            rows = np.append(rows, np.arange(len(group)))
+            ids = np.append(ids, group[:, 0 if part == "tail" else 2])
+        return (relations if part == "relation" else entities)(group, Hidden(rows, ids))
 
-    def _rows(self, entities: NDArray[np.int64]) -> Tensor:
-        rows = torch.from_numpy(self._embedding.rows(entities))
-        require_finite("question", range(len(rows)), rows)
-        return rows
+    return Predictions(part, questions, *in_groups(len(questions), answer))
 
 
 def _plain(embedding: Embedding) -> bool:
@@ -223,24 +206,6 @@ def _plain(embedding: Embedding) -> bool:
     except (InvalidError, NotFoundError):
         # Questions by id work without the data set; then decide by the tables.
         return embedding.num_relations == 1 and not embedding.relations.shape[1]
-
-
-def _hidden(
-    part: Open,
-    questions: NDArray[np.int64],
-    known: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
-    *,
-    plain: bool,
-) -> Hidden:
-    """Pairs of questions and ids that are not answers.
-
-    In a plain graph a node is never its own answer, although it is often the nearest.
-    """
-    rows, ids = known or (np.empty(0, np.int64), np.empty(0, np.int64))
-    if plain and part != "relation":
-        rows = np.append(rows, np.arange(len(questions)))
-        ids = np.append(ids, questions[:, 0 if part == "tail" else 2])
-    return Hidden(rows, ids)
 
 
 def _questions(
@@ -257,19 +222,19 @@ def _questions(
     if relation is None and plain and (head is None) != (tail is None):
         # A plain graph has only one relation.
         relation, by_id_relation = [0], True
-    given = {"head": head, "relation": relation, "tail": tail}
-    missing = [name for name, some in given.items() if some is None]
+    parts = {"head": head, "relation": relation, "tail": tail}
+    missing = [name for name, some in parts.items() if some is None]
     if len(missing) == 2 and relation is None and not embedding.relations.shape[1]:
         # Scores do not depend on the relation.
         missing.remove("relation")
     if len(missing) != 1:
-        found = ", ".join(name for name in given if name not in missing) or "nothing"
+        found = ", ".join(name for name in parts if name not in missing) or "nothing"
         raise InvalidError(
             f"predict: expected two of head, relation and tail, found {found}"
             + ("; a plain graph needs one of head and tail" if not missing else "")
         )
     columns = []
-    for name, some in given.items():
+    for name, some in parts.items():
         if some is None:
             columns.append(np.array([-1], np.int64))
         elif name == "relation":
