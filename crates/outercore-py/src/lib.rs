@@ -6,6 +6,7 @@
 
 mod addition;
 mod analytics;
+mod batch;
 mod batches;
 mod dataset;
 mod embed;
@@ -28,7 +29,6 @@ mod server;
 mod text;
 mod tools;
 mod triples;
-mod typed_batch;
 mod values;
 
 use pyo3::prelude::*;
@@ -63,6 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dataset::tidy, module)?)?;
     module.add_class::<loader::Loader>()?;
     module.add_function(wrap_pyfunction!(loader::shuffled, module)?)?;
+    module.add_function(wrap_pyfunction!(loader::expected_epochs, module)?)?;
     module.add_class::<import::Importer>()?;
     module.add_class::<addition::PyAddition>()?;
     module.add_class::<far_connection::FarConnection>()?;
