@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -37,7 +36,7 @@ from outercore.data.graph import Graph, Source
 from outercore.data.node_numbers import NodeNumbers
 from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
+from outercore.files.atomic import whole_file
 from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.runs import record as records
 from outercore.runs.directory import Identity, RunDirectory
@@ -281,12 +280,7 @@ def _absolute(config: AnalysisConfig) -> AnalysisConfig:
         return None if path is None else str(Path(path).resolve())
 
     run = config.run
-    run = replace(
-        run,
-        profile=absolute(run.profile),
-        by_profile=absolute(run.by_profile),
-        scratch=absolute(run.scratch),
-    )
+    run = replace(run, scratch=absolute(run.scratch))
     return replace(config, run=run, out=absolute(config.out))
 
 
@@ -361,7 +355,7 @@ def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
 
     Errors: `InvalidError`, `NotFoundError`, `DeviceError`.
     """
-    if config.save is config.out is config.run.profile is None:
+    if config.save is config.out is None:
         return
     # Imports PyArrow, which takes longer than a small run that writes no file.
     from outercore.data.outputs import VALUES, check_directory, check_output
@@ -372,8 +366,6 @@ def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
         check_directory(graph.root)
     if config.out is not None:
         check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
-    if config.run.profile is not None:
-        check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
 
 
 def _run_in_directory(
@@ -423,7 +415,7 @@ def _run_in_directory(
 
 
 def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
-    """Writes the values to the array and the file of the configuration, and the profile."""
+    """Writes the values to the array and the file of the configuration."""
     if config.save is not None:
         for node_type, part in _parts(config, graph):
             _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
@@ -433,10 +425,6 @@ def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
         numbers = NodeNumbers.of_graph(graph, config.run.relation)
         out = Path(config.out)
         write_node_values(out, graph, done.values, of_nodes=done.of_nodes, numbers=numbers)
-    if config.run.profile is not None and done.profile is not None:
-        path = Path(config.run.profile)
-        with device_errors(f"profile `{path}`"):
-            replace_file(Storage(), path, (json.dumps(done.profile, indent=1) + "\n").encode())
 
 
 def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
@@ -525,6 +513,5 @@ def _record_of(
         "plan": done.plan,
         "peak_memory_bytes": records.peak_memory(),
         "counters": done.counters,
-        "profile": done.profile,
         "result": done.facts,
     }

@@ -65,12 +65,6 @@ class Resources(TypedDict, total=False):
     far_ratio: float | None
     """Share of the edges' bytes to leave to the memory server; by default all that exceed the
     budget."""
-    buffering: bool
-    """Whether to read ahead during the computation; set it to false only in experiments."""
-    profile: str | os.PathLike[str] | None
-    """Count the reads of each segment, and write them to this ``.json``."""
-    by_profile: str | os.PathLike[str] | None
-    """Keep the segments with the most reads in this profile in memory."""
     scratch: str | os.PathLike[str] | None
     """Directory for data that exceeds the memory; the directory of the data set by default."""
     save: str | None
@@ -257,8 +251,6 @@ class Run(Displayed):
     """How the budget was divided."""
     counters: dict[str, Any]
     """Passes, reads and seconds; ``far`` if a memory server was used."""
-    profile: dict[str, Any] | None = None
-    """Memory of each group and reads of each segment, if the run counted them."""
     note: str = ""
     """Why the run has no record, if the default record could not be written."""
     described: str = ""
@@ -367,7 +359,6 @@ def compute(
         outcome["facts"],
         outcome["plan"],
         outcome["counters"],
-        outcome.get("profile"),
         described=described(algorithm, run.relation),
         of_nodes=algorithm["algorithm"] in COMPONENTS or algorithm.get("result") == "predecessors",
         data_set=graph.root,

@@ -316,7 +316,6 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
                 "top": [list(pair) for pair in _top(result, job)],
                 "plan": result.plan,
                 "counters": result.counters,
-                **({} if result.profile is None else {"profile": result.profile}),
                 "record": None if directory is None else str(directory),
             }
         )
@@ -325,9 +324,6 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
     record = [] if directory is None else [("record", str(directory))]
     title = f"{result.algorithm} of {job.data_set}"
     console.table(title, [*facts, *_costs(result.counters), *_outputs(job), *record])
-    if result.profile is not None:
-        console.data("")
-        console.table("what the run held, by group", _profile_rows(result.profile))
     if top := _top(result, job):
         console.data("")
         of_components = result.algorithm in COMPONENTS
@@ -366,17 +362,6 @@ def _costs(counters: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _outputs(job: Job) -> list[tuple[str, str]]:
     outputs = {"values in array": job.save, "values in file": job.out}
     return [(name, str(place)) for name, place in outputs.items() if place is not None]
-
-
-def _profile_rows(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Groups 1 to 4 of the memory of a run (Fargraph+ 5.1)."""
-    rows = []
-    for group in profile["classes"]:
-        reads = "" if group["reads"] is None else f", wanted {group['reads']:,} times"
-        local = f"{format_size(group['local'])} of it in memory"
-        size = f"{format_size(group['bytes'])}, {local}{reads}"
-        rows.append((f"{group['group']}  {group['what']}", size))
-    return rows
 
 
 def _top(result: Run, job: Job) -> list[tuple[int | str, float]]:
