@@ -23,10 +23,10 @@ from outercore.analytics.cohesion import (
     triangles,
     wcc,
 )
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
-from outercore.analytics.recorded_run import AnalysisConfig, resume, run, start
+from outercore.analytics.recorded_run import resume, run, start
 from outercore.analytics.running import (
     ALGORITHMS,
     Direction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,6 +77,22 @@ class RunConfig(Configuration):
             "backend": self.backend,
             **{name: value for name, value in rare.items() if value is not None},
         }
+
+
+@dataclass(frozen=True)
+class AnalysisConfig(Configuration):
+    """The algorithm of a run, its resources, and the destination of its result."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Options of the algorithm, by the parameters of its function."""
+    run: RunConfig = field(default_factory=RunConfig)
+    save: str | None = None
+    """Name of the node array to write the result to."""
+    out: str | None = None
+    """File to write the result to."""
+    overwrite: bool = False
+    """Whether the run may replace this array and this file."""
 
 
 def split_options(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:

@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -14,7 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.config import RunConfig, relation_key, split_options
+from outercore.analytics.config import (
+    AnalysisConfig,
+    RunConfig,
+    relation_key,
+    split_options,
+)
 from outercore.analytics.running import (
     ALGORITHMS,
     Personalization,
@@ -22,12 +27,11 @@ from outercore.analytics.running import (
     Run,
     Teleports,
     algorithm_called,
-    algorithm_of,
     call_of,
+    checked_options,
     compute,
     hint_of_option,
-    numbered,
-    teleports,
+    prepared,
 )
 from outercore.base.fields import Configuration
 from outercore.base.native import Progress
@@ -50,22 +54,6 @@ _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """Fields of `RunConfig` that a resumed run may change: its result is the same."""
-
-
-@dataclass(frozen=True)
-class AnalysisConfig(Configuration):
-    """The algorithm of a run, and the destination of its result."""
-
-    algorithm: str
-    options: dict[str, Any]
-    """Options of the algorithm, by the parameters of its function."""
-    run: RunConfig = field(default_factory=RunConfig)
-    save: str | None = None
-    """Name of the node array to write the result to."""
-    out: str | None = None
-    """File to write the result to."""
-    overwrite: bool = False
-    """Whether the run may replace this array and this file."""
 
 
 class AnalysisDirectory(RunDirectory):
@@ -248,11 +236,7 @@ def start(
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     _check_outputs(config, graph)
-    called = algorithm_called(config.algorithm)
-    options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
-    del options["algorithm"]
-    config = _absolute(replace(config, options=options))
-    vector = teleports(called, personalization, graph, config.run.relation)
+    config, vector = prepared(_absolute(config), graph, personalization)
     if not recorded:
         return run_without_directory(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
@@ -288,8 +272,7 @@ def run_without_directory(
     config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
 ) -> Run:
     """Runs an algorithm without checkpoints and record."""
-    options = algorithm_of(algorithm_called(config.algorithm), config.options)
-    done = compute(graph, options, config.run, vector, progress=progress)
+    done = compute(graph, config, vector, progress=progress)
     _write_results(config, graph, done)
     return done
 
@@ -342,12 +325,10 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
     """
     may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
     require_changeable(RunConfig, options, may_change, own=config.options)
-    iterations = options.get("max_iterations")
-    if iterations is not None and type(iterations) is not int:
-        raise InvalidError(f"max_iterations {iterations!r}, expected a whole number")
     used = {name: value for name, value in options.items() if name in CHANGEABLE}
     own = {name: value for name, value in options.items() if name not in CHANGEABLE}
-    return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
+    all_options = checked_options(algorithm_called(config.algorithm), {**config.options, **own})
+    return replace(config, options=all_options, run=replace(config.run, **used))
 
 
 def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
@@ -387,24 +368,11 @@ def _run_in_directory(
     }
     with _stoppable(directory):
         done = compute(
-            graph,
-            algorithm_of(algorithm_called(config.algorithm), config.options),
-            config.run,
-            directory.teleports(),
-            checkpoint=checkpoint,
-            progress=progress,
+            graph, config, directory.teleports(), checkpoint=checkpoint, progress=progress
         )
     _write_results(config, graph, done)
     try:
-        record = _record_of(
-            done,
-            directory.path,
-            graph,
-            config=_described(config.run),
-            options=config.options,
-            command=directory.command(),
-        )
-        directory.write_record(record)
+        directory.write_record(_record_of(done, directory, config.run, graph))
     except DeviceError as error:
         if needs_record:
             raise
@@ -480,34 +448,22 @@ def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
         ) from None
 
 
-def _described(config: RunConfig) -> dict[str, Any]:
-    """The part of the configuration in the record."""
-    names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
-    return {name: value for name, value in config.to_dict().items() if name in names}
-
-
 def _record_of(
-    done: Run,
-    run: Path,
-    graph: Graph,
-    *,
-    config: Mapping[str, Any],
-    options: Mapping[str, Any],
-    command: str = "",
+    done: Run, directory: AnalysisDirectory, run: RunConfig, graph: Graph
 ) -> dict[str, Any]:
-    """The record of an algorithm's run in the directory `run`.
-
-    `config` has the resources of the run, `options` the options of the algorithm.
-    """
+    """The record of a finished run."""
+    resources = run.to_dict()
+    for name in ("scratch", "checkpoint_every"):
+        del resources[name]
     return {
         "version": 1,
         "job": records.ALGORITHM,
         "status": "finished",
-        "command": command,
+        "command": directory.command(),
         **records.opening(
             graph.root,
-            {"run": config, done.algorithm: options},
-            {"run": str(run), "algorithm": done.algorithm},
+            {"run": resources, done.algorithm: done.options},
+            {"run": str(directory.path), "algorithm": done.algorithm},
             {"nodes": graph.num_nodes, "edges": graph.num_edges},
         ),
         "plan": done.plan,
