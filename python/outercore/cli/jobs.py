@@ -146,21 +146,20 @@ def parse(name: str, words: Sequence[str]) -> Request:
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
     job = run_.job_of(rest[0].replace("-", "_"), dict(context.params))
-    if job.plan or not job.keeps_record:
-        option = "--plan" if job.plan else "--record none"
+    output, config = job.output, job.config
+    if output.plan or not output.keeps_record:
+        option = "--plan" if output.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
-    # The targets of jumps do not change how memory is divided.
-    job.options.pop("personalization", None)
     return Request(
         name=name,
         words=tuple(words),
-        algorithm=job.algorithm,
+        algorithm=config.algorithm,
         data_set=job.data_set,
-        options=job.options,
-        run=job.run,
+        options=config.options,
+        run=config.run,
         memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
-        record=job.record,
-        saves=job.save is not None,
+        record=output.record,
+        saves=config.save is not None,
     )
 
 

@@ -131,8 +131,7 @@ def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 arguments = build(values)
             command(context, arguments) if wants_context else command(arguments)
 
-        context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
-        set_parameters(run, [context, *parameters])
+        set_parameters(run, [argument("context", typer.Context), *parameters])
         return run
 
     return decorate
@@ -202,8 +201,14 @@ def parameter(
     default = None if optional and field.default is not required else field.default
     if default is None:
         kind |= None
-    annotation = Annotated[kind, described]
-    return inspect.Parameter(field.name, _KEYWORD, default=default, annotation=annotation)
+    own = () if default is required else (default,)
+    return argument(field.name, Annotated[kind, described], *own)
+
+
+def argument(name: str, annotation: Any, *default: Any) -> inspect.Parameter:
+    """A parameter of a command; required without a `default`."""
+    value = default[0] if default else inspect.Parameter.empty
+    return inspect.Parameter(name, _KEYWORD, default=value, annotation=annotation)
 
 
 def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect.Parameter]:
@@ -215,7 +220,7 @@ def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect
     ]
     if isinstance(kind, type):
         setting = _setting(f"{field.path}=" for field in fields(kind))
-        parameters.append(inspect.Parameter(_SETTINGS, _KEYWORD, default=None, annotation=setting))
+        parameters.append(argument(_SETTINGS, setting, None))
     return parameters
 
 
