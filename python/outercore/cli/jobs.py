@@ -132,7 +132,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     verb, *rest = words or [""]
     if verb != "run" or not rest:
         raise InvalidError(f"expected `run ALGORITHM DATASET ...`, found `{' '.join(words)}`")
-    group: Any = typer.main.get_command(run_.algorithms)
+    group: Any = typer.main.get_command(run_.run_)
     command = group.commands.get(rest[0])
     if command is None:
         known = ", ".join(group.commands)

@@ -189,12 +189,12 @@ class _Algorithms(LazyGroup):
         return typer.main.get_command(group)
 
 
-algorithms = typer.Typer(
+run_ = typer.Typer(
     cls=_Algorithms, invoke_without_command=True, no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 
-@algorithms.callback()
+@run_.callback()
 @options.takes(RunConfig, after="resume")
 def run(
     context: typer.Context,
