@@ -8,6 +8,9 @@ back end and number of threads. A result that does not fit in the budget is mapp
 In a graph with several types, the values are ordered by type, as in `Graph.node_types`. The keyword
 `relation` chooses one edge type; then only the nodes of its two types have values.
 
+Every function takes the keywords of `Resources`: ``memory``, ``threads``, ``far``, ``save`` and
+others. It raises `BudgetError` if the budget is too small; the message says how much memory works.
+
 The first algorithm builds the grid and stores it in the data set.
 """
 
