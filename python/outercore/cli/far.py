@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from outercore.base.options import Option
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data import far as memory
 from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
+
+_Far = Annotated[options.Values, memory.FarConfig]
 
 far = typer.Typer(
     help="Manage the data on a memory server.",
@@ -21,18 +25,14 @@ far = typer.Typer(
 
 
 @far.command("put", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def put(
     data_set: options.DataSet,
+    values: _Far,
     what: Annotated[
-        str | None,
-        typer.Option(
-            "--what", help="Of `grid,features,topology`; all that the data set has by default."
-        ),
+        str | None, Option("Of `grid,features,topology`; all that the data set has by default.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Copy a data set to a memory server, where it stays for all runs.
 
@@ -60,15 +60,13 @@ def put(
 
 
 @far.command("list", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def list_(
+    values: _Far,
     data_set: Annotated[
-        Path | None,
-        typer.Option("--data-set", help="Call regions by the keys of this data set's arrays."),
+        Path | None, Option("Call regions by the keys of this data set's arrays.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Show the memory, the clients and the regions of a memory server.
 
@@ -103,20 +101,17 @@ def list_(
 
 
 @far.command("drop", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def drop(
+    values: _Far,
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
     ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
-    ] = None,
+    name: Annotated[Sequence[str], Option("Drop this region.")] = (),
     everything: Annotated[
-        bool, typer.Option("--all", help="Drop every region that `outercore far put` made.")
+        bool, Option("Drop every region that `outercore far put` made.", name="all")
     ] = False,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
@@ -142,7 +137,7 @@ def drop(
         elif data_set is not None:
             names = list(_keys(data_set))
         else:
-            names = list(name or [])
+            names = list(name)
         for wanted in names:
             region = connection.find(wanted)
             if region is not None:
@@ -170,8 +165,9 @@ def drop(
 
 
 @far.command("probe", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def probe(
+    values: _Far,
     data_set: Annotated[
         Path | None,
         typer.Argument(
@@ -179,15 +175,10 @@ def probe(
         ),
     ] = None,
     size: Annotated[
-        str | None,
-        typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
+        str | None, Option("Size of the region that is read; 64MiB if the server has that.")
     ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="Seconds of measurement for each size of request.")
-    ] = 0.3,
+    seconds: Annotated[float, Option("Seconds of measurement for each size of request.")] = 0.3,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Measure bytes a second of a memory server by chunk size and queue length.
 

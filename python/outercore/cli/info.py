@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from outercore.data.layouts import Layout
 
 
+@options.command
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
     """Describe a data set: sizes, arrays, splits, provenance.
 

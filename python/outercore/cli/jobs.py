@@ -14,6 +14,7 @@ import typer
 
 from outercore.base.display import value_of
 from outercore.base.likeness import hint_like
+from outercore.base.options import Option
 from outercore.base.sizes import parse_size
 from outercore.cli import console, options
 from outercore.errors import CorruptError, InvalidError, NotFoundError
@@ -27,6 +28,7 @@ _COLUMNS = ("name", "status", "threads", "memory", "far_ratio", "seconds", "peak
 FAILED = 1
 
 
+@options.command
 def jobs(
     file: Annotated[
         Path,
@@ -35,22 +37,16 @@ def jobs(
         ),
     ],
     memory: Annotated[
-        str,
-        typer.Option(
-            "--memory",
-            callback=options.size,
-            help="Memory of all jobs together; `auto`: the free memory.",
-        ),
+        str, Option("Memory of all jobs together; `auto`: the free memory.", size=True)
     ] = "auto",
     table: Annotated[
-        Path | None,
-        typer.Option(help="Table of `outercore tune`; by default the table of the user."),
+        Path | None, Option("Table of `outercore tune`; by default the table of the user.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of their records; `runs/FILE` by default.")
+        Path | None, Option("Directory of their records; `runs/FILE` by default.")
     ] = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds that a job may wait for memory of other processes.")
+        float, Option("Seconds that a job may wait for memory of other processes.")
     ] = 600.0,
     json: options.Json = False,
 ) -> None:
@@ -145,7 +141,8 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    job = run_.job_of(rest[0].replace("-", "_"), dict(context.params))
+    arguments = command.callback.arguments(dict(context.params))
+    job = run_.job_of(rest[0].replace("-", "_"), **arguments)
     output, config = job.output, job.config
     if output.plan or not output.keeps_record:
         option = "--plan" if output.plan else "--record none"

@@ -18,7 +18,7 @@ from outercore.analytics.recorded_run import AnalysisDirectory, resume_run, star
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
-from outercore.base.options import base_groups, fields, groups_of, merge
+from outercore.base.options import Option, base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 from outercore.cli.lazy_group import LazyGroup
@@ -57,24 +57,18 @@ _EXAMPLES = {
 class _Output:
     """Options of every algorithm in addition to `RunConfig`: its results, and their display."""
 
-    save: Annotated[
-        str | None, typer.Option("--save", help="Keep the values as a node array of this name.")
-    ] = None
+    save: Annotated[str | None, Option("Save the values as a node array of this name.")] = None
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
+        Path | None, Option("Write the values to this `.npy`, `.parquet` or `.csv`.")
     ] = None
     overwrite: options.Overwrite = False
-    top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show how the budget would be divided; run nothing.")
-    ] = False
+    top: Annotated[int, Option("How many of the largest to show.")] = 10
+    plan: Annotated[bool, Option("Show how the budget would be divided; run nothing.")] = False
     record: Annotated[
         Path | None,
-        typer.Option(
-            "--record",
-            help="Directory of the run: its record, and checkpoints while it runs; by default "
-            "`runs/DATASET-ALGORITHM-N`, or `none`.",
+        Option(
+            "Directory of the run: its record, and checkpoints while it runs; by default "
+            "`runs/DATASET-ALGORITHM-N`, or `none`."
         ),
     ] = None
     json: options.Json = False
@@ -97,23 +91,27 @@ class Job:
     """Groups of `config.run` that the command line and its file set; the rest are defaults."""
 
 
-def job_of(algorithm: str, arguments: dict[str, Any]) -> Job:
+def job_of(
+    algorithm: str,
+    *,
+    data_set: Path,
+    own: options.Values,
+    resources: options.Values,
+    config: Path | None,
+    output: _Output,
+) -> Job:
     """The job that the arguments of a command describe.
 
     Errors: `InvalidError` for a wrong option.
     """
-    values = options.pop_values(RunConfig, arguments)
-    with options.named(RunConfig, values):
-        fixed = merge(base_groups(arguments.pop("config")), groups_of(RunConfig, values))
+    with options.named(RunConfig, resources):
+        fixed = merge(base_groups(config), groups_of(RunConfig, resources))
         run = RunConfig.from_dict(fixed)
-    own = options.pop_values(ALGORITHMS[algorithm], arguments)
-    data_set = arguments.pop("data_set")
     own = _with_ids(algorithm, own, data_set, run.relation)
     personalization = own.pop("personalization", None)
-    output = _Output(**arguments)
     out = None if output.out is None else str(output.out)
-    config = AnalysisConfig(algorithm, own, run, output.save, out, output.overwrite)
-    return Job(data_set, config, output, personalization, fixed)
+    analysis = AnalysisConfig(algorithm, own, run, output.save, out, output.overwrite)
+    return Job(data_set, analysis, output, personalization, fixed)
 
 
 def _start(job: Job) -> None:
@@ -168,20 +166,19 @@ class _Algorithms(LazyGroup):
         algorithm = name.replace("-", "_")
         function = ALGORITHMS[algorithm]
 
-        def command(**arguments: Any) -> None:
-            _start(job_of(algorithm, arguments))
+        def start_job(**arguments: Any) -> None:
+            _start(job_of(algorithm, **arguments))
 
         about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
         example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
         parameters = [
             options.argument("data_set", options.DataSet),
-            *options.flags(function, _METAVARS),
-            *options.flags(RunConfig),
+            options.argument("own", Annotated[options.Values, function, _METAVARS]),
+            options.argument("resources", Annotated[options.Values, RunConfig]),
             options.argument("config", options.ConfigFile, None),
-            *inspect.signature(_Output, eval_str=True).parameters.values(),
+            options.argument("output", _Output),
         ]
-        options.set_parameters(command, parameters)
-        command.configuration = RunConfig  # type: ignore[attr-defined]
+        command = options.with_parameters(start_job, parameters)
         command.algorithm = algorithm  # type: ignore[attr-defined]
         help = f"{about}**Example**\n\n{example}".replace("``", "`")
         group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
@@ -195,23 +192,22 @@ run_ = typer.Typer(
 
 
 @run_.callback()
-@options.takes(RunConfig, after="resume")
+@options.command
 def run(
+    *,
     context: typer.Context,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            "--resume",
-            help="Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
-            "`--max-iterations` and where it reads from may change; the result is the same.",
+        Option(
+            "Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
+            "`--max-iterations` and where it reads from may change; the result is the same."
         ),
     ] = None,
+    values: Annotated[options.Values, RunConfig],
     max_iterations: Annotated[
-        int | None, typer.Option(help="With `--resume`: passes at most, those done included.")
+        int | None, Option("With `--resume`: most passes, with those already done.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Run a graph algorithm out of core, or resume one.
 

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from outercore.analytics.scheduling.config import TuneConfig
+from outercore.base.options import Option
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.outputs import check_ending
@@ -19,16 +18,14 @@ if TYPE_CHECKING:
     from outercore.analytics.scheduling.measure import Tuned
 
 
-@options.takes(TuneConfig)
+@options.command
 def tune(
     data_set: options.DataSet,
+    values: Annotated[options.Values, TuneConfig],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Table to write, a `.json`; by default in the user's data directory."),
+        Path | None, Option("Table to write, a `.json`; by default in the user's data directory.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Measure time, bytes and memory of algorithms by threads and far ratio.
 
