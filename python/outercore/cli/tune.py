@@ -15,7 +15,7 @@ from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.analytics.scheduling.decide import Profile
-    from outercore.analytics.scheduling.measure import Tuned
+    from outercore.analytics.scheduling.measure import Tuning
 
 
 @options.command
@@ -93,7 +93,7 @@ def _print(title: str, profile: Profile) -> None:
         console.data("  * beyond the turning point\n")
 
 
-def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
+def _described(tuned: Tuning, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
     return {
         "table": str(path),
         "graph": {**asdict(tuned.graph), "class": tuned.graph.graph_class},
