@@ -55,7 +55,7 @@ def put(
     if left:
         raise NoSpaceError(
             f"memory server `{chosen.address}`: no room for {', '.join(left)}"
-            "\nhint: `outercore far list` shows what it holds, `outercore far drop` frees it"
+            "\nhint: `outercore far list` shows its regions, `outercore far drop` frees them"
         )
 
 
@@ -127,40 +127,40 @@ def drop(
     if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
     chosen = _server(values)
-    dropped = []
+    dropped: list[dict[str, Any]] = []
     failed = []
     with memory.build_connection(chosen) as connection:
+        names = list(name)
         if everything:
-            regions = connection.status()["regions"]
             # Other regions belong to running clients, and end with them.
+            regions = connection.status()["regions"]
             names = [region["name"] for region in regions if region["kept"]]
         elif data_set is not None:
             names = list(_keys(data_set))
-        else:
-            names = list(name)
-        for wanted in names:
-            region = connection.find(wanted)
-            if region is not None:
-                try:
-                    connection.free(region)
-                except DeviceError:
-                    raise
-                except OutercoreError as error:
-                    failed.append(f"`{wanted}`: {str(error).splitlines()[0]}")
-                else:
-                    dropped.append({"name": wanted, "bytes": region.length})
-            elif name:
+        for region_name in names:
+            region = connection.find(region_name)
+            if region is None and name:
                 raise NotFoundError(
-                    f"memory server `{chosen.address}`: no region `{wanted}`"
-                    "\nhint: `outercore far list` shows those that there are"
+                    f"memory server `{chosen.address}`: no region `{region_name}`"
+                    "\nhint: `outercore far list` shows its regions"
                 )
+            if region is None:
+                continue
+            try:
+                connection.free(region)
+            except DeviceError:
+                raise
+            except OutercoreError as error:
+                failed.append(f"`{region_name}`: {str(error).splitlines()[0]}")
+            else:
+                dropped.append({"name": region_name, "bytes": region.length})
     total = sum(region["bytes"] for region in dropped)
     text = f"{len(dropped)} dropped, {format_size(total)} free"
     console.either(dropped, text, as_json=json)
     if failed:
         raise InvalidError(
             f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"
-            "\nhint: `outercore far list` shows what it holds; try again when no one writes there"
+            "\nhint: `outercore far list` shows its regions; try again when no process writes there"
         )
 
 
@@ -189,25 +189,23 @@ def probe(
 
         outercore far probe papers --far 10.0.0.7 --set far.token_file=far.token
     """
-    if data_set is not None and not data_set.is_dir():
-        raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
+        if not data_set.is_dir():
+            raise NotFoundError(f"directory `{data_set}` does not exist")
         check_directory(data_set)
     chosen = _server(values)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
-    stored = None
-    if data_set is not None:
-        stored = memory.store_profile(data_set, chosen.address, profile)
-    if json:
-        console.json_data(profile)
-        return
     rows = [
         ("latency", f"{profile['latency_s'] * 1e6:,.0f} µs"),
         ("best chunk", format_size(profile["best_chunk"])),
     ]
-    if stored is not None:
+    if data_set is not None:
+        stored = memory.store_profile(data_set, chosen.address, profile)
         rows.append(("stored in", str(stored)))
+    if json:
+        console.json_data(profile)
+        return
     console.table(chosen.address, rows)
     cells: console.Cells = {
         "chunk": lambda point: format_size(point["chunk"]),

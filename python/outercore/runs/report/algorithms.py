@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
+from outercore.base.plan_display import RunPlan
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (
     GREY,
@@ -141,20 +142,11 @@ def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 def memory(run: AlgorithmRun) -> go.Figure:
     """How the budget was divided."""
-    plan = run.record["plan"]
-    parts = {
-        "state": plan.get("state", 0),
-        "index": plan.get("index", 0),
-        "reads in flight": plan.get("staging", 0),
-        "read ahead": plan.get("window", 0),
-        "decoded": plan.get("scratch", 0),
-        "saves passes": plan.get("working", 0),
-        "edges kept": plan.get("pinned", 0),
-    }
+    plan = RunPlan(run.record["plan"])
     title = f"Memory plan of {run.name}"
     if plan.get("far_bytes"):
         title += f", {format_size(plan['far_bytes'])} in far memory"
-    return budget_bar(title, parts, plan.get("budget", 0))
+    return budget_bar(title, plan.parts(), plan.get("budget", 0))
 
 
 def _lines(

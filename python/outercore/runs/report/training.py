@@ -195,13 +195,13 @@ def memory(run: Run) -> go.Figure:
     plan = run.record.get("plan") or {}
     split, topology = plan.get("split") or {}, plan.get("topology") or {}
     slots = plan.get("slots", 0)
-    constant, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
-    share = constant / (constant + dynamic) if constant + dynamic else 0.0
+    static, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
+    share = static / ((static + dynamic) or 1)
     parts = {
         "topology": topology.get("memory", 0),
-        "constant rows": slots * share,
-        "dynamic rows": slots * (1 - share),
-        "staging": plan.get("staging", 0),
+        "static cache": slots * share,
+        "dynamic cache": slots * (1 - share),
+        "read buffers": plan.get("staging", 0),
         "sampled": plan.get("sampled", 0),
         "delivered": plan.get("delivered", 0),
         "labels, seeds": plan.get("reserved", 0),
