@@ -245,7 +245,9 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items():
             if isinstance(value, str):
                 values[name] = flags[name].parse(value)
-    return values | parse_settings(kind, arguments.pop(_SETTINGS, None) or ())
+    # A function has no option without a flag.
+    settings = arguments.pop(_SETTINGS, None) if isinstance(kind, type) else None
+    return values | parse_settings(kind, settings or ())
 
 
 def build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
