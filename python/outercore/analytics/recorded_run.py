@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -236,7 +236,10 @@ def start(
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     _check_outputs(config, graph)
-    config, vector = prepared(_absolute(config), graph, personalization)
+    # A run may resume in another working directory.
+    out, scratch = (path and str(Path(path).resolve()) for path in (config.out, config.run.scratch))
+    config = replace(config, out=out, run=replace(config.run, scratch=scratch))
+    config, vector = prepared(config, graph, personalization)
     if not recorded:
         return run_without_directory(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
@@ -255,17 +258,6 @@ def start(
             directory, config, graph, progress, needs_record=record is not None
         )
     return done, None if done.note else path
-
-
-def _absolute(config: AnalysisConfig) -> AnalysisConfig:
-    """The configuration with absolute paths, because a run may resume in another directory."""
-
-    def absolute(path: str | None) -> str | None:
-        return None if path is None else str(Path(path).resolve())
-
-    run = config.run
-    run = replace(run, scratch=absolute(run.scratch))
-    return replace(config, run=run, out=absolute(config.out))
 
 
 def run_without_directory(
@@ -360,16 +352,25 @@ def _run_in_directory(
     """Runs or resumes an algorithm, writes its results and its record, removes the checkpoint.
 
     If the record cannot be written, the run fails only if the caller `needs_record`.
+
+    Errors: after Ctrl-C `InterruptError`, or `KeyboardInterrupt` if there is no checkpoint yet.
     """
     checkpoint = {
         "directory": str(directory.state.resolve()),
         "seconds": config.run.checkpoint_every,
         "resume": directory.begun,
     }
-    with _stoppable(directory):
-        done = compute(
-            graph, config, directory.teleports(), checkpoint=checkpoint, progress=progress
-        )
+    try:
+        vector = directory.teleports()
+        done = compute(graph, config, vector, checkpoint=checkpoint, progress=progress)
+    except KeyboardInterrupt:
+        if not directory.begun:
+            directory.discard_if_unused()
+            raise
+        raise InterruptError(
+            f"a checkpoint is in `{directory.path}`\n"
+            f"hint: resume: outercore run --resume {quoted(directory.path)}"
+        ) from None
     _write_results(config, graph, done)
     try:
         directory.write_record(_record_of(done, directory, config.run, graph))
@@ -386,7 +387,16 @@ def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
     """Writes the values to the array and the file of the configuration."""
     if config.save is not None:
         for node_type, part in _parts(config, graph):
-            _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
+            # A run that was killed after it saved the array resumes here.
+            if _has_values(graph, f"nodes/{node_type or NODE}/{config.save}", done.values[part]):
+                continue
+            graph.add_node_array(
+                config.save,
+                done.values[part],
+                overwrite=config.overwrite,
+                origin=done.described,
+                node_type=node_type,
+            )
     if config.out is not None:
         from outercore.data.outputs import write_node_values
 
@@ -403,17 +413,6 @@ def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice
     return [(name, slice(first, end)) for name, first, end in numbers.ranges()]
 
 
-def _save(
-    name: str, node_type: str | None, graph: Graph, done: Run, part: slice, *, overwrite: bool
-) -> None:
-    """Adds the values of a node type to the data set."""
-    values = done.values[part]
-    # A run that was killed after it saved the array resumes here.
-    if not _has_values(graph, f"nodes/{node_type or NODE}/{name}", values):
-        origin = done.described
-        graph.add_node_array(name, values, overwrite=overwrite, origin=origin, node_type=node_type)
-
-
 def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
     """Whether the array `key` has exactly these values; both may exceed memory."""
     entry = graph.arrays.get(key)
@@ -428,24 +427,6 @@ def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
             return False
         forget(stored)
     return True
-
-
-@contextmanager
-def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
-    """Context of a run: after Ctrl-C, raises an error with the command that resumes.
-
-    Errors: `InterruptError`; `KeyboardInterrupt` if there is no checkpoint yet.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not directory.begun:
-            directory.discard_if_unused()
-            raise
-        raise InterruptError(
-            f"a checkpoint is in `{directory.path}`\n"
-            f"hint: resume: outercore run --resume {quoted(directory.path)}"
-        ) from None
 
 
 def _record_of(

@@ -49,23 +49,15 @@ Algorithm = Callable[..., NDArray[Any]]
 
 
 class Resources(TypedDict, total=False):
-    """Options that every algorithm takes: resources of the run, and where to save its result."""
+    """Options that every algorithm takes: fields of `RunConfig`, and where to save its result."""
 
     memory: str | int
-    """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
     relation: str | EdgeType | None
-    """Use only the edges of this edge type or relation of triples; all edges by default."""
     threads: int | None
-    """Number of threads; all cores by default."""
     backend: Backend
-    """How to read; ``"auto"`` by default."""
     far: Far | None
-    """Memory server that holds edges: its address, or `far.FarOptions`."""
     far_ratio: float | None
-    """Share of the edges' bytes to leave to the memory server; by default all that exceed the
-    budget."""
     scratch: str | os.PathLike[str] | None
-    """Directory for data that exceeds the memory; the directory of the data set by default."""
     save: str | None
     """Save the result in the data set as a node array of this name."""
     progress: Progress | None
