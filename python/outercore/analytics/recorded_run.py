@@ -206,7 +206,6 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
 def _wrong_call(
     function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
 ) -> InvalidError:
-    """The error for a call that does not fit the parameters of an algorithm."""
     name, taken = function.__name__, inspect.signature(function).parameters
     call = f"\nhint: `oc.{call_of(function)}`"
     unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
@@ -384,7 +383,6 @@ def _run_in_directory(
 
 
 def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
-    """Writes the values to the array and the file of the configuration."""
     if config.save is not None:
         for node_type, part in _parts(config, graph):
             # A run that was killed after it saved the array resumes here.
@@ -432,7 +430,6 @@ def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
 def _record_of(
     done: Run, directory: AnalysisDirectory, run: RunConfig, graph: Graph
 ) -> dict[str, Any]:
-    """The record of a finished run."""
     resources = run.to_dict()
     for name in ("scratch", "checkpoint_every"):
         del resources[name]

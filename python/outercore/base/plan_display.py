@@ -170,7 +170,6 @@ class RunPlan(Plan):
 
 
 def _loader_rows(planned: Mapping[str, Any]) -> Named:
-    """Rows for the parts of a loader's memory."""
     if "topology" not in planned:
         return [(words(key), value_of(key, value)) for key, value in planned.items()]
     topology, split = planned["topology"], planned["split"]

@@ -230,7 +230,6 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
 def _import_facts(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """Imports a knowledge graph."""
     known = ("triples", *options.WITH_TRIPLES)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
@@ -285,7 +284,6 @@ def _import_folder(
 
 
 def _typed_inputs(arguments: _Options) -> TypedInputs:
-    """The inputs of a graph with several types."""
     if arguments.dangling not in ("refuse", "drop"):
         raise InvalidError(f"--dangling: expected refuse or drop; found `{arguments.dangling}`")
     return TypedInputs(
@@ -330,7 +328,6 @@ def _show_types(arguments: _Options, summary: dict[str, Any]) -> None:
 def _import_edges(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """Imports any other graph."""
     _refuse(context, lambda name: name in options.OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")

@@ -161,7 +161,6 @@ def parse(name: str, words: Sequence[str]) -> Request:
 
 
 def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
-    """Name and words of an entry."""
     fields = entry if isinstance(entry, dict) else {"command": entry}
     if "command" not in fields or fields.keys() - {"name", "command"}:
         raise InvalidError('expected `{"name": ..., "command": ...}`')

@@ -283,7 +283,6 @@ def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> A
 
 
 def _print(result: Run, job: Job, directory: Path | None) -> None:
-    """Prints the result of a run, its cost and its warnings."""
     if result.note:
         console.note(f"note: no run record was kept: {result.note}")
     far = result.counters.get("far") or {}

@@ -76,7 +76,6 @@ def _json(event: str, **more: Any) -> None:
 
 
 def _text(event: str, **more: Any) -> None:
-    """Prints an event for people."""
     match event:
         case "ready":
             grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""

@@ -199,7 +199,6 @@ class _Running:
         return [state for state in self.states if state.status == "waiting"]
 
     def _launch(self) -> None:
-        """Starts the jobs that the controller selects."""
         waiting = self._startable()
         if not waiting:
             return
@@ -263,7 +262,6 @@ class _Running:
         return directory, [*request.words, "--record", state.record, *far]
 
     def _free_directory(self, name: str) -> Path:
-        """A directory without a run."""
         directory = self.directory / name
         number = 1
         while any((directory / file).exists() for file in (records.FILE, "config.json")):
@@ -286,7 +284,6 @@ class _Running:
             self._keep()
 
     def _wait(self) -> None:
-        """Waits until a process ends, or for a second."""
         with selectors.DefaultSelector() as selector:
             for child, _ in self._children.values():
                 selector.register(child, selectors.EVENT_READ)
@@ -294,7 +291,6 @@ class _Running:
         self._reap()
 
     def _reap(self, *, stopped: bool = False) -> None:
-        """Records the processes that have ended."""
         for name, (child, _) in list(self._children.items()):
             if child.code is None:
                 continue

@@ -137,7 +137,6 @@ def _validation(run: EpochRun) -> Iterator[str]:
 
 
 def _loss(run: EpochRun) -> str:
-    """A warning about the losses, or an empty text."""
     losses = [epoch["loss"] for epoch in run.epochs]
     for number, loss in zip(run.numbers, losses, strict=True):
         if loss is None or not math.isfinite(loss) or loss < 0:

@@ -69,7 +69,6 @@ def _capital(text: str) -> str:
 
 
 def _sizes(run: Recorded) -> str:
-    """Sizes of the data set of a run."""
     data = run.record["data_set"]
     words = {name: name for name in _SIZES} | {"classes": "outputs", "train triples": "triples"}
     return ", ".join(
@@ -82,7 +81,6 @@ def _sizes(run: Recorded) -> str:
 def _part(
     kind: str, of_kind: Sequence[Recorded], sections: Sequence[str], runs: Sequence[Recorded]
 ) -> list[str]:
-    """Sections of the runs of a kind, with their data sets and options."""
     is_only = len(of_kind) == len(runs)
     what = "What all have in common" if len(of_kind) > 1 else "All"
     options = [{**data_set(run), **configuration(run)} for run in of_kind]

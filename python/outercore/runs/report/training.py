@@ -82,7 +82,6 @@ def _engine(run: Run, several: bool) -> str:
 
 
 def _predictions(run: Run) -> str:
-    """A table of the forecast and the measured epochs."""
     if not run.predictions:
         return ""
     rows = []
@@ -138,7 +137,6 @@ def read(runs: Sequence[Run]) -> go.Figure:
 
 
 def _read(run: Run, part: str) -> list[float]:
-    """Bytes of each epoch."""
     return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
 
 
