@@ -316,8 +316,8 @@ def test_a_run_keeps_its_options_and_its_edges(large: Path, tmp_path: Path) -> N
         oc.resume(tmp_path / "run", damping=0.5)
     with pytest.raises(oc.InvalidError, match="dampin: no such option"):
         oc.resume(tmp_path / "run", dampin=0.5)
-    with pytest.raises(oc.InvalidError, match="profile: a run is resumed with its own options"):
-        oc.resume(tmp_path / "run", profile="p.json")
+    with pytest.raises(oc.InvalidError, match="buffering: a run is resumed with its own options"):
+        oc.resume(tmp_path / "run", buffering=False)
     np.save(tmp_path / "other.npy", np.random.default_rng(1).integers(0, 600_000, (1_200_000, 2)))
     words = ["import", str(tmp_path / "other.npy"), "--out", str(graph), "--overwrite"]
     assert command(words) == 0

@@ -213,22 +213,6 @@ def test_run_prints_what_came_from_far_memory(
     assert (code, json.loads(out)["far_ratio"]) == (0, 1.0)
 
 
-def test_run_writes_a_profile_and_follows_it(data_set: Path, outcome: Any, tmp_path: Path) -> None:
-    profile = tmp_path / "profile.json"
-    command = ["run", "bfs", data_set, "--source", "3", "--record", "none"]
-    code, out, err = outcome(*command, "--set", f"profile={profile}")
-    assert (code, err) == (0, "")
-    assert "what the run held, by group" in out
-    assert json.loads(profile.read_text())["reads_by_segment"]
-    code, _, err = outcome(*command, "--set", f"by_profile={profile}")
-    assert (code, err) == (0, "")
-    for text, message in [("{}", "is none"), (None, "does not exist")]:
-        profile.write_text(text) if text is not None else profile.unlink()
-        code, out, err = outcome(*command, "--set", f"by_profile={profile}")
-        assert (code, out) == (1, "")
-        assert message in err
-
-
 def test_run_warns_when_its_server_was_lost(
     data_set: Path, tmp_path: Path, outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,18 +154,12 @@ def test_what_is_dropped_under_a_run_is_read_from_the_disk(
             run(fallback=False)
 
 
-def test_without_buffering_and_by_a_profile_results_stay(
-    data_set: Path, server: FarServer, expected: dict[str, np.ndarray], tmp_path: Path
+def test_without_buffering_results_stay(
+    data_set: Path, server: FarServer, expected: dict[str, np.ndarray]
 ) -> None:
     there, options = server.options(), {**RUNS["bfs"], "far_ratio": 1.0}
-    counted = tmp_path / "reads.json"
-    done = oc.run("bfs", data_set, far=there, buffering=False, profile=counted, **options)
+    done = oc.run("bfs", data_set, far=there, buffering=False, **options)
     np.testing.assert_array_equal(done.values, expected["bfs"])
-    assert done.profile is not None
-    assert {held["group"] for held in done.profile["classes"]} == {1, 2, 3, 4}
-    options["far_ratio"] = 0.5
-    again = oc.run("bfs", data_set, far=there, by_profile=counted, **options)
-    np.testing.assert_array_equal(again.values, expected["bfs"])
 
 
 def test_an_edge_stream_takes_far_memory(data_set: Path, server: FarServer) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import outercore as oc
 from outercore.analytics import ALGORITHMS
-from outercore.analytics.running import algorithm_of
+from outercore.analytics.running import checked_options
 from outercore.errors import DeviceError, InvalidError, UnsupportedError
 from outercore.serving.server import Server
 from test_live import CONFIG, random_model, trained
@@ -160,7 +160,10 @@ def test_a_fold_does_not_disturb_one_that_runs(slow: Server) -> None:
 def test_default_options_are_those_of_python(name: str, slow: Server) -> None:
     needed = NEEDED.get(name, {})
     status, answer = ask(slow, "/graph/analyses", {"algorithm": name, **needed})
-    assert (status, answer["request"]) == (202, algorithm_of(ALGORITHMS[name], needed))
+    assert (status, answer["request"]) == (
+        202,
+        {"algorithm": name, **checked_options(ALGORITHMS[name], needed)},
+    )
     assert delete(slow, answer["id"]) == 204
 
 

@@ -8,6 +8,9 @@ back end and number of threads. A result that does not fit in the budget is mapp
 In a graph with several types, the values are ordered by type, as in `Graph.node_types`. The keyword
 `relation` chooses one edge type; then only the nodes of its two types have values.
 
+Every function takes the keywords of `Resources`: ``memory``, ``threads``, ``far``, ``save`` and
+others. It raises `BudgetError` if the budget is too small; the message says how much memory works.
+
 The first algorithm builds the grid and stores it in the data set.
 """
 
@@ -23,10 +26,10 @@ from outercore.analytics.cohesion import (
     triangles,
     wcc,
 )
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
-from outercore.analytics.recorded_run import AnalysisConfig, resume, run, start
+from outercore.analytics.recorded_run import resume, run, start
 from outercore.analytics.running import (
     ALGORITHMS,
     Direction,

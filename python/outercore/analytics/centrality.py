@@ -39,13 +39,11 @@ def pagerank(
             nodes equally by default. The walk also restarts at nodes without out-arcs.
         weights: edge array; the walk chooses arcs in proportion to it, equally by default.
         reverse: follow arcs from target to source.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.
 
     Raises:
         InvalidError: an option out of its range; no convergence within ``max_iterations``.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -78,7 +76,6 @@ def betweenness(
         weights: edge array with the length of each arc, above 0; 1 by default.
         normalized: divide by the number of pairs, as networkx does. If false, an undirected graph
             counts each pair once.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes].
 
@@ -88,7 +85,6 @@ def betweenness(
     Raises:
         InvalidError: ``sources`` are not nodes, an empty list, or combined with ``samples``.
         UnsupportedError: weights so small that they change no distance.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Brandes, 2001.
 
@@ -117,7 +113,6 @@ def closeness(
             ``both`` ways.
         improved: multiply by the share of the other nodes that have a distance, so that nodes of
             small components do not rank first.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes].
 
@@ -125,7 +120,6 @@ def closeness(
 
     Raises:
         InvalidError: ``nodes`` are not in the graph, or an empty list.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Freeman, 1979; Wasserman, Faust, 1994.
 
@@ -155,13 +149,11 @@ def hits(
             ``max_iterations`` iterations.
         weights: edge array with the weight of each arc; equal by default.
         score: the score to return, ``authorities`` or ``hubs``.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], which sums to 1.
 
     Raises:
         InvalidError: an option out of its range; no convergence within ``max_iterations``.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Kleinberg, 1999.
 
@@ -185,15 +177,11 @@ def degrees(
     Args:
         graph: an opened graph or the directory of a data set.
         which: ``in``, ``out`` or ``total``.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes]. Loops and parallel arcs count. An undirected edge counts once for every
     ``which``.
 
     Cost: no pass over the edges.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc

@@ -24,14 +24,10 @@ def wcc(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
     Cost: one pass; with state in scratch files, passes until no label changes.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -50,12 +46,8 @@ def scc(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: trimming, forward-backward search from one pivot, then colouring (Slota et al., 2014).
 
@@ -78,12 +70,8 @@ def kcore(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes].
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Montresor, De Pellegrini, Miorandi, 2013; Lü et al., 2016.
 
@@ -119,12 +107,8 @@ def label_propagation(
             random. A node keeps a label that is among the most frequent; among other equally
             frequent labels, one is drawn.
         seed: random seed of ``asynchronous``.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the label of each node, a node id.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Raghavan, Albert, Kumara, 2007; CDLP of LDBC Graphalytics.
 
@@ -145,12 +129,8 @@ def triangles(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes]; their sum is three times the number of triangles.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -173,12 +153,8 @@ def local_clustering(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes], 0 to 1.
-
-    Raises:
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: LCC of LDBC Graphalytics; for undirected graphs, Watts, Strogatz, 1998.
 
@@ -209,7 +185,6 @@ def louvain(
         resolution: above 1 for smaller communities, below 1 for larger ones.
         seed: random seed of the order of visits.
         weights: edge array with the weight of each edge; equal by default.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int64 [nodes], the smallest node id of each node's community.
 
@@ -217,7 +192,6 @@ def louvain(
 
     Raises:
         InvalidError: a resolution that is not above 0.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Source: Blondel, Guillaume, Lambiotte, Lefebvre, 2008.
 

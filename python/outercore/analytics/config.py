@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from outercore.base.fields import Configuration, within
 from outercore.base.options import BackendOption, MemoryOption, Option, configuration, fields
-from outercore.base.shell import quoted
 from outercore.base.sizes import parse_size
 from outercore.base.threads import checked_threads
 from outercore.data.edge_types import edge_type_key, triple_text
 from outercore.data.far import FarOptions, options_of
 from outercore.data.graph import Graph
 from outercore.data.node_names import relation_of
-from outercore.errors import InvalidError
-from outercore.files.atomic import missing_file
 
 
 @dataclass(frozen=True)
@@ -42,13 +38,9 @@ class RunConfig(Configuration):
         float | None,
         Option("Share of the edges that is left to the memory server; the budget's by default."),
     ] = None
-    buffering: Annotated[bool, Option("Read ahead of what is computed; for experiments.")] = True
-    profile: Annotated[
-        str | None, Option("Count the reads of each segment, and write them to this `.json`.")
-    ] = None
-    by_profile: Annotated[
-        str | None, Option("Keep in memory what this profile has most reads of.")
-    ] = None
+    buffering: Annotated[
+        bool, Option("Read ahead during the computation; false only for measurements.")
+    ] = True
     scratch: Annotated[
         str | None,
         Option("Directory for scratch files; by default the directory of the data set."),
@@ -67,8 +59,7 @@ class RunConfig(Configuration):
     def native(self, root: Path) -> dict[str, Any]:
         """The configuration for the core, for a run on the data set in `root`.
 
-        Errors: `NotFoundError` for an unknown relation or a missing file `by_profile`;
-        `InvalidError` if this file is not a profile.
+        Errors: `NotFoundError` for an unknown relation.
         """
         server = options_of(self.far, root)
         relation = None if self.relation is None else relation_key(Graph(root), self.relation)
@@ -78,8 +69,6 @@ class RunConfig(Configuration):
             "far": server,
             "far_ratio": self.far_ratio,
             "buffering": None if self.buffering else False,
-            "profile": None if self.profile is None else True,
-            "reads_by_segment": None if self.by_profile is None else _reads(Path(self.by_profile)),
             "scratch": self.scratch,
         }
         return {
@@ -90,6 +79,22 @@ class RunConfig(Configuration):
         }
 
 
+@dataclass(frozen=True)
+class AnalysisConfig(Configuration):
+    """The algorithm of a run, its resources, and the destination of its result."""
+
+    algorithm: str
+    options: dict[str, Any]
+    """Options of the algorithm, by the parameters of its function."""
+    run: RunConfig = field(default_factory=RunConfig)
+    save: str | None = None
+    """Name of the node array to write the result to."""
+    out: str | None = None
+    """File to write the result to."""
+    overwrite: bool = False
+    """Whether the run may replace this array and this file."""
+
+
 def split_options(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     """Splits the keywords of a call into the configuration and the options of the algorithm.
 
@@ -98,9 +103,8 @@ def split_options(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     names = [field.name for field in fields(RunConfig)]
     used = {name: given[name] for name in names if name in given}
     options = {name: value for name, value in given.items() if name not in used}
-    for name in ("profile", "by_profile", "scratch"):
-        if used.get(name) is not None:
-            used[name] = os.fspath(used[name])
+    if used.get("scratch") is not None:
+        used["scratch"] = os.fspath(used["scratch"])
     if not isinstance(used.get("relation") or "", str):
         used["relation"] = triple_text(used["relation"], "relation")
     if not isinstance(used.get("memory", ""), str):
@@ -121,17 +125,3 @@ def relation_key(graph: Graph, relation: str | Sequence[str]) -> str | None:
         return str(graph.relation_id(name)) if graph.schema.is_knowledge_graph else name
     edge_type = relation_of(graph, relation)
     return edge_type_key(edge_type) if graph.is_typed else None
-
-
-def _reads(path: Path) -> list[int]:
-    """The number of reads of each segment, from the profile of an earlier run."""
-    try:
-        profile = json.loads(path.read_text())
-        return [int(reads) for reads in profile["reads_by_segment"]]
-    except FileNotFoundError:
-        raise missing_file("profile", path) from None
-    except (ValueError, KeyError, TypeError):
-        raise InvalidError(
-            f"profile `{path}` is none\n"
-            f"hint: write one with `outercore run ... --set {quoted(f'profile={path}')}`"
-        ) from None

@@ -38,7 +38,6 @@ def bfs(
         cutoff: largest number of hops; nodes farther away are not reached.
         result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
             id if there are several; -1 for sources and unreachable nodes.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int32 [nodes]; predecessors int64 [nodes].
 
@@ -46,7 +45,6 @@ def bfs(
 
     Raises:
         InvalidError: ``source`` is not a node, or an empty list.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -81,7 +79,6 @@ def sssp(
         cutoff: longest path; nodes farther away are not reached.
         result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
             id if there are several; -1 for sources and unreachable nodes.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: float64 [nodes]; predecessors int64 [nodes]. Lengths are added as float64.
 
@@ -92,7 +89,6 @@ def sssp(
         InvalidError: ``source`` is not a node, or an empty list; a length is negative, or an
             integer that float64 does not hold exactly.
         NotFoundError: the edge array ``weights`` does not exist.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc
@@ -121,13 +117,11 @@ def radii(
             up to a multiple of 64; each 64 searches share their passes.
         seed: random seed of the draw.
         direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        resources: ``memory``, ``threads``, ``far``, ``save`` and the other options of `Resources`.
 
     Shapes: int32 [nodes], -1 for nodes that no source reaches.
 
     Raises:
         InvalidError: ``sources`` is 0.
-        BudgetError: the budget is too small; the message says how much memory works.
 
     Example:
         >>> import outercore as oc

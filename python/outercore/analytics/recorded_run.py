@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -15,7 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.analytics.config import RunConfig, relation_key, split_options
+from outercore.analytics.config import (
+    AnalysisConfig,
+    RunConfig,
+    relation_key,
+    split_options,
+)
 from outercore.analytics.running import (
     ALGORITHMS,
     Personalization,
@@ -23,12 +27,11 @@ from outercore.analytics.running import (
     Run,
     Teleports,
     algorithm_called,
-    algorithm_of,
     call_of,
+    checked_options,
     compute,
     hint_of_option,
-    numbered,
-    teleports,
+    prepared,
 )
 from outercore.base.fields import Configuration
 from outercore.base.native import Progress
@@ -37,7 +40,7 @@ from outercore.data.graph import Graph, Source
 from outercore.data.node_names import NodeNumbers, names_of_nodes
 from outercore.data.schema import NODE, TRIPLES
 from outercore.errors import DeviceError, InterruptError, InvalidError
-from outercore.files.atomic import Storage, device_errors, replace_file, whole_file
+from outercore.files.atomic import whole_file
 from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.runs import record as records
 from outercore.runs.directory import Identity, RunDirectory
@@ -51,22 +54,6 @@ _BLOCK = 1 << 20
 """Values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """Fields of `RunConfig` that a resumed run may change: its result is the same."""
-
-
-@dataclass(frozen=True)
-class AnalysisConfig(Configuration):
-    """The algorithm of a run, and the destination of its result."""
-
-    algorithm: str
-    options: dict[str, Any]
-    """Options of the algorithm, by the parameters of its function."""
-    run: RunConfig = field(default_factory=RunConfig)
-    save: str | None = None
-    """Name of the node array to write the result to."""
-    out: str | None = None
-    """File to write the result to."""
-    overwrite: bool = False
-    """Whether the run may replace this array and this file."""
 
 
 class AnalysisDirectory(RunDirectory):
@@ -219,7 +206,6 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
 def _wrong_call(
     function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
 ) -> InvalidError:
-    """The error for a call that does not fit the parameters of an algorithm."""
     name, taken = function.__name__, inspect.signature(function).parameters
     call = f"\nhint: `oc.{call_of(function)}`"
     unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
@@ -249,11 +235,10 @@ def start(
     """
     graph = data_set if isinstance(data_set, Graph) else Graph(data_set)
     _check_outputs(config, graph)
-    called = algorithm_called(config.algorithm)
-    options = algorithm_of(called, numbered(graph, config.run.relation, config.options))
-    del options["algorithm"]
-    config = _absolute(replace(config, options=options))
-    vector = teleports(called, personalization, graph, config.run.relation)
+    # A run may resume in another working directory.
+    out, scratch = (path and str(Path(path).resolve()) for path in (config.out, config.run.scratch))
+    config = replace(config, out=out, run=replace(config.run, scratch=scratch))
+    config, vector = prepared(config, graph, personalization)
     if not recorded:
         return run_without_directory(config, graph, vector, progress), None
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
@@ -274,28 +259,11 @@ def start(
     return done, None if done.note else path
 
 
-def _absolute(config: AnalysisConfig) -> AnalysisConfig:
-    """The configuration with absolute paths, because a run may resume in another directory."""
-
-    def absolute(path: str | None) -> str | None:
-        return None if path is None else str(Path(path).resolve())
-
-    run = config.run
-    run = replace(
-        run,
-        profile=absolute(run.profile),
-        by_profile=absolute(run.by_profile),
-        scratch=absolute(run.scratch),
-    )
-    return replace(config, run=run, out=absolute(config.out))
-
-
 def run_without_directory(
     config: AnalysisConfig, graph: Graph, vector: Teleports, progress: Progress | None
 ) -> Run:
     """Runs an algorithm without checkpoints and record."""
-    options = algorithm_of(algorithm_called(config.algorithm), config.options)
-    done = compute(graph, options, config.run, vector, progress=progress)
+    done = compute(graph, config, vector, progress=progress)
     _write_results(config, graph, done)
     return done
 
@@ -348,12 +316,10 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
     """
     may_change = [*CHANGEABLE, *({"max_iterations"} & config.options.keys())]
     require_changeable(RunConfig, options, may_change, own=config.options)
-    iterations = options.get("max_iterations")
-    if iterations is not None and type(iterations) is not int:
-        raise InvalidError(f"max_iterations {iterations!r}, expected a whole number")
     used = {name: value for name, value in options.items() if name in CHANGEABLE}
     own = {name: value for name, value in options.items() if name not in CHANGEABLE}
-    return replace(config, options={**config.options, **own}, run=replace(config.run, **used))
+    all_options = checked_options(algorithm_called(config.algorithm), {**config.options, **own})
+    return replace(config, options=all_options, run=replace(config.run, **used))
 
 
 def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
@@ -361,7 +327,7 @@ def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
 
     Errors: `InvalidError`, `NotFoundError`, `DeviceError`.
     """
-    if config.save is config.out is config.run.profile is None:
+    if config.save is config.out is None:
         return
     # Imports PyArrow, which takes longer than a small run that writes no file.
     from outercore.data.outputs import VALUES, check_directory, check_output
@@ -372,8 +338,6 @@ def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
         check_directory(graph.root)
     if config.out is not None:
         check_output(Path(config.out), VALUES, option="--out", overwrite=config.overwrite)
-    if config.run.profile is not None:
-        check_output(Path(config.run.profile), (".json",), option="profile", overwrite=True)
 
 
 def _run_in_directory(
@@ -387,32 +351,28 @@ def _run_in_directory(
     """Runs or resumes an algorithm, writes its results and its record, removes the checkpoint.
 
     If the record cannot be written, the run fails only if the caller `needs_record`.
+
+    Errors: after Ctrl-C `InterruptError`, or `KeyboardInterrupt` if there is no checkpoint yet.
     """
     checkpoint = {
         "directory": str(directory.state.resolve()),
         "seconds": config.run.checkpoint_every,
         "resume": directory.begun,
     }
-    with _stoppable(directory):
-        done = compute(
-            graph,
-            algorithm_of(algorithm_called(config.algorithm), config.options),
-            config.run,
-            directory.teleports(),
-            checkpoint=checkpoint,
-            progress=progress,
-        )
+    try:
+        vector = directory.teleports()
+        done = compute(graph, config, vector, checkpoint=checkpoint, progress=progress)
+    except KeyboardInterrupt:
+        if not directory.begun:
+            directory.discard_if_unused()
+            raise
+        raise InterruptError(
+            f"a checkpoint is in `{directory.path}`\n"
+            f"hint: resume: outercore run --resume {quoted(directory.path)}"
+        ) from None
     _write_results(config, graph, done)
     try:
-        record = _record_of(
-            done,
-            directory.path,
-            graph,
-            config=_described(config.run),
-            options=config.options,
-            command=directory.command(),
-        )
-        directory.write_record(record)
+        directory.write_record(_record_of(done, directory, config.run, graph))
     except DeviceError as error:
         if needs_record:
             raise
@@ -423,19 +383,23 @@ def _run_in_directory(
 
 
 def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
-    """Writes the values to the array and the file of the configuration, and the profile."""
     if config.save is not None:
         for node_type, part in _parts(config, graph):
-            _save(config.save, node_type, graph, done, part, overwrite=config.overwrite)
+            # A run that was killed after it saved the array resumes here.
+            if _has_values(graph, f"nodes/{node_type or NODE}/{config.save}", done.values[part]):
+                continue
+            graph.add_node_array(
+                config.save,
+                done.values[part],
+                overwrite=config.overwrite,
+                origin=done.described,
+                node_type=node_type,
+            )
     if config.out is not None:
         from outercore.data.outputs import write_node_values
 
         names = names_of_nodes(graph, config.run.relation)
         write_node_values(Path(config.out), names, done.values, of_nodes=done.of_nodes)
-    if config.run.profile is not None and done.profile is not None:
-        path = Path(config.run.profile)
-        with device_errors(f"profile `{path}`"):
-            replace_file(Storage(), path, (json.dumps(done.profile, indent=1) + "\n").encode())
 
 
 def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
@@ -444,17 +408,6 @@ def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice
         return [(None, slice(None))]
     numbers = NodeNumbers.of_graph(graph, config.run.relation)
     return [(name, slice(first, end)) for name, first, end in numbers.ranges()]
-
-
-def _save(
-    name: str, node_type: str | None, graph: Graph, done: Run, part: slice, *, overwrite: bool
-) -> None:
-    """Adds the values of a node type to the data set."""
-    values = done.values[part]
-    # A run that was killed after it saved the array resumes here.
-    if not _has_values(graph, f"nodes/{node_type or NODE}/{name}", values):
-        origin = done.described
-        graph.add_node_array(name, values, overwrite=overwrite, origin=origin, node_type=node_type)
 
 
 def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
@@ -473,57 +426,25 @@ def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
     return True
 
 
-@contextmanager
-def _stoppable(directory: AnalysisDirectory) -> Iterator[None]:
-    """Context of a run: after Ctrl-C, raises an error with the command that resumes.
-
-    Errors: `InterruptError`; `KeyboardInterrupt` if there is no checkpoint yet.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not directory.begun:
-            directory.discard_if_unused()
-            raise
-        raise InterruptError(
-            f"a checkpoint is in `{directory.path}`\n"
-            f"hint: resume: outercore run --resume {quoted(directory.path)}"
-        ) from None
-
-
-def _described(config: RunConfig) -> dict[str, Any]:
-    """The part of the configuration in the record."""
-    names = ("memory", "relation", "threads", "backend", "far", "far_ratio", "buffering")
-    return {name: value for name, value in config.to_dict().items() if name in names}
-
-
 def _record_of(
-    done: Run,
-    run: Path,
-    graph: Graph,
-    *,
-    config: Mapping[str, Any],
-    options: Mapping[str, Any],
-    command: str = "",
+    done: Run, directory: AnalysisDirectory, run: RunConfig, graph: Graph
 ) -> dict[str, Any]:
-    """The record of an algorithm's run in the directory `run`.
-
-    `config` has the resources of the run, `options` the options of the algorithm.
-    """
+    resources = run.to_dict()
+    for name in ("scratch", "checkpoint_every"):
+        del resources[name]
     return {
         "version": 1,
         "job": records.ALGORITHM,
         "status": "finished",
-        "command": command,
+        "command": directory.command(),
         **records.opening(
             graph.root,
-            {"run": config, done.algorithm: options},
-            {"run": str(run), "algorithm": done.algorithm},
+            {"run": resources, done.algorithm: done.options},
+            {"run": str(directory.path), "algorithm": done.algorithm},
             {"nodes": graph.num_nodes, "edges": graph.num_edges},
         ),
         "plan": done.plan,
         "peak_memory_bytes": records.peak_memory(),
         "counters": done.counters,
-        "profile": done.profile,
         "result": done.facts,
     }

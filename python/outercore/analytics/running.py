@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
-from outercore.analytics.config import RunConfig, split_options
-from outercore.base import native
+from outercore.analytics.config import AnalysisConfig, split_options
 from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
@@ -49,29 +48,15 @@ Algorithm = Callable[..., NDArray[Any]]
 
 
 class Resources(TypedDict, total=False):
-    """Options that every algorithm takes: resources of the run, and where to save its result."""
+    """Options that every algorithm takes: fields of `RunConfig`, and where to save its result."""
 
     memory: str | int
-    """Budget, such as ``"128MiB"``; ``"1GiB"`` by default."""
     relation: str | EdgeType | None
-    """Use only the edges of this edge type or relation of triples; all edges by default."""
     threads: int | None
-    """Number of threads; all cores by default."""
     backend: Backend
-    """How to read; ``"auto"`` by default."""
     far: Far | None
-    """Memory server that holds edges: its address, or `far.FarOptions`."""
     far_ratio: float | None
-    """Share of the edges' bytes to leave to the memory server; by default all that exceed the
-    budget."""
-    buffering: bool
-    """Whether to read ahead during the computation; set it to false only in experiments."""
-    profile: str | os.PathLike[str] | None
-    """Count the reads of each segment, and write them to this ``.json``."""
-    by_profile: str | os.PathLike[str] | None
-    """Keep the segments with the most reads in this profile in memory."""
     scratch: str | os.PathLike[str] | None
-    """Directory for data that exceeds the memory; the directory of the data set by default."""
     save: str | None
     """Save the result in the data set as a node array of this name."""
     progress: Progress | None
@@ -85,15 +70,16 @@ _OF_NODES = ("source", "sources", "nodes", "personalization")
 _LARGEST = 2**32 - 1
 
 _SHARED = ("graph", "personalization", "resources")
+"""Parameters that are not options of the request."""
 
 
-def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The name of an algorithm and all its options, defaults included.
+def checked_options(function: Algorithm, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of an algorithm, defaults included.
 
     Errors: `InvalidError` for an unknown option, or a number that is not finite.
     """
     algorithm = function.__name__
-    chosen: dict[str, Any] = {"algorithm": algorithm}
+    checked: dict[str, Any] = {}
     parameters = inspect.signature(function).parameters
     own = {name: value for name, value in parameters.items() if name not in _SHARED}
     for name in options:
@@ -113,8 +99,8 @@ def algorithm_of(function: Callable[..., Any], options: Mapping[str, Any]) -> di
             value = typed(hints[name], value, what)
         if isinstance(value, int) and name != "seed":
             within(what, value, 0, _LARGEST)
-        chosen[name] = value
-    return chosen
+        checked[name] = value
+    return checked
 
 
 def _unknown_option(function: Callable[..., Any], name: str) -> InvalidError:
@@ -229,14 +215,6 @@ def _weight(value: object) -> float:
     return float(value)
 
 
-def described(algorithm: Mapping[str, Any], relation: str | None) -> str:
-    """An algorithm with its options in one line, for the provenance."""
-    chosen = {**algorithm, "relation": relation}
-    name = chosen.pop("algorithm")
-    words = [f"{key}={value}" for key, value in chosen.items() if value is not None]
-    return " ".join(["outercore run", name, *words])
-
-
 @dataclass(frozen=True, repr=False)
 class Run(Displayed):
     """The result of an algorithm, and its cost."""
@@ -252,20 +230,26 @@ class Run(Displayed):
     """How the budget was divided."""
     counters: dict[str, Any]
     """Passes, reads and seconds; ``far`` if a memory server was used."""
-    profile: dict[str, Any] | None = None
-    """Memory of each group and reads of each segment, if the run counted them."""
     note: str = ""
     """Why the run has no record, if the default record could not be written."""
-    described: str = ""
-    """The algorithm with its options, for the provenance of saved values."""
-    of_nodes: bool = False
-    """Whether the values are nodes, such as predecessors."""
     data_set: Path | None = None
     """Directory of the data set."""
     relation: str | None = None
     """The edge type or relation of the run; `None` for all edges."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """All options of the algorithm, defaults included."""
+
+    @property
+    def of_nodes(self) -> bool:
+        """Whether the values are nodes, such as predecessors."""
+        return self.algorithm in COMPONENTS or self.options.get("result") == "predecessors"
+
+    @property
+    def described(self) -> str:
+        """The algorithm with its options in one line, for the provenance of saved values."""
+        options = {**self.options, "relation": self.relation}
+        words = [f"{name}={value}" for name, value in options.items() if value is not None]
+        return " ".join(["outercore run", self.algorithm, *words])
 
     @property
     def warnings(self) -> list[str]:
@@ -336,38 +320,59 @@ def algorithm_called(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
+def prepared(
+    config: AnalysisConfig, graph: Graph, personalization: Personalization | None
+) -> tuple[AnalysisConfig, Teleports]:
+    """The configuration with all options checked and nodes as numbers, and the teleport vector.
+
+    Errors: `InvalidError`, `NotFoundError` for an unknown algorithm, a wrong option or a node.
+    """
+    function, relation = algorithm_called(config.algorithm), config.run.relation
+    options = checked_options(function, numbered(graph, relation, config.options))
+    vector = teleports(function, personalization, graph, relation)
+    return replace(config, options=options), vector
+
+
 def compute(
     graph: Graph,
-    algorithm: dict[str, Any],
-    run: RunConfig,
+    config: AnalysisConfig,
     teleports: Teleports,
     *,
     checkpoint: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Runs an algorithm with all its options.
+    """Runs an algorithm; `config` has all its options.
 
     `checkpoint` holds the directory of the checkpoints, the seconds between them, and whether to
     resume from an existing checkpoint.
     """
-    request = _request(graph.root, algorithm, run, checkpoint)
+    request = _request(graph, config, checkpoint)
     graph.take_additions()
-    values, outcome = native.run_algorithm(graph._core, request, *teleports, progress)
+    values, outcome = _core.run_algorithm(graph._core, request, *teleports, progress)
     # The run may have added a grid to the data set.
     graph.take_additions()
     return Run(
-        algorithm["algorithm"],
-        values,
+        config.algorithm,
+        values if isinstance(values, np.ndarray) else _mapped(values),
         outcome["facts"],
         outcome["plan"],
         outcome["counters"],
-        outcome.get("profile"),
-        described=described(algorithm, run.relation),
-        of_nodes=algorithm["algorithm"] in COMPONENTS or algorithm.get("result") == "predecessors",
         data_set=graph.root,
-        relation=run.relation,
-        options={name: value for name, value in algorithm.items() if name != "algorithm"},
+        relation=config.run.relation,
+        options=config.options,
     )
+
+
+def _mapped(descriptor: int) -> NDArray[Any]:
+    """Values that exceed the budget, mapped from an open scratch file."""
+    try:
+        values: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
+    finally:
+        os.close(descriptor)
+    # The number of this descriptor will be reused for another file. Programs that open mapped
+    # arrays by file name, such as joblib's workers, must not open that file.
+    values.filename = None
+    return values
 
 
 def plan(
@@ -396,16 +401,13 @@ def plan(
         67108864
     """
     run, own = split_options({**options, "checkpoint_every": checkpoint_every})
-    return plan_of(
-        algorithm, graph, run, own, personalization, checkpoints=checkpoint_every is not None
-    )
+    config = AnalysisConfig(algorithm, own, run)
+    return plan_of(config, graph, personalization, checkpoints=checkpoint_every is not None)
 
 
 def plan_of(
-    algorithm: str,
+    config: AnalysisConfig,
     graph: Source,
-    run: RunConfig,
-    options: Mapping[str, Any],
     personalization: Personalization | None = None,
     *,
     checkpoints: bool,
@@ -413,25 +415,18 @@ def plan_of(
     """`plan` for a configuration; `checkpoints`: whether the run writes checkpoints."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()
-    root = opened.root
-    called = algorithm_called(algorithm)
-    options = numbered(opened, run.relation, options)
+    config, vector = prepared(config, opened, personalization)
     # A plan does not look for checkpoints, so it needs no directory.
-    checkpoint = {"directory": "", "seconds": run.checkpoint_every, "resume": False}
-    request = _request(
-        root,
-        algorithm_of(called, options),
-        run,
-        checkpoint if checkpoints else None,
-    )
-    vector = teleports(called, personalization, opened, run.relation)
+    checkpoint = {"directory": "", "seconds": config.run.checkpoint_every, "resume": False}
+    request = _request(opened, config, checkpoint if checkpoints else None)
     return RunPlan(_core.plan_algorithm(opened._core, request, *vector))
 
 
 def _request(
-    root: Path, algorithm: dict[str, Any], run: RunConfig, checkpoint: dict[str, Any] | None
+    graph: Graph, config: AnalysisConfig, checkpoint: dict[str, Any] | None
 ) -> dict[str, Any]:
-    config = run.native(root)
+    resources = config.run.native(graph.root)
     if checkpoint is not None:
-        config["checkpoint"] = checkpoint
-    return {"algorithm": algorithm, "config": config}
+        resources["checkpoint"] = checkpoint
+    algorithm = {"algorithm": config.algorithm, **config.options}
+    return {"algorithm": algorithm, "config": resources}

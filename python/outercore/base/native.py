@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -151,32 +150,6 @@ def verify_arrays(path: Path, keys: list[str]) -> None:
     data_set = _core.DataSet(path)
     for key in keys:
         data_set.verify_array(key)
-
-
-def run_algorithm(
-    data_set: _core.DataSet,
-    request: dict[str, Any],
-    ids: NDArray[np.int64] | None,
-    weights: NDArray[np.float64] | None,
-    progress: Progress | None,
-) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Runs an algorithm. `weights` of the nodes `ids`, if any, are its teleport vector.
-
-    Returns the values by node id, and a dictionary with `plan`, `counters` and `facts`. Values that
-    exceed the budget are mapped from a scratch file.
-    """
-    values, outcome = _core.run_algorithm(data_set, request, ids, weights, progress)
-    if isinstance(values, np.ndarray):
-        return values, outcome
-    descriptor: int = values
-    try:
-        mapped: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
-    finally:
-        os.close(descriptor)
-    # The number of this descriptor will be reused for another file. Programs that open mapped
-    # arrays by file name, such as joblib's workers, must not open that file.
-    mapped.filename = None
-    return mapped, outcome
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:

@@ -57,6 +57,8 @@ class Option:
     """Smallest number that the command line accepts."""
     most: float | None = None
     """Largest number that the command line accepts."""
+    panel: str = ""
+    """Heading above the option in `--help`."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[Field]:
     _first, *others = inspect.signature(function).parameters.values()
     for parameter in others:
         if (name := parameter.name) not in ("progress", "resources"):
-            plain = _required(hints[name])
+            plain = required(hints[name])
             text = " ".join(helps.get(name, "").replace("``", "`").split())
             option = Option(text[:1].upper() + text[1:], size=plain == str | int, common=True)
             yield Field(name, option, plain, parameter.default)
@@ -156,7 +158,7 @@ def _walk(kind: Any, prefix: str) -> Iterator[Field]:
         hint, path = hints[field.name], prefix + field.name
         marks = getattr(hint, "__metadata__", ())
         option = next((mark for mark in marks if isinstance(mark, Option)), None)
-        plain = _required(typing.get_args(hint)[0] if option is not None else hint)
+        plain = required(typing.get_args(hint)[0] if option is not None else hint)
         if dataclasses.is_dataclass(plain):
             yield from _walk(plain, f"{path}.")
         elif option is not None:
@@ -164,8 +166,8 @@ def _walk(kind: Any, prefix: str) -> Iterator[Field]:
             yield Field(path, option, plain, default)
 
 
-def _required(hint: Any) -> Any:
-    """The type without `None`."""
+def required(hint: Any) -> Any:
+    """A type without `None`."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
         return typing.Union[tuple(choices)]  # noqa: UP007 - of one type it is that type

@@ -23,17 +23,18 @@ _BUDGET = {
     "budget": "budget",
     "least": "least that works",
     "least_in_memory": "least with state in memory",
-    "state": "state",
 }
 _PARTS = {
+    "state": "state",
     "output": "result",
     "index": "index of the edges",
     "staging": "read buffers",
     "window": "read ahead",
     "scratch": "decoded edges",
     "working": "to save passes",
+    "pinned": "edges in memory",
 }
-"""Sizes in a plan of an algorithm."""
+"""Parts of the budget in a plan of an algorithm."""
 
 
 class Plan(Displayed, dict[str, Any]):
@@ -124,13 +125,13 @@ class EmbedPlan(Plan):
 class RunPlan(Plan):
     """How the run of an algorithm divides its memory, and how many bytes it reads."""
 
+    def parts(self) -> dict[str, int]:
+        """Bytes of the parts of the budget, by their names."""
+        return {name: self.get(key, 0) for key, name in _PARTS.items()}
+
     def rows(self) -> Named:
         """Sizes, bytes and times that apply to this run."""
-
-        def sizes(names: Mapping[str, str]) -> Named:
-            return [(name, format_size(self[key])) for key, name in names.items() if self[key]]
-
-        rows = sizes(_BUDGET)
+        rows = [(name, format_size(self[key])) for key, name in _BUDGET.items() if self[key]]
         if (spill := self["spill"]) is not None:
             rows += [
                 ("partitions in memory", f"{spill['targets']} targets, {spill['sources']} sources"),
@@ -141,10 +142,11 @@ class RunPlan(Plan):
                     f"{format_size(spill['written_per_pass'])} in a pass",
                 ),
             ]
-        pinned, segments = self["pinned_segments"], self["segments"]
+        *parts, (pinned, pinned_bytes) = self.parts().items()
+        count = f"{self['pinned_segments']:,} of {self['segments']:,} segments"
         rows += [
-            *sizes(_PARTS),
-            ("edges kept", f"{format_size(self['pinned'])}, {pinned:,} of {segments:,} segments"),
+            *((name, format_size(size)) for name, size in parts if size),
+            (pinned, f"{format_size(pinned_bytes)}, {count}"),
             ("weights", "read" if self["weighted"] else "not read"),
             ("first pass reads", format_size(self["bytes_first_pass"])),
             ("a later pass reads", format_size(self["bytes_per_pass"])),
@@ -168,7 +170,6 @@ class RunPlan(Plan):
 
 
 def _loader_rows(planned: Mapping[str, Any]) -> Named:
-    """Rows for the parts of a loader's memory."""
     if "topology" not in planned:
         return [(words(key), value_of(key, value)) for key, value in planned.items()]
     topology, split = planned["topology"], planned["split"]

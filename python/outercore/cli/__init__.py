@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 import typer
 
@@ -28,111 +28,60 @@ _STOPPED_EARLY = (
 USER_ERROR, OUR_ERROR, STOPPED = 1, 2, 130
 
 
-class Command(NamedTuple):
-    """A command: the module and its function or group, and the first paragraph of its help."""
-
-    module: str
-    member: str
-    summary: str
-
-
 COMMANDS = {
-    "import": Command("import_", "import_", "Import a graph of any size."),
-    "add": Command(
-        "add",
-        "add",
-        "Add features, labels, splits or arrays to a data set, without importing it again.",
+    "import": "Import a graph of any size.",
+    "add": "Add features, labels, splits or arrays to a data set, without importing it again.",
+    "check": "Verify the structure and the checksums of a data set.",
+    "info": "Describe a data set: sizes, arrays, splits, provenance.",
+    "convert": (
+        "Convert the features to a smaller type, in place: fewer bytes to store and to read."
     ),
-    "check": Command("check", "check", "Verify the structure and the checksums of a data set."),
-    "info": Command("info", "info", "Describe a data set: sizes, arrays, splits, provenance."),
-    "convert": Command(
-        "convert",
-        "convert",
-        "Convert the features to a smaller type, in place: fewer bytes to store and to read.",
+    "grid": "Write the edges a second time, compressed and in blocks, for `outercore run`.",
+    "layout": (
+        "Write the features a second time for `outercore serve`, in another order or as int8."
     ),
-    "grid": Command(
-        "grid",
-        "grid",
-        "Write the edges a second time, compressed and in blocks, for `outercore run`.",
+    "memory-server": (
+        "Lend memory to `outercore run` and `outercore train` on this machine or others."
     ),
-    "layout": Command(
-        "layout",
-        "layout",
-        "Write the features a second time for `outercore serve`, in another order or as int8.",
+    "probe": (
+        "Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second."
     ),
-    "memory-server": Command(
-        "memory_server",
-        "memory_server",
-        "Lend memory to `outercore run` and `outercore train` on this machine or others.",
+    "train": "Train on a graph that need not fit in memory.",
+    "evaluate": (
+        "Score a model on a split, exactly: layer by layer over all neighbours, out of core."
     ),
-    "probe": Command(
-        "probe",
-        "probe",
-        "Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second.",
+    "predict": "Write a model's predictions for all nodes, all graphs, or the edges of a list.",
+    "export-model": (
+        "Write a run's best model as data: a manifest and weights, read without PyTorch."
     ),
-    "train": Command("train", "train", "Train on a graph that need not fit in memory."),
-    "evaluate": Command(
-        "evaluate",
-        "evaluate",
-        "Score a model on a split, exactly: layer by layer over all neighbours, out of core.",
-    ),
-    "predict": Command(
-        "predict",
-        "predict",
-        "Write a model's predictions for all nodes, all graphs, or the edges of a list.",
-    ),
-    "export-model": Command(
-        "export_model",
-        "export_model",
-        "Write a run's best model as data: a manifest and weights, read without PyTorch.",
-    ),
-    "serve": Command(
-        "serve",
-        "serve",
-        "Answer requests for predictions: sample, gather and compute where the data is.",
-    ),
-    "embed": Command(
-        "embed", "embed", "Embed a knowledge graph, or a graph, that need not fit in memory."
-    ),
-    "tune": Command(
-        "tune", "tune", "Measure time, bytes and memory of algorithms by threads and far ratio."
-    ),
-    "jobs": Command(
-        "jobs",
-        "jobs",
-        "Run a list of `outercore run` commands, as many at once as cores and memory allow.",
-    ),
-    "report": Command(
-        "report",
-        "report",
-        "Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.",
-    ),
-    "generate": Command("generate", "generate", "Generate a graph of any size."),
-    "run": Command("run_", "algorithms", "Run a graph algorithm out of core, or resume one."),
-    "far": Command("far", "far", "Manage the data on a memory server."),
-    "plan": Command(
-        "plan",
-        "plan",
-        "Show how a job would divide its memory, without running it; `train` by default.",
-    ),
-    "embedding": Command(
-        "embedding", "embedding", "Search, rank, compare and export the rows of `outercore embed`."
-    ),
+    "serve": "Answer requests for predictions: sample, gather and compute where the data is.",
+    "embed": "Embed a knowledge graph, or a graph, that need not fit in memory.",
+    "tune": "Measure time, bytes and memory of algorithms by threads and far ratio.",
+    "jobs": "Run a list of `outercore run` commands, as many at once as cores and memory allow.",
+    "report": "Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.",
+    "generate": "Generate a graph of any size.",
+    "run": "Run a graph algorithm out of core, or resume one.",
+    "far": "Manage the data on a memory server.",
+    "plan": "Show how a job would divide its memory, without running it; `train` by default.",
+    "embedding": "Search, rank, compare and export the rows of `outercore embed`.",
 }
-"""The commands in the order of `outercore --help`. The file of a command repeats its summary, and
-a test compares the two."""
+"""The commands in the order of `outercore --help`, with the first paragraphs of their help.
+
+The file of a command repeats its summary, and a test compares the two."""
+_MODULES = {"import": "import_", "run": "run_"}
+"""Modules whose name is not that of the command: the words have a meaning in Python or here."""
 
 
 class _Verbs(LazyGroup):
     """All commands."""
 
-    summaries: ClassVar = {name: command.summary for name, command in COMMANDS.items()}
+    summaries: ClassVar = COMMANDS
 
     @staticmethod
     def build(name: str) -> Any:
-        """Imports the file of a command, and builds the command with its options."""
-        command = COMMANDS[name]
-        member = getattr(import_module(f"outercore.cli.{command.module}"), command.member)
+        """Imports the file of a command, and builds the function or group named like the file."""
+        module = _MODULES.get(name, name.replace("-", "_"))
+        member = getattr(import_module(f"outercore.cli.{module}"), module)
         group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
         if isinstance(member, typer.Typer):
             group.add_typer(member, name=name)
@@ -207,21 +156,15 @@ def run(arguments: list[str]) -> int:
         # The core panics if the system refuses a thread.
         if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
-        return _unexpected(error)
+        if (message := explained(error)) is None:
+            console.crash(error)
+            return OUR_ERROR
+        console.error(message)
+        return USER_ERROR
     if code == STOPPED:
         # Typer handles Ctrl-C without a message.
         console.stopped(_STOPPED_EARLY)
     return code if isinstance(code, int) else 0
-
-
-def _unexpected(error: BaseException) -> int:
-    """Prints an error of another class: one of the system, or a bug. Returns the exit code."""
-    message = explained(error)
-    if message is None:
-        console.crash(error)
-        return OUR_ERROR
-    console.error(message)
-    return USER_ERROR
 
 
 def _usage(error: Any) -> int:

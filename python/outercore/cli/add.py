@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import typer
-
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.import_ import notable
 from outercore.importing.build.additions import Additions
@@ -16,8 +16,6 @@ from outercore.importing.options import ArrayOptions
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.text import TextOptions
 
-_TEXTS = "How files are written"
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
@@ -25,65 +23,53 @@ class _Options:
 
     data_set: options.DataSet
     features: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--features",
-            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node "
-            "types `TYPE=FILE`, may be repeated.",
+        Sequence[str],
+        Option(
+            "Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node types "
+            "`TYPE=FILE`."
         ),
-    ] = None
+    ] = ()
     labels: Annotated[
         str | None,
-        typer.Option(
-            "--labels",
-            "--label",
-            help="Labels, one row a node; `-1` or NaN for none. With several node types "
-            "`TYPE=FILE`.",
+        Option(
+            "Labels, one row a node; `-1` or NaN for none. With several node types `TYPE=FILE`.",
+            short="--label",
         ),
     ] = None
-    split: options.Split = None
+    split: options.Split = ()
     array: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--array",
-            help="`NAME=FILE`: any further node array; with several node types `TYPE/NAME=FILE`; "
-            "may be repeated.",
-        ),
-    ] = None
+        Sequence[str],
+        Option("`NAME=FILE`: any further node array; with several node types `TYPE/NAME=FILE`."),
+    ] = ()
     texts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--text",
-            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; with "
-            "several node types `TYPE/NAME=FILE`; may be repeated.",
+        Sequence[str],
+        Option(
+            "`NAME=FILE:COLUMN`: texts of nodes, such as titles, stored unchanged; with several "
+            "node types `TYPE/NAME=FILE`.",
+            name="text",
         ),
-    ] = None
+    ] = ()
     edge_array: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--edge-array",
-            help="`NAME=FILE`: a row for each imported edge, in their order, such as "
-            "`weight=w.npy`; with several edge types `SOURCE__RELATION__TARGET/NAME=FILE`; may be "
-            "repeated.",
+        Sequence[str],
+        Option(
+            "`NAME=FILE`: a row for each imported edge, in their order, such as `weight=w.npy`; "
+            "with several edge types `SOURCE__RELATION__TARGET/NAME=FILE`."
         ),
-    ] = None
+    ] = ()
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            help="Column of ids in tables of nodes, if its name is not `id` or similar.",
-        ),
+        Option("Column of ids in tables of nodes, if its name is not `id` or similar."),
     ] = None
     fill: Annotated[
-        float | None, typer.Option(help="Value for missing entries; `nan` keeps them missing.")
+        float | None, Option("Value for missing entries; `nan` keeps them missing.")
     ] = None
     how: ArrayOptions
     overwrite: options.Overwrite = False
-    text: Annotated[TextOptions, _TEXTS]
+    text: Annotated[TextOptions, "How files are written"]
     json: options.Json = False
 
 
-@options.of(_Options)
+@options.command
 def add(arguments: _Options) -> None:
     """Add features, labels, splits or arrays to a data set, without importing it again.
 
@@ -98,12 +84,12 @@ def add(arguments: _Options) -> None:
     """
     keeps_gaps = arguments.fill is not None and math.isnan(arguments.fill)
     additions = Additions(
-        features=tuple(arguments.features or ()),
+        features=tuple(arguments.features),
         labels=arguments.labels,
-        splits=SplitChoice.parse(arguments.split or []),
-        arrays=tuple(arguments.array or ()),
-        texts=tuple(arguments.texts or ()),
-        edge_arrays=tuple(arguments.edge_array or ()),
+        splits=SplitChoice.parse([*arguments.split]),
+        arrays=tuple(arguments.array),
+        texts=tuple(arguments.texts),
+        edge_arrays=tuple(arguments.edge_array),
         key=arguments.key,
         text=arguments.text,
         fill=None if keeps_gaps else arguments.fill,

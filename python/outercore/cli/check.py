@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outercore.base.options import Option
 from outercore.base.shell import quoted
 from outercore.cli import console, options
 from outercore.errors import InvalidError
@@ -18,22 +19,21 @@ _ADVICE = (
 )
 
 
+@options.command
 def check(
     data_set: options.DataSet,
     canary: Annotated[
         bool,
-        typer.Option(
-            "--canary",
-            help="Plant labels in the future, in held-out edges and in other splits, and look "
-            "whether samples tell them. Needs PyTorch.",
+        Option(
+            "Plant labels in the future, in held-out edges and in other splits, and look whether "
+            "samples tell them. Needs PyTorch."
         ),
     ] = False,
     time: Annotated[
         str | None,
-        typer.Option(
-            help="With `--canary`: the array of times of nodes or edges, as `outercore train` has "
-            "it; `time` where there is one.",
-            show_default=False,
+        Option(
+            "With `--canary`: the array of times of nodes or edges, as for `outercore train`; "
+            "`time` by default."
         ),
     ] = None,
     json: options.Json = False,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.layouts import convert as convert_arrays
 
 
-@options.takes(convert_arrays)
+@options.command
 def convert(
-    data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]
+    data_set: options.DataSet,
+    values: Annotated[options.Values, convert_arrays],
+    json: options.Json = False,
 ) -> None:
     """Convert the features to a smaller type, in place: fewer bytes to store and to read.
 

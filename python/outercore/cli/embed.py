@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.watch import EmbedWatch
 from outercore.embedding.config import CHANGEABLE, RECIPES, EmbedConfig, configuration
@@ -14,10 +15,10 @@ from outercore.runs.resume import require_changeable
 
 Recipe = Annotated[
     str | None,
-    typer.Option(
-        help="A configuration with documented results; options that you give override it: "
+    Option(
+        "A configuration with documented results; options that you give override it: "
         f"{', '.join(RECIPES)}.",
-        autocompletion=options.completing(RECIPES),
+        choices=tuple(RECIPES),
     ),
 ]
 StartFrom = Annotated[
@@ -29,35 +30,30 @@ StartFrom = Annotated[
 ]
 FromData = Annotated[
     Path | None,
-    typer.Option(help="With `--from`: where the data set of that run is now, if it was moved."),
+    Option("With `--from`: where the data set of that run is now, if it was moved."),
 ]
-Score = Annotated[
-    str | None,
-    typer.Option(help="Your own score function, in PyTorch: `FILE.py:NAME`."),
-]
+Score = Annotated[str | None, Option("Your own score function, in PyTorch: `FILE.py:NAME`.")]
 
 
-@options.takes(EmbedConfig)
+@options.command
 def embed(
-    data_set: Annotated[
-        Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
-    ] = None,
+    *,
+    data_set: options.JobDataSet = None,
+    values: Annotated[options.Values, EmbedConfig],
     recipe: Recipe = None,
     config: options.ConfigFile = None,
     out: options.OutRun = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            help="Continue this run with its own options; `--memory`, `--epochs` and the step size "
-            "may change."
+        Option(
+            "Continue this run with its own options; `--memory`, `--epochs` and the step size may "
+            "change."
         ),
     ] = None,
     start_from: StartFrom = None,
     from_data: FromData = None,
     score: Score = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Embed a knowledge graph, or a graph, that need not fit in memory.
 

@@ -173,7 +173,7 @@ class _Evaluate(_Ranking):
 
 
 @embedding.command("evaluate", no_args_is_help=True)
-@options.of(_Evaluate)
+@options.command
 def evaluate(arguments: _Evaluate) -> None:
     """Rank held-out triples again: other parts, other candidates.
 
@@ -210,7 +210,7 @@ class _Compare(_Ranking):
 
 
 @embedding.command("compare", no_args_is_help=True)
-@options.of(_Compare)
+@options.command
 def compare(arguments: _Compare) -> None:
     """Tell whether two runs rank the same triples equally well, or differ by more than chance.
 
@@ -266,7 +266,7 @@ class _Export(_OfRun):
 
 
 @embedding.command("export", no_args_is_help=True)
-@options.of(_Export)
+@options.command
 def export(arguments: _Export) -> None:
     """Write rows with their names for other programs, streaming.
 
@@ -302,7 +302,7 @@ class _Neighbours(_Search):
 
 
 @embedding.command("neighbours", no_args_is_help=True)
-@options.of(_Neighbours)
+@options.command
 def neighbours(arguments: _Neighbours) -> None:
     """Find the entities whose rows are nearest, by the model's own measure.
 
@@ -366,7 +366,7 @@ class _Predict(_Search):
 
 
 @embedding.command("predict", no_args_is_help=True)
-@options.of(_Predict)
+@options.command
 def predict(arguments: _Predict) -> None:
     """Complete triples: give two of head, relation and tail, and get the best for the third.
 
@@ -420,7 +420,7 @@ class _Features(_OfRun):
 
 
 @embedding.command("features", no_args_is_help=True)
-@options.of(_Features)
+@options.command
 def features(arguments: _Features) -> None:
     """Write rows into a data set as a node array, which `outercore train` can learn from.
 
@@ -474,7 +474,7 @@ class _Index(_OfRun):
 
 
 @embedding.command("index", no_args_is_help=True)
-@options.of(_Index)
+@options.command
 def index(arguments: _Index) -> None:
     """Build an index for approximate search, and measure what it finds (needs `outercore[ann]`).
 

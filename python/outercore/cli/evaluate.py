@@ -3,43 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from outercore.base.display import flat
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarConfig
 
 
-@options.takes(FarConfig, after="overwrite")
+@options.command
 def evaluate(
+    *,
     model: Annotated[
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
     ],
     data: Annotated[
-        Path | None, typer.Option("--data", help="Another data set than that of the run.")
+        Path | None, Option("Data set to score on; by default that of the run.")
     ] = None,
     split: Annotated[
-        str, typer.Option(help="Split to score, such as `test`; `all` scores every node or graph.")
+        str, Option("Split to score, such as `test`; `all` scores every node or graph.")
     ] = "test",
-    sampled: Annotated[
-        bool, typer.Option("--sampled", help="Sample neighbours instead of taking all.")
-    ] = False,
+    sampled: Annotated[bool, Option("Sample neighbours instead of taking all.")] = False,
     memory: options.ModelMemory = None,
     predictions: Annotated[
-        Path | None,
-        typer.Option(help="Write predictions to this `.npy`, `.parquet` or `.csv`."),
+        Path | None, Option("Write predictions to this `.npy`, `.parquet` or `.csv`.")
     ] = None,
-    logits: Annotated[
-        Path | None, typer.Option(help="Write the network's outputs to such a file.")
-    ] = None,
+    logits: Annotated[Path | None, Option("Write the network's outputs to such a file.")] = None,
     network: options.Network = None,
     overwrite: options.Overwrite = False,
+    values: Annotated[options.Values, FarConfig],
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
 

@@ -7,16 +7,18 @@ from typing import Annotated
 
 import typer
 
+from outercore.base.options import Option
 from outercore.cli import console, options
 
 
+@options.command
 def export_model(
     run: Annotated[
         Path,
         typer.Argument(help="Run of `outercore train`, or the `model` in it.", show_default=False),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Directory to write; `serving` in the run by default.")
+        Path | None, Option("Directory to write; `serving` in the run by default.")
     ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from outercore.base.options import Option
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data import far as memory
 from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
+
+_Far = Annotated[options.Values, memory.FarConfig]
 
 far = typer.Typer(
     help="Manage the data on a memory server.",
@@ -21,18 +25,14 @@ far = typer.Typer(
 
 
 @far.command("put", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def put(
     data_set: options.DataSet,
+    values: _Far,
     what: Annotated[
-        str | None,
-        typer.Option(
-            "--what", help="Of `grid,features,topology`; all that the data set has by default."
-        ),
+        str | None, Option("Of `grid,features,topology`; all that the data set has by default.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Copy a data set to a memory server, where it stays for all runs.
 
@@ -55,20 +55,18 @@ def put(
     if left:
         raise NoSpaceError(
             f"memory server `{chosen.address}`: no room for {', '.join(left)}"
-            "\nhint: `outercore far list` shows what it holds, `outercore far drop` frees it"
+            "\nhint: `outercore far list` shows its regions, `outercore far drop` frees them"
         )
 
 
 @far.command("list", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def list_(
+    values: _Far,
     data_set: Annotated[
-        Path | None,
-        typer.Option("--data-set", help="Call regions by the keys of this data set's arrays."),
+        Path | None, Option("Call regions by the keys of this data set's arrays.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Show the memory, the clients and the regions of a memory server.
 
@@ -103,20 +101,17 @@ def list_(
 
 
 @far.command("drop", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def drop(
+    values: _Far,
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
     ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option("--name", help="Drop this region; may be repeated.")
-    ] = None,
+    name: Annotated[Sequence[str], Option("Drop this region.")] = (),
     everything: Annotated[
-        bool, typer.Option("--all", help="Drop every region that `outercore far put` made.")
+        bool, Option("Drop every region that `outercore far put` made.", name="all")
     ] = False,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Give back memory of a server that `outercore far put` filled.
 
@@ -132,46 +127,47 @@ def drop(
     if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
     chosen = _server(values)
-    dropped = []
+    dropped: list[dict[str, Any]] = []
     failed = []
     with memory.build_connection(chosen) as connection:
+        names = list(name)
         if everything:
-            regions = connection.status()["regions"]
             # Other regions belong to running clients, and end with them.
+            regions = connection.status()["regions"]
             names = [region["name"] for region in regions if region["kept"]]
         elif data_set is not None:
             names = list(_keys(data_set))
-        else:
-            names = list(name or [])
-        for wanted in names:
-            region = connection.find(wanted)
-            if region is not None:
-                try:
-                    connection.free(region)
-                except DeviceError:
-                    raise
-                except OutercoreError as error:
-                    failed.append(f"`{wanted}`: {str(error).splitlines()[0]}")
-                else:
-                    dropped.append({"name": wanted, "bytes": region.length})
-            elif name:
+        for region_name in names:
+            region = connection.find(region_name)
+            if region is None and name:
                 raise NotFoundError(
-                    f"memory server `{chosen.address}`: no region `{wanted}`"
-                    "\nhint: `outercore far list` shows those that there are"
+                    f"memory server `{chosen.address}`: no region `{region_name}`"
+                    "\nhint: `outercore far list` shows its regions"
                 )
+            if region is None:
+                continue
+            try:
+                connection.free(region)
+            except DeviceError:
+                raise
+            except OutercoreError as error:
+                failed.append(f"`{region_name}`: {str(error).splitlines()[0]}")
+            else:
+                dropped.append({"name": region_name, "bytes": region.length})
     total = sum(region["bytes"] for region in dropped)
     text = f"{len(dropped)} dropped, {format_size(total)} free"
     console.either(dropped, text, as_json=json)
     if failed:
         raise InvalidError(
             f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"
-            "\nhint: `outercore far list` shows what it holds; try again when no one writes there"
+            "\nhint: `outercore far list` shows its regions; try again when no process writes there"
         )
 
 
 @far.command("probe", no_args_is_help=True)
-@options.takes(memory.FarConfig)
+@options.command
 def probe(
+    values: _Far,
     data_set: Annotated[
         Path | None,
         typer.Argument(
@@ -179,15 +175,10 @@ def probe(
         ),
     ] = None,
     size: Annotated[
-        str | None,
-        typer.Option(help="Size of the region that is read; 64MiB if the server has that."),
+        str | None, Option("Size of the region that is read; 64MiB if the server has that.")
     ] = None,
-    seconds: Annotated[
-        float, typer.Option(help="Seconds of measurement for each size of request.")
-    ] = 0.3,
+    seconds: Annotated[float, Option("Seconds of measurement for each size of request.")] = 0.3,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Measure bytes a second of a memory server by chunk size and queue length.
 
@@ -198,25 +189,23 @@ def probe(
 
         outercore far probe papers --far 10.0.0.7 --set far.token_file=far.token
     """
-    if data_set is not None and not data_set.is_dir():
-        raise NotFoundError(f"directory `{data_set}` does not exist")
     if data_set is not None:
+        if not data_set.is_dir():
+            raise NotFoundError(f"directory `{data_set}` does not exist")
         check_directory(data_set)
     chosen = _server(values)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
-    stored = None
-    if data_set is not None:
-        stored = memory.store_profile(data_set, chosen.address, profile)
-    if json:
-        console.json_data(profile)
-        return
     rows = [
         ("latency", f"{profile['latency_s'] * 1e6:,.0f} µs"),
         ("best chunk", format_size(profile["best_chunk"])),
     ]
-    if stored is not None:
+    if data_set is not None:
+        stored = memory.store_profile(data_set, chosen.address, profile)
         rows.append(("stored in", str(stored)))
+    if json:
+        console.json_data(profile)
+        return
     console.table(chosen.address, rows)
     cells: console.Cells = {
         "chunk": lambda point: format_size(point["chunk"]),

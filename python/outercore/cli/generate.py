@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from outercore.base.display import flat
-from outercore.base.options import MemoryOption, SeedOption
+from outercore.base.options import MemoryOption, Option, SeedOption
 from outercore.cli import console, options
 from outercore.errors import InvalidError
 
@@ -32,15 +32,13 @@ class _Generated:
 class _Rmat(_Generated):
     """Options of `outercore generate rmat`."""
 
-    scale: Annotated[int, typer.Option(help="2^scale nodes.")]
-    edge_factor: Annotated[int, typer.Option(help="Edges a node.")] = 16
-    undirected: Annotated[
-        bool, typer.Option("--undirected", help="Store every edge in both directions.")
-    ] = False
+    scale: Annotated[int, Option("2^scale nodes.")]
+    edge_factor: Annotated[int, Option("Edges a node.")] = 16
+    undirected: Annotated[bool, Option("Store every edge in both directions.")] = False
 
 
 @generate.command("rmat", no_args_is_help=True)
-@options.of(_Rmat)
+@options.command
 def rmat(arguments: _Rmat) -> None:
     """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
 
@@ -55,26 +53,26 @@ def rmat(arguments: _Rmat) -> None:
 class _Planted(_Generated):
     """Options of `outercore generate planted`."""
 
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")]
-    degree: Annotated[int, typer.Option(help="Mean in-degree.")] = 10
-    features: Annotated[int, typer.Option(help="Features a node.")] = 128
-    classes: Annotated[int, typer.Option(help="Communities, which are the labels.")] = 16
-    splits: Annotated[str, typer.Option(help="Shares of the nodes in train, valid and test.")] = (
+    nodes: Annotated[int, Option("Number of nodes.")]
+    degree: Annotated[int, Option("Mean in-degree.")] = 10
+    features: Annotated[int, Option("Features a node.")] = 128
+    classes: Annotated[int, Option("Communities, which are the labels.")] = 16
+    splits: Annotated[str, Option("Shares of the nodes in train, valid and test.")] = (
         "0.5,0.25,0.25"
     )
-    homophily: Annotated[
-        float | None, typer.Option(help="Share of edges that stay within a community.")
-    ] = None
+    homophily: Annotated[float | None, Option("Share of edges that stay within a community.")] = (
+        None
+    )
     noise: Annotated[
-        float | None, typer.Option(help="Spread of a node's features around its community's.")
+        float | None, Option("Spread of a node's features around its community's.")
     ] = None
     dtype: Annotated[
-        str | None, typer.Option(help="Type of the features: `float32`, `float16`, `bfloat16`.")
+        str | None, Option("Type of the features: `float32`, `float16`, `bfloat16`.")
     ] = None
 
 
 @generate.command("planted", no_args_is_help=True)
-@options.of(_Planted)
+@options.command
 def planted(arguments: _Planted) -> None:
     """Generate planted communities: features that say little, edges that say more.
 

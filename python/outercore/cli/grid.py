@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from outercore import analytics
 from outercore.base.display import flat
 from outercore.cli import console, options
 
 
-@options.takes(analytics.grid)
-def grid(data_set: options.DataSet, json: options.Json = False, *, values: dict[str, Any]) -> None:
+@options.command
+def grid(
+    data_set: options.DataSet,
+    values: Annotated[options.Values, analytics.grid],
+    json: options.Json = False,
+) -> None:
     """Write the edges a second time, compressed and in blocks, for `outercore run`.
 
     `outercore run` writes a missing grid itself. Write it before to include weights, or to choose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import typer
 import outercore
 from outercore.base.display import flat
 from outercore.base.native import Progress
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.info import types
 from outercore.cli.next_step import read_again
@@ -39,12 +40,12 @@ _TYPES = "Several types of nodes and edges"
 _EDGES = "Values of edges"
 _TEXTS = "How files are written"
 _OF_TYPED = (
-    *("edge_types", "nodes", "features", "labels", "split", "texts", "add_reverse", "dangling"),
+    *("edge_types", "nodes", "features", "labels", "split", "text", "add_reverse", "dangling"),
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of several types of nodes and edges."""
 _OF_FOLDERS = (
-    *("edges", "labels", "split", "texts", "add_reverse", "dangling", "outside_files"),
+    *("edges", "labels", "split", "text", "add_reverse", "dangling", "outside_files"),
     *("fill", "task", "feature_dtype", "in_place"),
 )
 """Options of a folder of several types."""
@@ -67,138 +68,106 @@ class _Options:
     ] = None
     out: options.OutDataSet
     features: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--features",
-            help="Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; `FILE:COLUMN,COLUMN`, "
-            "or `'FILE:!COLUMN,COLUMN'` for all but these. With several node types `TYPE=FILE`, "
-            "may be repeated; by default the columns of numbers of its table.",
+        Sequence[str],
+        Option(
+            "Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; `FILE:COLUMN,COLUMN`, or "
+            "`'FILE:!COLUMN,COLUMN'` for all but these. With several node types `TYPE=FILE`; by "
+            "default the columns of numbers of its table."
         ),
-    ] = None
+    ] = ()
     labels: Annotated[
         str | None,
-        typer.Option(
-            "--labels",
-            "--label",
-            help="Labels, one row a node; `-1` or NaN for none. With several node types "
-            "`TYPE.COLUMN` or `TYPE=FILE`.",
+        Option(
+            "Labels, one row a node; `-1` or NaN for none. With several node types `TYPE.COLUMN` "
+            "or `TYPE=FILE`.",
+            short="--label",
         ),
     ] = None
-    split: options.Split = None
-    array: Annotated[
-        list[str] | None,
-        typer.Option("--array", help="`NAME=FILE`: any further node array; may be repeated."),
-    ] = None
+    split: options.Split = ()
+    array: Annotated[Sequence[str], Option("`NAME=FILE`: any further node array.")] = ()
     texts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--text",
-            help="`NAME=FILE:COLUMN`: texts of nodes, such as titles, kept as they are; with "
-            "several node types `TYPE.COLUMN`; may be repeated.",
+        Sequence[str],
+        Option(
+            "`NAME=FILE:COLUMN`: texts of nodes, such as titles, stored unchanged; with several "
+            "node types `TYPE.COLUMN`.",
+            name="text",
         ),
-    ] = None
+    ] = ()
     graph_ids: Annotated[
         str | None,
-        typer.Option(
-            "--graph-ids",
-            help="The graph of each node, in a file like features: a data set of many graphs. "
-            "Labels and splits are then of graphs.",
+        Option(
+            "The graph of each node, in a file like features: a data set of many graphs. Labels "
+            "and splits are then of graphs."
         ),
     ] = None
     edge_values: Annotated[EdgeChoice, _EDGES]
     edge_shape: Annotated[
-        str | None,
-        typer.Option(
-            help="`2,E` or `E,2`, for an edge array of shape [2, 2].", rich_help_panel=_EDGES
-        ),
+        str | None, Option("`2,E` or `E,2`, for an edge array of shape [2, 2].", panel=_EDGES)
     ] = None
     format: Annotated[
         str,
-        typer.Option(
-            "--format",
-            help="`auto`, `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`.",
-            rich_help_panel=_TEXTS,
-        ),
+        Option("`auto`, `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`.", panel=_TEXTS),
     ] = "auto"
     text: Annotated[TextOptions, _TEXTS]
     fill: Annotated[
         float | None,
-        typer.Option(
-            help="Value for missing entries of features and edges; `nan` keeps them missing."
-        ),
+        Option("Value for missing entries of features and edges; `nan` keeps them missing."),
     ] = None
     how: ImportOptions
     ids: Annotated[
         str,
-        typer.Option(
-            help="`numbers` from 0 on, or `dictionary`: names or sparse numbers, kept in the data "
-            "set and given back in results."
+        Option(
+            "`numbers` from 0 on, or `dictionary`: names or sparse numbers, stored in the data set "
+            "and used in results."
         ),
     ] = "numbers"
-    ogb_split: Annotated[
-        str | None, typer.Option(help="Folder under `split/` of an OGB data set.")
-    ] = None
+    ogb_split: Annotated[str | None, Option("Folder under `split/` of an OGB data set.")] = None
     nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--nodes",
-            help="Number of nodes, if some have no edge; or `FILE:KEY`: a table with a row for "
-            "each node, and its column of names. With several node types `TYPE=FILE:KEY` "
-            "or `TYPE=COUNT`; may be repeated, also for several files of one type.",
+        Sequence[str],
+        Option(
+            "Number of nodes, if some nodes lack edges; or `FILE:KEY`: a table with a row for each "
+            "node, and its column of names. With several node types `TYPE=FILE:KEY` or "
+            "`TYPE=COUNT`, also for several files of one type."
         ),
-    ] = None
+    ] = ()
     edge_types: Annotated[
         list[str] | None,
+        # Typer's own, because the argument of the command is called `edges`, too.
         typer.Option(
             "--edges",
-            help="`SOURCE,RELATION,TARGET=FILE`: edges between two node types, by their keys; may "
+            help="`SOURCE,RELATION,TARGET=FILE`: edges between two node types, by their keys. May "
             "be repeated.",
             rich_help_panel=_TYPES,
         ),
     ] = None
     add_reverse: Annotated[
         bool,
-        typer.Option(
-            "--add-reverse",
-            help="Add each edge type in the other direction, as `rev_RELATION`.",
-            rich_help_panel=_TYPES,
-        ),
+        Option("Add each edge type in the other direction, as `rev_RELATION`.", panel=_TYPES),
     ] = False
     dangling: Annotated[
-        str,
-        typer.Option(
-            help="Edges whose key no node has: `refuse` or `drop`.", rich_help_panel=_TYPES
-        ),
+        str, Option("Edges whose key no node has: `refuse` or `drop`.", panel=_TYPES)
     ] = "refuse"
     triples: Annotated[
         bool,
-        typer.Option(
-            "--triples",
-            help="The files hold a knowledge graph: names of head, relation and tail.",
-            rich_help_panel=_TRIPLES,
+        Option(
+            "The files hold a knowledge graph: names of head, relation and tail.", panel=_TRIPLES
         ),
     ] = False
-    valid: Annotated[
-        str | None,
-        typer.Option(help="Triples to stop training by.", rich_help_panel=_TRIPLES),
-    ] = None
-    test: Annotated[
-        str | None,
-        typer.Option(help="Triples to judge the result by.", rich_help_panel=_TRIPLES),
-    ] = None
+    valid: Annotated[str | None, Option("Triples to stop training by.", panel=_TRIPLES)] = None
+    test: Annotated[str | None, Option("Triples to judge the result by.", panel=_TRIPLES)] = None
     facts: Annotated[TripleOptions, _TRIPLES]
     relation: Annotated[
         str | None,
-        typer.Option(
-            help="For a graph from a data set of triples: the relation whose edges to take; all by "
+        Option(
+            "For a graph from a data set of triples: the relation whose edges to take; all by "
             "default.",
-            rich_help_panel=_TRIPLES,
+            panel=_TRIPLES,
         ),
     ] = None
     json: options.Json = False
 
 
-@options.of(_Options)
+@options.command
 def import_(context: typer.Context, arguments: _Options) -> None:
     """Import a graph of any size.
 
@@ -261,7 +230,6 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
 def _import_facts(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """Imports a knowledge graph."""
     known = ("triples", *options.WITH_TRIPLES)
     _refuse(context, lambda name: name not in known, "does not go with `--triples`")
     how = replace(
@@ -316,16 +284,15 @@ def _import_folder(
 
 
 def _typed_inputs(arguments: _Options) -> TypedInputs:
-    """The inputs of a graph with several types."""
     if arguments.dangling not in ("refuse", "drop"):
         raise InvalidError(f"--dangling: expected refuse or drop; found `{arguments.dangling}`")
     return TypedInputs(
-        nodes=tuple(arguments.nodes or ()),
+        nodes=tuple(arguments.nodes),
         edges=tuple(arguments.edge_types or ()),
-        features=tuple(arguments.features or ()),
+        features=tuple(arguments.features),
         label=arguments.labels,
-        texts=tuple(arguments.texts or ()),
-        splits=SplitChoice.parse(arguments.split or []),
+        texts=tuple(arguments.texts),
+        splits=SplitChoice.parse([*arguments.split]),
         add_reverse=arguments.add_reverse,
         ogb_split=arguments.ogb_split,
         dangling="drop" if arguments.dangling == "drop" else "refuse",
@@ -361,7 +328,6 @@ def _show_types(arguments: _Options, summary: dict[str, Any]) -> None:
 def _import_edges(
     context: typer.Context, arguments: _Options, note: Callable[[str], object]
 ) -> None:
-    """Imports any other graph."""
     _refuse(context, lambda name: name in options.OF_TRIPLES, "expected `--triples` with it")
     only_typed = ("add_reverse", "dangling")
     _refuse(context, lambda name: name in only_typed, "expected `--edges` with it")
@@ -380,9 +346,9 @@ def _import_edges(
         format=arguments.format,
         features=_only("--features", arguments.features),
         labels=arguments.labels,
-        splits=SplitChoice.parse(arguments.split or []),
-        arrays=tuple(arguments.array or ()),
-        texts=tuple(arguments.texts or ()),
+        splits=SplitChoice.parse([*arguments.split]),
+        arrays=tuple(arguments.array),
+        texts=tuple(arguments.texts),
         nodes=nodes,
         node_table=table,
         ogb_split=arguments.ogb_split,
@@ -433,16 +399,14 @@ def _write(
     return summary
 
 
-def _only(option: str, texts: list[str] | None) -> str | None:
+def _only(option: str, texts: Sequence[str]) -> str | None:
     """The value of an option that may be repeated only for several node types."""
-    if texts is None or not texts:
-        return None
     if len(texts) > 1:
         raise InvalidError(
             f"{option}: expected once, found {len(texts)} times\n"
             "hint: several node types have `--edges SOURCE,RELATION,TARGET=FILE`"
         )
-    return texts[0]
+    return texts[0] if texts else None
 
 
 def _nodes(text: str | None) -> tuple[int | None, str | None]:

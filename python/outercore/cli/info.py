@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from outercore.data.layouts import Layout
 
 
+@options.command
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
     """Describe a data set: sizes, arrays, splits, provenance.
 
@@ -62,7 +63,6 @@ def info(data_set: options.DataSet, json: options.Json = False) -> None:
 
 
 def _nodes(graph: Graph) -> list[tuple[str, str]]:
-    """The counts of a graph."""
     from_1 = [("ids in files", f"from {graph.first_id}")] if graph.first_id else []
     return [
         ("nodes", f"{graph.num_nodes:,}"),
@@ -75,7 +75,6 @@ def _nodes(graph: Graph) -> list[tuple[str, str]]:
 
 
 def _triples(graph: Graph) -> list[tuple[str, str]]:
-    """The counts of a knowledge graph."""
     weighted = [part for part in PARTS if f"triples/{part}.weight" in graph.arrays]
     return [
         *triple_counts(graph),

@@ -14,6 +14,7 @@ import typer
 
 from outercore.base.display import value_of
 from outercore.base.likeness import hint_like
+from outercore.base.options import Option
 from outercore.base.sizes import parse_size
 from outercore.cli import console, options
 from outercore.errors import CorruptError, InvalidError, NotFoundError
@@ -27,6 +28,7 @@ _COLUMNS = ("name", "status", "threads", "memory", "far_ratio", "seconds", "peak
 FAILED = 1
 
 
+@options.command
 def jobs(
     file: Annotated[
         Path,
@@ -35,22 +37,16 @@ def jobs(
         ),
     ],
     memory: Annotated[
-        str,
-        typer.Option(
-            "--memory",
-            callback=options.size,
-            help="Memory of all jobs together; `auto`: the free memory.",
-        ),
+        str, Option("Memory of all jobs together; `auto`: the free memory.", size=True)
     ] = "auto",
     table: Annotated[
-        Path | None,
-        typer.Option(help="Table of `outercore tune`; by default the table of the user."),
+        Path | None, Option("Table of `outercore tune`; by default the table of the user.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of their records; `runs/FILE` by default.")
+        Path | None, Option("Directory of their records; `runs/FILE` by default.")
     ] = None,
     patience: Annotated[
-        float, typer.Option(help="Seconds that a job may wait for memory of other processes.")
+        float, Option("Seconds that a job may wait for memory of other processes.")
     ] = 600.0,
     json: options.Json = False,
 ) -> None:
@@ -132,7 +128,7 @@ def parse(name: str, words: Sequence[str]) -> Request:
     verb, *rest = words or [""]
     if verb != "run" or not rest:
         raise InvalidError(f"expected `run ALGORITHM DATASET ...`, found `{' '.join(words)}`")
-    group: Any = typer.main.get_command(run_.algorithms)
+    group: Any = typer.main.get_command(run_.run_)
     command = group.commands.get(rest[0])
     if command is None:
         known = ", ".join(group.commands)
@@ -145,27 +141,26 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(error.format_message()) from None
     except typer.Exit:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
-    job = run_.job_of(rest[0].replace("-", "_"), dict(context.params))
-    if job.plan or not job.keeps_record:
-        option = "--plan" if job.plan else "--record none"
+    arguments = command.callback.arguments(dict(context.params))
+    job = run_.job_of(rest[0].replace("-", "_"), **arguments)
+    output, config = job.output, job.config
+    if output.plan or not output.keeps_record:
+        option = "--plan" if output.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
-    # The targets of jumps do not change how memory is divided.
-    job.options.pop("personalization", None)
     return Request(
         name=name,
         words=tuple(words),
-        algorithm=job.algorithm,
+        algorithm=config.algorithm,
         data_set=job.data_set,
-        options=job.options,
-        run=job.run,
+        options=config.options,
+        run=config.run,
         memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
-        record=job.record,
-        saves=job.save is not None,
+        record=output.record,
+        saves=config.save is not None,
     )
 
 
 def _entry(entry: Any, number: int) -> tuple[str, list[str]]:
-    """Name and words of an entry."""
     fields = entry if isinstance(entry, dict) else {"command": entry}
     if "command" not in fields or fields.keys() - {"name", "command"}:
         raise InvalidError('expected `{"name": ..., "command": ...}`')

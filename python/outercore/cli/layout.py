@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from outercore.base.display import flat
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.data.layouts import build_layout, remove_layouts
 
 
-@options.takes(build_layout)
+@options.command
 def layout(
     data_set: options.DataSet,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the layouts of the array instead.")
-    ] = False,
+    values: Annotated[options.Values, build_layout],
+    remove: Annotated[bool, Option("Remove the layouts of the array instead.")] = False,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.
 

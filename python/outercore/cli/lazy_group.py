@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -58,7 +59,7 @@ class LazyGroup(TyperGroup):
             self._lists_only = False
 
 
-class _Commands(dict[str, Any]):
+class _Commands(UserDict[str, Any]):
     """Commands by name; the value is `None` until the first lookup."""
 
     def __init__(self, names: Iterable[str], build: Callable[[str], Any]) -> None:
@@ -66,15 +67,6 @@ class _Commands(dict[str, Any]):
         self._build = build
 
     def __getitem__(self, name: str) -> Any:
-        if super().__getitem__(name) is None:
-            self[name] = self._build(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 - `dict.get` builds nothing
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
-
-    def values(self) -> Any:
-        return [self[name] for name in self]
+        if self.data[name] is None:
+            self.data[name] = self._build(name)
+        return self.data[name]

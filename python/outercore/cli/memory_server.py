@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,8 +22,9 @@ def _new_token(path: Path | None) -> None:
         raise typer.Exit
 
 
-@options.takes(MemoryServer.__init__, after="make_token")
+@options.command
 def memory_server(
+    *,
     make_token: Annotated[
         Path | None,
         typer.Option(
@@ -33,9 +34,8 @@ def memory_server(
             help="Write a new token to this file, and end.",
         ),
     ] = None,
+    values: Annotated[options.Values, MemoryServer.__init__],
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Lend memory to `outercore run` and `outercore train` on this machine or others.
 

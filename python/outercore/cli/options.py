@@ -12,12 +12,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
 from outercore.base.fields import Configuration
-from outercore.base.options import Field, configuration, fields, parse_settings
+from outercore.base.options import Field, Option, configuration, fields, parse_settings, required
 from outercore.base.other_libraries import instead_of_option
 from outercore.base.sizes import parse_size
 from outercore.errors import InvalidError
@@ -30,6 +30,8 @@ OF_EACH_IMPORT = (
 """Options of `outercore import` for triples and for any other graph."""
 WITH_TRIPLES = (*OF_TRIPLES, *OF_EACH_IMPORT)
 """Options that go with `--triples`."""
+Values = dict[str, Any]
+"""The options that the user set, by name."""
 Kind = type[Configuration] | Callable[..., Any]
 """Source of options: the fields of a configuration, or the parameters of a function."""
 _SETTINGS = "settings"
@@ -58,118 +60,105 @@ def completing(values: Iterable[str]) -> Callable[[str], list[str]] | None:
 
 
 DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show_default=False)]
+JobDataSet = Annotated[
+    Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
+]
 Network = Annotated[
-    str | None,
-    typer.Option(
-        help="For a custom model: the code of its network, `FILE.py:NAME`.", show_default=False
-    ),
+    str | None, Option("For a custom model: the code of its network, `FILE.py:NAME`.")
 ]
-ModelMemory = Annotated[
-    str | None,
-    typer.Option("--memory", help="Memory budget; as in training by default.", callback=size),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-OutDataSet = Annotated[
-    Path, typer.Option("--out", help="Directory of the data set to write.", show_default=False)
-]
-OutRun = Annotated[
-    Path | None, typer.Option("--out", help="Run directory; `runs/DATASET-MODEL-N` by default.")
-]
+ModelMemory = Annotated[str | None, Option("Memory budget; as in training by default.", size=True)]
+Json = Annotated[bool, Option("Print JSON on stdout.")]
+OutDataSet = Annotated[Path, Option("Directory of the data set to write.")]
+OutRun = Annotated[Path | None, Option("Run directory; `runs/DATASET-MODEL-N` by default.")]
 Split = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--split",
-        help="`NAME=FILE` with ids or a mask, may be repeated; or `.npz` with train, valid and "
-        "test.",
-    ),
+    Sequence[str],
+    Option("`NAME=FILE` with ids or a mask; or `.npz` with train, valid and test."),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+Overwrite = Annotated[bool, Option("Replace existing output.")]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
-        "--config", help="JSON file of options, such as `config.json` of a run; others override it."
-    ),
+    Option("JSON file of options, such as `config.json` of a run; others override it."),
 ]
 
 
-def of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes the fields of a dataclass the options of a command, which gets them as one value.
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Makes a function a command: its parameters become arguments and options.
 
-    An `Option` or Typer's own classes describe each field. A field that is a dataclass itself
-    stands for its fields with an `Option`; a text in its annotation is their panel in `--help`.
-    A command whose first parameter is `context` also gets Typer's context.
+    The annotation of a parameter is one of:
+
+    - Typer's own `Argument` or `Option`;
+    - `Annotated[TYPE, Option(...)]`;
+    - a dataclass, whose fields become options in the same way; fields without a description do
+      not. A text in its annotation is their panel in `--help`.
+    - `Annotated[Values, KIND]`: the options of a configuration or a function. The command gets
+      those that the user set, by name.
     """
-    parameters: list[inspect.Parameter] = []
-    described = {field.path: field for field in fields(kind)}
-    groups: dict[str, Any] = {}
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    return with_parameters(function, parameters)
+
+
+def with_parameters(
+    function: Callable[..., None], declared: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    """As `command`, for other parameters than those in the signature of the function."""
+    parts = {each.name: _part(each) for each in declared}
+
+    def arguments(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: part.take(values) for name, part in parts.items()}
+
+    @functools.wraps(function)
+    def run(**values: Any) -> None:
+        function(**arguments(values))
+
+    flat = [each for part in parts.values() for each in part.parameters]
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in flat}
+    run.arguments = arguments  # type: ignore[attr-defined]
+    kinds = [part.kind for part in parts.values() if isinstance(part.kind, type)]
+    if kinds:
+        run.configuration = kinds[0]  # type: ignore[attr-defined]
+    return run
+
+
+class _Part(NamedTuple):
+    """A parameter of a function, as parameters of the command."""
+
+    parameters: list[inspect.Parameter]
+    take: Callable[[dict[str, Any]], Any]
+    """Removes their values from those of the command, and returns the function's argument."""
+    kind: Kind | None = None
+
+
+def _part(declared: inspect.Parameter, panel: str | None = None) -> _Part:
+    name, annotation = declared.name, declared.annotation
+    is_marked = get_origin(annotation) is Annotated
+    inner, *marks = get_args(annotation) if is_marked else [annotation]
+    if is_dataclass(inner):
+        return _group(inner, marks[0] if marks else panel)  # type: ignore[arg-type]
+    if inner is Values:
+        kind, *metavars = marks
+        return _Part(flags(kind, *metavars), functools.partial(pop_values, kind), kind)
+    if marks and isinstance(marks[0], Option):
+        field = Field(name, marks[0], required(inner), declared.default)
+        return _Part([parameter(field, panel=panel)], lambda values: values.pop(field.name))
+    return _Part([declared.replace(kind=_KEYWORD)], lambda values: values.pop(name))
+
+
+def _group(kind: type[Any], panel: str | None) -> _Part:
     # Annotations of a base class in another module are names of that module.
     hints = get_type_hints(kind, include_extras=True)
-    for name, plain in inspect.signature(kind).parameters.items():
-        hint = hints[name]
-        inner, *marks = get_args(hint) or [hint]
-        if is_dataclass(inner):
-            groups[name] = inner
-            panel = marks[0] if marks else None
-            parameters += [parameter(field, panel=panel) for field in fields(inner)]  # type: ignore[arg-type]
-        elif name in described:
-            parameters.append(parameter(described[name]))
-        else:
-            parameters.append(plain.replace(annotation=hint))
+    parts = {
+        name: _part(each.replace(annotation=hints[name]), panel)
+        for name, each in inspect.signature(kind).parameters.items()
+        if is_dataclass(hints[name]) or get_origin(hints[name]) is Annotated
+    }
+    flat = [each for part in parts.values() for each in part.parameters]
 
     def build(values: dict[str, Any]) -> Any:
-        for name, group in groups.items():
-            parts = {field.path: values.pop(field.name) for field in fields(group)}
-            values[name] = group(**parts)
-        return kind(**values)
+        with renamed({name: f"--{name}".replace("_", "-") for name in parts}):
+            return kind(**{name: part.take(values) for name, part in parts.items()})
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        wants_context = "context" in inspect.signature(command).parameters
-
-        @functools.wraps(command)
-        def run(context: typer.Context, **values: Any) -> None:
-            with renamed({name: f"--{name}".replace("_", "-") for name in values}):
-                arguments = build(values)
-            command(context, arguments) if wants_context else command(arguments)
-
-        context = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
-        set_parameters(run, [context, *parameters])
-        return run
-
-    return decorate
-
-
-def takes(
-    kind: Kind, *, after: str = "data_set"
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds the flags of a configuration or a function to a command, behind one of its parameters.
-
-    The command gets the options that the user set as `values`, by name.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        parameters = dict(inspect.signature(command, eval_str=True).parameters)
-        del parameters["values"]
-        place = list(parameters).index(after) + 1
-        own = list(parameters.values())
-
-        @functools.wraps(command)
-        def run(**arguments: Any) -> None:
-            values = pop_values(kind, arguments)
-            command(**arguments, values=values)
-
-        set_parameters(run, [*own[:place], *flags(kind), *own[place:]])
-        if isinstance(kind, type):
-            run.configuration = kind  # type: ignore[attr-defined]
-        return run
-
-    return decorate
-
-
-def set_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
-    """Has Typer read these parameters instead of the command's own."""
-    ordered = [parameter.replace(kind=_KEYWORD) for parameter in parameters]
-    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    return _Part(flat, build)
 
 
 def parameter(
@@ -180,7 +169,6 @@ def parameter(
     An `optional` one is `None` unless the user sets it; its help names the default.
     """
     option, flag = field.option, f"--{field.name}".replace("_", "-")
-    required = inspect.Parameter.empty
     kind: Any = field.type if field.type in (int, float, bool) else str
     off = option.off or (flag.replace("--", "--no-", 1) if optional and kind is bool else "")
     help = field.described if optional else option.help
@@ -194,16 +182,23 @@ def parameter(
         max=option.most,
         callback=size if option.size and not optional else None,
         metavar=metavar,
-        rich_help_panel=panel,
+        rich_help_panel=option.panel or panel,
         autocompletion=completing(field.choices),
     )
-    if field.type == os.PathLike[str]:
+    if field.type in (Path, os.PathLike[str]):
         kind = Path
-    default = None if optional and field.default is not required else field.default
+    is_required = field.default is inspect.Parameter.empty
+    default = None if optional and not is_required else field.default
     if default is None:
         kind |= None
-    annotation = Annotated[kind, described]
-    return inspect.Parameter(field.name, _KEYWORD, default=default, annotation=annotation)
+    own = () if is_required else (default,)
+    return argument(field.name, Annotated[kind, described], *own)
+
+
+def argument(name: str, annotation: Any, *default: Any) -> inspect.Parameter:
+    """A parameter of a command; required without a `default`."""
+    value = default[0] if default else inspect.Parameter.empty
+    return inspect.Parameter(name, _KEYWORD, default=value, annotation=annotation)
 
 
 def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect.Parameter]:
@@ -215,7 +210,7 @@ def flags(kind: Kind, metavars: Mapping[str, str] | None = None) -> list[inspect
     ]
     if isinstance(kind, type):
         setting = _setting(f"{field.path}=" for field in fields(kind))
-        parameters.append(inspect.Parameter(_SETTINGS, _KEYWORD, default=None, annotation=setting))
+        parameters.append(argument(_SETTINGS, setting, None))
     return parameters
 
 
@@ -250,7 +245,9 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items():
             if isinstance(value, str):
                 values[name] = flags[name].parse(value)
-    return values | parse_settings(kind, arguments.pop(_SETTINGS, None) or ())
+    # A function has no option without a flag.
+    settings = arguments.pop(_SETTINGS, None) if isinstance(kind, type) else None
+    return values | parse_settings(kind, settings or ())
 
 
 def build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from outercore.base.durations import format_duration
 from outercore.base.likeness import closest
+from outercore.base.options import Option
 from outercore.base.sizes import as_option, format_size, parse_size
 from outercore.cli import console, options
 from outercore.cli.embed import FromData, Recipe, Score, StartFrom
@@ -105,9 +106,10 @@ plan = typer.Typer(
 
 
 @plan.command("embed", no_args_is_help=True)
-@options.takes(EmbedConfig)
+@options.command
 def plan_embed(
     data_set: options.DataSet,
+    values: Annotated[options.Values, EmbedConfig],
     recipe: Recipe = None,
     config: options.ConfigFile = None,
     start_from: StartFrom = None,
@@ -115,7 +117,7 @@ def plan_embed(
     score: Score = None,
     triples_per_second: Annotated[
         float | None,
-        typer.Option(help="Training rate of this machine; measured for a second by default."),
+        Option("Training rate of this machine; measured for a second by default."),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -125,8 +127,6 @@ def plan_embed(
         ),
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Show how an embedding would use its memory, without running it.
 
@@ -175,13 +175,12 @@ def plan_embed(
 
 
 @plan.command("train", no_args_is_help=True)
-@options.takes(TrainConfig)
+@options.command
 def plan_train(
     data_set: options.DataSet,
+    values: Annotated[options.Values, TrainConfig],
     config: options.ConfigFile = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Show how a training would divide its memory, without running it.
 

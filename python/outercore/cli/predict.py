@@ -5,26 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from outercore.base.display import flat
+from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 
 
+@options.command
 def predict(
     data_set: options.DataSet,
-    model: Annotated[
-        Path,
-        typer.Option(help="Run of `outercore train`, or the `model` in it.", show_default=False),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="`.parquet`, `.csv` or `.tsv` to write.", show_default=False)
-    ],
+    model: Annotated[Path, Option("Run of `outercore train`, or the `model` in it.")],
+    out: Annotated[Path, Option("`.parquet`, `.csv` or `.tsv` to write.")],
     edges: Annotated[
         str | None,
-        typer.Option(
-            help="For a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
+        Option(
+            "For a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
             "names; `FILE:SOURCE,TARGET` chooses columns."
         ),
     ] = None,

@@ -8,20 +8,18 @@ from typing import Annotated
 import typer
 
 from outercore.base.display import flat
+from outercore.base.options import Option
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 
 
+@options.command
 def probe(
     directory: Annotated[
         Path, typer.Argument(help="A directory on the device.", show_default=False)
     ],
-    file: Annotated[
-        str, typer.Option(callback=options.size, help="Size of the file that is read.")
-    ] = "1GiB",
-    seconds: Annotated[
-        float, typer.Option(help="Seconds of measurement for each size of request.")
-    ] = 1.0,
+    file: Annotated[str, Option("Size of the file that is read.", size=True)] = "1GiB",
+    seconds: Annotated[float, Option("Seconds of measurement for each size of request.")] = 1.0,
     json: options.Json = False,
 ) -> None:
     """Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second.

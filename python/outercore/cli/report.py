@@ -7,16 +7,18 @@ from typing import Annotated
 
 import typer
 
-from outercore.cli import console
+from outercore.base.options import Option
+from outercore.cli import console, options
 
 
+@options.command
 def report(
     runs: Annotated[
         list[Path],
         typer.Argument(help="Run directories, or those with several runs.", show_default=False),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="HTML file; `report.html` in the first run by default.")
+        Path | None, Option("HTML file; `report.html` in the first run by default.")
     ] = None,
 ) -> None:
     """Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.

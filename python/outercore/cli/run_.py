@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -13,12 +13,12 @@ import typer
 from numpy.typing import NDArray
 
 from outercore.analytics import ALGORITHMS, Node
-from outercore.analytics.config import RunConfig
-from outercore.analytics.recorded_run import AnalysisConfig, AnalysisDirectory, resume_run, start
+from outercore.analytics.config import AnalysisConfig, RunConfig
+from outercore.analytics.recorded_run import AnalysisDirectory, resume_run, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
-from outercore.base.options import base_groups, fields, groups_of, merge
+from outercore.base.options import Option, base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 from outercore.cli.lazy_group import LazyGroup
@@ -53,43 +53,24 @@ _EXAMPLES = {
 
 
 @dataclass(frozen=True)
-class _Shared:
-    """Options of every algorithm in addition to `RunConfig`."""
+class _Output:
+    """Options of every algorithm in addition to `RunConfig`: its results, and their display."""
 
-    data_set: options.DataSet
-    save: Annotated[
-        str | None, typer.Option("--save", help="Keep the values as a node array of this name.")
-    ] = None
+    save: Annotated[str | None, Option("Save the values as a node array of this name.")] = None
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write the values to this `.npy`, `.parquet` or `.csv`."),
+        Path | None, Option("Write the values to this `.npy`, `.parquet` or `.csv`.")
     ] = None
     overwrite: options.Overwrite = False
-    top: Annotated[int, typer.Option("--top", help="How many of the largest to show.")] = 10
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show how the budget would be divided; run nothing.")
-    ] = False
+    top: Annotated[int, Option("How many of the largest to show.")] = 10
+    plan: Annotated[bool, Option("Show how the budget would be divided; run nothing.")] = False
     record: Annotated[
         Path | None,
-        typer.Option(
-            "--record",
-            help="Directory of the run: its record, and checkpoints while it runs; by default "
-            "`runs/DATASET-ALGORITHM-N`, or `none`.",
+        Option(
+            "Directory of the run: its record, and checkpoints while it runs; by default "
+            "`runs/DATASET-ALGORITHM-N`, or `none`."
         ),
     ] = None
     json: options.Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(_Shared):
-    """The request of a command."""
-
-    algorithm: str
-    options: dict[str, Any]
-    """Of the algorithm, with nodes by their ids."""
-    run: RunConfig
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Groups of `run` that the command line and its file set; the rest are defaults."""
 
     @property
     def keeps_record(self) -> bool:
@@ -97,18 +78,39 @@ class Job(_Shared):
         return self.record != _NO_RECORD
 
 
-def job_of(algorithm: str, arguments: dict[str, Any]) -> Job:
+@dataclass(frozen=True)
+class Job:
+    """The request of a command."""
+
+    data_set: Path
+    config: AnalysisConfig
+    output: _Output
+    personalization: Any = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Groups of `config.run` that the command line and its file set; the rest are defaults."""
+
+
+def job_of(
+    algorithm: str,
+    *,
+    data_set: Path,
+    own: options.Values,
+    resources: options.Values,
+    config: Path | None,
+    output: _Output,
+) -> Job:
     """The job that the arguments of a command describe.
 
     Errors: `InvalidError` for a wrong option.
     """
-    values = options.pop_values(RunConfig, arguments)
-    with options.named(RunConfig, values):
-        fixed = merge(base_groups(arguments.pop("config")), groups_of(RunConfig, values))
-        config = RunConfig.from_dict(fixed)
-    own = options.pop_values(ALGORITHMS[algorithm], arguments)
-    own = _with_ids(algorithm, own, arguments["data_set"], config.relation)
-    return Job(**arguments, algorithm=algorithm, options=own, run=config, fixed=fixed)
+    with options.named(RunConfig, resources):
+        fixed = merge(base_groups(config), groups_of(RunConfig, resources))
+        run = RunConfig.from_dict(fixed)
+    own = _with_ids(algorithm, own, data_set, run.relation)
+    personalization = own.pop("personalization", None)
+    out = None if output.out is None else str(output.out)
+    analysis = AnalysisConfig(algorithm, own, run, output.save, out, output.overwrite)
+    return Job(data_set, analysis, output, personalization, fixed)
 
 
 def _start(job: Job) -> None:
@@ -116,31 +118,23 @@ def _start(job: Job) -> None:
 
     Errors: as `outercore.analytics.start`, and `InterruptError` after Ctrl-C.
     """
-    own = dict(job.options)
-    personalization = own.pop("personalization", None)
-    if job.plan:
+    output = job.output
+    if output.plan:
         planned = plan_of(
-            job.algorithm,
-            job.data_set,
-            job.run,
-            own,
-            personalization,
-            checkpoints=job.keeps_record,
+            job.config, job.data_set, job.personalization, checkpoints=output.keeps_record
         )
-        title = f"plan of {job.algorithm} on {job.data_set}"
-        console.result(planned, title, planned.rows(), as_json=job.json)
+        title = f"plan of {job.config.algorithm} on {job.data_set}"
+        console.result(planned, title, planned.rows(), as_json=output.json)
         return
-    out = None if job.out is None else str(job.out)
-    config = AnalysisConfig(job.algorithm, own, job.run, job.save, out, job.overwrite)
-    with console.bars(quiet=job.json) as progress:
+    with console.bars(quiet=output.json) as progress:
         result, directory = start(
-            config,
+            job.config,
             job.data_set,
-            record=job.record,
-            personalization=personalization,
+            record=output.record,
+            personalization=job.personalization,
             progress=progress,
             command=options.command_line(),
-            recorded=job.keeps_record,
+            recorded=output.keeps_record,
         )
     _print(result, job, directory)
 
@@ -151,19 +145,9 @@ def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     Errors: as `outercore.analytics.resume`.
     """
     opened = AnalysisDirectory.open(directory)
-    config = opened.config()
     with console.bars(quiet=json) as progress:
         result = resume_run(directory, progress, changes)
-    job = Job(
-        opened.data_set,
-        config.save,
-        None if config.out is None else Path(config.out),
-        json=json,
-        algorithm=config.algorithm,
-        options=config.options,
-        run=config.run,
-    )
-    _print(result, job, directory)
+    _print(result, Job(opened.data_set, opened.config(), _Output(json=json)), directory)
 
 
 def _summary(algorithm: str) -> str:
@@ -181,17 +165,19 @@ class _Algorithms(LazyGroup):
         algorithm = name.replace("-", "_")
         function = ALGORITHMS[algorithm]
 
-        def command(**arguments: Any) -> None:
-            _start(job_of(algorithm, arguments))
+        def start_job(**arguments: Any) -> None:
+            _start(job_of(algorithm, **arguments))
 
         about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
         example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
-        data_set, *shared = inspect.signature(_Shared, eval_str=True).parameters.values()
-        config = data_set.replace(name="config", default=None, annotation=options.ConfigFile)
-        own = options.flags(function, _METAVARS)
-        parameters = [data_set, *own, *options.flags(RunConfig), config, *shared]
-        options.set_parameters(command, parameters)
-        command.configuration = RunConfig  # type: ignore[attr-defined]
+        parameters = [
+            options.argument("data_set", options.DataSet),
+            options.argument("own", Annotated[options.Values, function, _METAVARS]),
+            options.argument("resources", Annotated[options.Values, RunConfig]),
+            options.argument("config", options.ConfigFile, None),
+            options.argument("output", _Output),
+        ]
+        command = options.with_parameters(start_job, parameters)
         command.algorithm = algorithm  # type: ignore[attr-defined]
         help = f"{about}**Example**\n\n{example}".replace("``", "`")
         group = typer.Typer(rich_markup_mode="markdown", add_completion=False)
@@ -199,29 +185,28 @@ class _Algorithms(LazyGroup):
         return typer.main.get_command(group)
 
 
-algorithms = typer.Typer(
+run_ = typer.Typer(
     cls=_Algorithms, invoke_without_command=True, no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 
-@algorithms.callback()
-@options.takes(RunConfig, after="resume")
+@run_.callback()
+@options.command
 def run(
+    *,
     context: typer.Context,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            "--resume",
-            help="Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
-            "`--max-iterations` and where it reads from may change; the result is the same.",
+        Option(
+            "Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
+            "`--max-iterations` and where it reads from may change; the result is the same."
         ),
     ] = None,
+    values: Annotated[options.Values, RunConfig],
     max_iterations: Annotated[
-        int | None, typer.Option(help="With `--resume`: passes at most, those done included.")
+        int | None, Option("With `--resume`: most passes, with those already done.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Run a graph algorithm out of core, or resume one.
 
@@ -293,37 +278,35 @@ def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> A
 
 
 def _print(result: Run, job: Job, directory: Path | None) -> None:
-    """Prints the result of a run, its cost and its warnings."""
-    if job.options.get("result") == "predecessors":
-        # They are ids, not amounts: no node has the largest.
-        job = replace(job, top=0)
     if result.note:
         console.note(f"note: no run record was kept: {result.note}")
     far = result.counters.get("far") or {}
     lost = [console.lost(far)] if far.get("lost") else []
     for text in [*lost, *result.warnings]:
         console.note(f"warning: {text}")
-    if job.json:
+    top = _top(result, job)
+    if job.output.json:
         console.json_data(
             {
                 "algorithm": result.algorithm,
                 "facts": result.facts,
-                "top": [list(pair) for pair in _top(result, job)],
+                "top": top,
                 "plan": result.plan,
                 "counters": result.counters,
-                **({} if result.profile is None else {"profile": result.profile}),
                 "record": None if directory is None else str(directory),
             }
         )
         return
     facts = [row for row in flat(result.facts) if row[1] != "none"]
-    record = [] if directory is None else [("record", str(directory))]
+    places = {
+        "values in array": job.config.save,
+        "values in file": job.config.out,
+        "record": directory,
+    }
+    written = [(name, str(place)) for name, place in places.items() if place is not None]
     title = f"{result.algorithm} of {job.data_set}"
-    console.table(title, [*facts, *_costs(result.counters), *_outputs(job), *record])
-    if result.profile is not None:
-        console.data("")
-        console.table("what the run held, by group", _profile_rows(result.profile))
-    if top := _top(result, job):
+    console.table(title, [*facts, *_costs(result.counters), *written])
+    if top:
         console.data("")
         of_components = result.algorithm in COMPONENTS
         unit = " nodes" if of_components else ""
@@ -358,30 +341,17 @@ def _costs(counters: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _outputs(job: Job) -> list[tuple[str, str]]:
-    outputs = {"values in array": job.save, "values in file": job.out}
-    return [(name, str(place)) for name, place in outputs.items() if place is not None]
-
-
-def _profile_rows(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Groups 1 to 4 of the memory of a run (Fargraph+ 5.1)."""
-    rows = []
-    for group in profile["classes"]:
-        reads = "" if group["reads"] is None else f", wanted {group['reads']:,} times"
-        local = f"{format_size(group['local'])} of it in memory"
-        size = f"{format_size(group['bytes'])}, {local}{reads}"
-        rows.append((f"{group['group']}  {group['what']}", size))
-    return rows
-
-
 def _top(result: Run, job: Job) -> list[tuple[int | str, float]]:
     """The nodes or components with the largest values, and these.
 
     A node has its name, else its id in files, or its type and id.
     """
-    pairs = largest(result.algorithm, result.values, job.top, parse_size(job.run.memory))
+    # Predecessors are ids, not amounts: no node has the largest.
+    top = 0 if result.options.get("result") == "predecessors" else job.output.top
+    run = job.config.run
+    pairs = largest(result.algorithm, result.values, top, parse_size(run.memory))
     graph = Graph(job.data_set)
-    names = names_of_nodes(graph, job.run.relation)
+    names = names_of_nodes(graph, run.relation)
     texts: Sequence[int | str] = names.names(np.array([node for node, _ in pairs], np.int64))
     return [(text, value) for text, (_, value) in zip(texts, pairs, strict=True)]
 
@@ -394,14 +364,20 @@ def largest(algorithm: str, values: NDArray[Any], top: int, memory: int) -> list
     """
     if top <= 0:
         return []
-    best = _Best(top)
-    if algorithm in COMPONENTS:
-        for first, sizes in _component_sizes(values, memory):
-            best.offer(first, sizes, sizes > 0)
-    else:
-        for first, block in large_arrays.blocks(values):
-            best.offer(first, block, np.isfinite(block))
-    return best.pairs()
+    of_components = algorithm in COMPONENTS
+    blocks = _component_sizes(values, memory) if of_components else large_arrays.blocks(values)
+    ids, best = np.empty(0, np.int64), np.empty(0, np.uint32 if of_components else values.dtype)
+    for first, block in blocks:
+        counts = block > 0 if of_components else np.isfinite(block)
+        if len(best) == top:
+            # Of equal values the smaller ids win, and those came first.
+            counts &= block > best[-1]
+        places = np.flatnonzero(counts)
+        ids = np.concatenate([ids, first + places])
+        best = np.concatenate([best, block[places]])
+        order = np.lexsort((ids, -best.astype(np.float64)))[:top]
+        ids, best = ids[order], best[order]
+    return [(int(node), value.item()) for node, value in zip(ids, best, strict=True)]
 
 
 def _component_sizes(values: NDArray[Any], memory: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
@@ -420,29 +396,3 @@ def _component_sizes(values: NDArray[Any], memory: int) -> Iterator[tuple[int, N
             sizes[names - first] += nodes.astype(np.uint32)
         for offset, block in large_arrays.blocks(sizes):
             yield first + offset, block
-
-
-class _Best:
-    """The largest of values that come in blocks, by ascending ids."""
-
-    def __init__(self, top: int) -> None:
-        self._top = top
-        self._ids = np.empty(0, np.int64)
-        self._values: NDArray[Any] = np.empty(0)
-
-    def offer(self, first: int, block: NDArray[Any], counts: NDArray[np.bool_]) -> None:
-        """Adds the values of the ids from `first`; `counts` says which of them may win."""
-        if len(self._values) == self._top:
-            # Of equal values the smaller ids win, and those came first.
-            counts &= block > self._values[-1]
-        places = np.flatnonzero(counts)
-        previous = self._values.astype(block.dtype)
-        ids = np.concatenate([self._ids, first + places])
-        values = np.concatenate([previous, block[places]])
-        order = np.lexsort((ids, -values.astype(np.float64)))[: self._top]
-        self._ids, self._values = ids[order], values[order]
-
-    def pairs(self) -> list[tuple[int, float]]:
-        """Ids and values, the largest first."""
-        pairs = zip(self._ids, self._values, strict=True)
-        return [(int(node), value.item()) for node, value in pairs]

@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from outercore.base.options import Option
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
 from outercore.runs.stop import StopRequest, stop_on_signals
@@ -24,15 +23,12 @@ class _Options:
     """Options of `outercore serve`."""
 
     data_set: options.DataSet
-    model: Annotated[
-        Path,
-        typer.Option(help="Run of `outercore train`; its name is the model's.", show_default=False),
-    ]
+    model: Annotated[Path, Option("Run of `outercore train`; its name is the model's.")]
     config: ServerConfig
     json: options.Json = False
 
 
-@options.of(_Options)
+@options.command
 def serve(arguments: _Options) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
@@ -80,7 +76,6 @@ def _json(event: str, **more: Any) -> None:
 
 
 def _text(event: str, **more: Any) -> None:
-    """Prints an event for people."""
     match event:
         case "ready":
             grpc = f" and {more['grpc']} (gRPC)" if more["grpc"] else ""

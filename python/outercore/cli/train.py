@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from outercore.base.fields import build
-from outercore.base.options import fields, groups_of
+from outercore.base.options import Option, fields, groups_of
 from outercore.cli import console, options
 from outercore.cli.watch import TrainWatch
 from outercore.data.far import FarOptions
@@ -20,23 +18,21 @@ _OF_SERVER = tuple(field.name for field in fields(FarOptions))
 """Options that say where a run reads from: a resumed run may have others."""
 
 
-@options.takes(TrainConfig)
+@options.command
 def train(
-    data_set: Annotated[
-        Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
-    ] = None,
+    *,
+    data_set: options.JobDataSet = None,
+    values: Annotated[options.Values, TrainConfig],
     config: options.ConfigFile = None,
     out: options.OutRun = None,
     resume: Annotated[
         Path | None,
-        typer.Option(
-            help="Continue this run with its own options. `--epochs`, `--patience` and `--far` may "
+        Option(
+            "Continue this run with its own options. `--epochs`, `--patience` and `--far` may "
             "change, the last also to `none`."
         ),
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Train on a graph that need not fit in memory.
 

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from outercore.analytics.scheduling.config import TuneConfig
+from outercore.base.options import Option
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.outputs import check_ending
@@ -16,19 +15,17 @@ from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.analytics.scheduling.decide import Profile
-    from outercore.analytics.scheduling.measure import Tuned
+    from outercore.analytics.scheduling.measure import Tuning
 
 
-@options.takes(TuneConfig)
+@options.command
 def tune(
     data_set: options.DataSet,
+    values: Annotated[options.Values, TuneConfig],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Table to write, a `.json`; by default in the user's data directory."),
+        Path | None, Option("Table to write, a `.json`; by default in the user's data directory.")
     ] = None,
     json: options.Json = False,
-    *,
-    values: dict[str, Any],
 ) -> None:
     """Measure time, bytes and memory of algorithms by threads and far ratio.
 
@@ -96,7 +93,7 @@ def _print(title: str, profile: Profile) -> None:
         console.data("  * beyond the turning point\n")
 
 
-def _described(tuned: Tuned, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
+def _described(tuned: Tuning, profiles: dict[str, Profile], path: Path) -> dict[str, Any]:
     return {
         "table": str(path),
         "graph": {**asdict(tuned.graph), "class": tuned.graph.graph_class},

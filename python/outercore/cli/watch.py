@@ -45,15 +45,12 @@ class _Watch(Observer):
         self._stack.close()
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
-        """Shows a separate bar."""
         self._bars(what, done, total, unit)
 
     def resumed(self, epoch: int, done: int) -> None:
-        """Says where the run continues."""
         self._say(f"resumed in epoch {epoch + 1} after {done:,} {self._steps}")
 
     def epoch_started(self, epoch: int, total: int, done: int) -> None:
-        """Starts a new bar."""
         self._start(f"epoch {epoch + 1}", total, done, self._steps)
         self._trained, self._loss = 0, 0.0
 
@@ -67,7 +64,6 @@ class _Watch(Observer):
             self._move([f"loss {self._loss / self._trained:.4f}", *_moved(counters)])
 
     def epoch_done(self, report: Any) -> None:
-        """Prints the epoch in one line."""
         self._bars.clear()
         scalars = report.scalars()
         parts = [f"epoch {report.epoch + 1:>3}", f"loss {report.loss:.4f}"]
@@ -87,16 +83,13 @@ class _Watch(Observer):
             self._say(f"warning: {console.lost(far)}")
 
     def evaluation_started(self, what: str, total: int, done: int) -> None:
-        """Starts a new bar."""
         self._start(what, total, done)
 
     def evaluation_advanced(self, count: int) -> None:
-        """Advances the bar."""
         self._done += count
         self._move()
 
     def stopping(self, share: float) -> None:
-        """Says how long stopping takes, and how to stop at once."""
         self._say(
             f"stopping at the end of this buffer state, of which {share:.0%} is done; once more "
             "stops at once, and the work since the last checkpoint is lost"
@@ -110,11 +103,9 @@ class _Watch(Observer):
             self._say(f"note: {message}")
 
     def finished(self, result: dict[str, Any]) -> None:
-        """Removes the bars."""
         self._bars.clear()
 
     def _start(self, title: str, total: int, done: int, unit: str = "") -> None:
-        """Replaces the bar."""
         self._bars.clear()
         self._bar, self._done = (title, total, unit), done
         self._move()

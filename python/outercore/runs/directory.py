@@ -336,7 +336,6 @@ class RunDirectory:
             ) from None
 
     def _describe(self, described: dict[str, Any]) -> None:
-        """Replaces `config.json`."""
         with device_errors(f"`{self._config}`"):
             replace_file(self._storage, self._config, checked_json_bytes(described))
 
@@ -348,5 +347,4 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether `path` is a file or a directory with entries."""
     return any(path.iterdir()) if path.is_dir() else path.exists()

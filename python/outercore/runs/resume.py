@@ -89,6 +89,5 @@ class Change(Generic[_Config]):
         )
 
     def _setting(self, path: str, value: int) -> str:
-        """The command-line option that sets this value."""
         field = next(field for field in fields(type(self.after)) if field.path == path)
         return f"{field.flag}{' ' if field.option.common else '='}{value}"

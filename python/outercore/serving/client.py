@@ -384,13 +384,11 @@ class Client:
         self.close()
 
     def _ask(self, method: str, path: str, body: Any = None, *, is_read: bool = False) -> Any:
-        """The JSON of an answer."""
         text = None if body is None else json.dumps(body).encode()
         status, content = self._send(method, path, text, is_read=is_read)
         return json.loads(_granted(path, status, content))
 
     def _content(self, path: str) -> bytes:
-        """The bytes of an answer."""
         return _granted(path, *self._send("GET", path, None, is_read=True))
 
     def _send(
@@ -431,12 +429,10 @@ def _granted(path: str, status: int, content: bytes) -> bytes:
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:
-    """Converts a tensor of an answer."""
     return np.array(output["data"], _DTYPES[output["datatype"]]).reshape(output["shape"])
 
 
 def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
-    """Converts an array to a tensor of a request."""
     datatype = {"i": "INT64", "u": "UINT64", "b": "BOOL"}.get(values.dtype.kind, "FP32")
     return {
         "name": name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from outercore.analytics.scheduling.decide import Table
 from outercore.base.fields import build
 from outercore.errors import CorruptError, DeviceError, InvalidError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
-from outercore.files.checked_json import json_bytes
+from outercore.files.checked_json import json_bytes, read_json
 
 _Content = TypeVar("_Content")
 _VERSION = 1
@@ -37,13 +36,11 @@ def load(kind: type[_Content], path: Path, hint: str) -> _Content:
     Errors: `CorruptError`, `VersionError`, `DeviceError`; they name the file.
     """
     try:
-        value = json.loads(path.read_text())
+        value = read_json(path, "file", hint=hint)
     except FileNotFoundError:
         return kind()
     except OSError as error:
         raise DeviceError(f"`{path}`: {error.strerror}") from None
-    except ValueError as error:
-        raise CorruptError(f"`{path}`: {error}\nhint: {hint}") from None
     if not isinstance(value, dict) or "version" not in value:
         raise CorruptError(f"`{path}`: expected an object with a `version`\nhint: {hint}")
     version = value.pop("version")

@@ -60,13 +60,6 @@ class JobState:
             return None
         return AnalysisDirectory(Path(self.record))
 
-    def has_ended_alone(self, run: AnalysisDirectory | None) -> bool:
-        """Whether its process finished after the `outercore jobs` that started it was killed."""
-        if run is None or self.status != "running":
-            return False
-        # A run writes its record at the end, and then removes its checkpoint.
-        return (run.path / records.FILE).exists() and not run.begun
-
 
 @dataclass(frozen=True)
 class _States:
@@ -117,7 +110,7 @@ def run_jobs(
             left = sum(state.status != "done" for state in running.states)
             raise InterruptError(
                 f"{left} of {len(running.states)} jobs are left; the others are in `{directory}`"
-                "\nhint: run the same command again: it goes on with those"
+                "\nhint: run the same command again to resume the others"
             ) from None
         except BaseException:
             running.stop()
@@ -145,10 +138,14 @@ class _Running:
         for name, request in self.requests.items():
             state = known.get(name, JobState(name, request.words))
             run = state.run_of(request)
-            if state.has_ended_alone(run):
+            has_record = run is not None and (run.path / records.FILE).exists()
+            has_checkpoint = run is not None and run.begun
+            # A run writes its record at the end, and then removes its checkpoint. It may have
+            # ended after the `outercore jobs` that started it was killed.
+            if state.status == "running" and has_record and not has_checkpoint:
                 state.status = "done"
-            if run is None or state.status != "done" or not (run.path / records.FILE).exists():
-                resumable = state.record if run is not None and run.begun else None
+            if state.status != "done" or not has_record:
+                resumable = state.record if has_checkpoint else None
                 state = JobState(name, request.words, record=resumable)
             self._states[name] = state
 
@@ -202,7 +199,6 @@ class _Running:
         return [state for state in self.states if state.status == "waiting"]
 
     def _launch(self) -> None:
-        """Starts the jobs that the controller selects."""
         waiting = self._startable()
         if not waiting:
             return
@@ -266,7 +262,6 @@ class _Running:
         return directory, [*request.words, "--record", state.record, *far]
 
     def _free_directory(self, name: str) -> Path:
-        """A directory without a run."""
         directory = self.directory / name
         number = 1
         while any((directory / file).exists() for file in (records.FILE, "config.json")):
@@ -289,7 +284,6 @@ class _Running:
             self._keep()
 
     def _wait(self) -> None:
-        """Waits until a process ends, or for a second."""
         with selectors.DefaultSelector() as selector:
             for child, _ in self._children.values():
                 selector.register(child, selectors.EVENT_READ)
@@ -297,7 +291,6 @@ class _Running:
         self._reap()
 
     def _reap(self, *, stopped: bool = False) -> None:
-        """Records the processes that have ended."""
         for name, (child, _) in list(self._children.items()):
             if child.code is None:
                 continue

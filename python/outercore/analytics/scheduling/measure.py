@@ -39,30 +39,7 @@ LIMIT_S = 3600.0
 """Seconds after which a single run is stopped."""
 
 
-@dataclass
-class Tuned:
-    """The result of a call of `tune`."""
-
-    config: TuneConfig
-    graph: GraphShape
-    table: Table
-    """Current content of the file."""
-    measured: int = 0
-    """Points that this call has measured."""
-    known: int = 0
-    """Points that were already in the table."""
-    left_out: list[str] = field(default_factory=list)
-    """Points that failed or need more memory than allowed, with the reason."""
-
-    def profiles(self) -> dict[str, Profile]:
-        """Measurements for this graph, by algorithm."""
-        medium = medium_of(self.config.far)
-        names = self.config.algorithms
-        profiles = {name: self.table.profile(name, self.graph, medium) for name in names}
-        return {name: profile for name, profile in profiles.items() if profile is not None}
-
-
-def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuned:
+def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuning:
     """Measures the points that are missing in the table `out`, and writes the table after each.
 
     Every run is a separate process with the least budget of its far ratio, bound to as many cores
@@ -81,32 +58,48 @@ def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | Non
                 f"table `{out}` was measured on another machine: {table.machine}"
                 "\nhint: choose another `--out`"
             )
-        tuned = Tuned(config, graph_shape(graph), table)
+        tuning = Tuning(config, data_set, out, graph_shape(graph), table)
         try:
-            _Tuning(data_set, out, tuned).run(progress)
+            tuning.run(progress)
         except KeyboardInterrupt:
             raise InterruptError(
-                f"{tuned.measured} points were measured and are in `{out}`"
-                "\nhint: run the same command again: it goes on where it stopped"
+                f"{tuning.measured} points were measured and are in `{out}`"
+                "\nhint: run the same command again to measure the others"
             ) from None
-        return tuned
+        return tuning
 
 
 @dataclass
-class _Tuning:
-    """One call of `tune`."""
+class Tuning:
+    """A call of `tune`, and its result."""
 
+    config: TuneConfig
     data_set: Path
     out: Path
-    tuned: Tuned
+    graph: GraphShape
+    table: Table
+    """Current content of the file `out`."""
+    measured: int = 0
+    """Points that this call has measured."""
+    known: int = 0
+    """Points that were already in the table."""
+    left_out: list[str] = field(default_factory=list)
+    """Points that failed or need more memory than allowed, with the reason."""
 
-    def __post_init__(self) -> None:
-        self._config = self.tuned.config
-        self._memory = parse_size(self._config.memory)
+    def profiles(self) -> dict[str, Profile]:
+        """Measurements for this graph, by algorithm."""
+        medium = medium_of(self.config.far)
+        names = self.config.algorithms
+        profiles = {name: self.table.profile(name, self.graph, medium) for name in names}
+        return {name: profile for name, profile in profiles.items() if profile is not None}
+
+    @cached_property
+    def _memory(self) -> int:
+        return parse_size(self.config.memory)
 
     def run(self, progress: Progress | None) -> None:
         """Measures all points."""
-        points = self._config.points(self.tuned.graph)
+        points = self.config.points(self.graph)
         of_algorithm = Counter(point.algorithm for point in points)
         done: Counter[str] = Counter()
 
@@ -123,38 +116,39 @@ class _Tuning:
             tell(point.algorithm)
 
     def _measure(self, point: Point) -> None:
-        """Measures a point, unless it is in the table."""
-        tuned = self.tuned
         options = self._typical_options(point.algorithm)
-        work = Work(point.algorithm, self.data_set, options, self._run(point))
+        work = Work(point.algorithm, self.data_set, options, self._resources(point))
         try:
             budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
             reached = replace(point, far_ratio=ratio)
-            if any(measurement.point == reached for measurement in tuned.table.measurements):
-                tuned.known += 1
+            if any(measurement.point == reached for measurement in self.table.measurements):
+                self.known += 1
                 return
-            runs = [run_child(work, budget) for _ in range(self._config.repeat)]
+            runs = [run_child(work, budget) for _ in range(self.config.repeat)]
         except (OutercoreError, TimeoutError) as error:
-            tuned.left_out.append(f"{point}: {error}")
+            self.left_out.append(f"{point}: {error}")
             return
         measured = _measurement(reached, budget, runs)
-        tuned.table = Table((*tuned.table.measurements, measured), described())
-        store(self.out, tuned.table)
-        tuned.measured += 1
+        self.table = Table((*self.table.measurements, measured), described())
+        store(self.out, self.table)
+        self.measured += 1
 
-    def _run(self, point: Point) -> RunConfig:
+    def _resources(self, point: Point) -> RunConfig:
         """The configuration of a point's run, without its memory budget."""
-        config = RunConfig(threads=point.threads, backend=self._config.backend)
-        far = self._config.far
+        far = self.config.far
         if far is None:
-            return config
-        # Without a fallback: after a loss of the server, the run would measure the disk.
-        far = replace(far, fallback=False)
-        return replace(config, far=far, far_ratio=point.far_ratio)
+            return RunConfig(threads=point.threads, backend=self.config.backend)
+        return RunConfig(
+            threads=point.threads,
+            backend=self.config.backend,
+            # Without a fallback: after a loss of the server, the run would measure the disk.
+            far=replace(far, fallback=False),
+            far_ratio=point.far_ratio,
+        )
 
     def _typical_options(self, algorithm: str) -> dict[str, Any]:
         """Options with which an algorithm does a fixed, typical amount of work."""
-        nodes = self.tuned.graph.nodes
+        nodes = self.graph.nodes
         match algorithm:
             case "pagerank":
                 return {"max_iterations": 10, "tolerance": 0.0}

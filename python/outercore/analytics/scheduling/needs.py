@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from outercore import analytics
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.running import plan_of
 from outercore.analytics.scheduling.config import medium_of
 from outercore.analytics.scheduling.decide import (
@@ -59,7 +59,8 @@ class Work:
         """
         far = None if far_ratio is None else self.run.far
         run = replace(self.run, memory=str(memory), threads=threads, far=far, far_ratio=far_ratio)
-        return plan_of(self.algorithm, self.data_set, run, self.options, checkpoints=True)
+        config = AnalysisConfig(self.algorithm, dict(self.options), run)
+        return plan_of(config, self.data_set, checkpoints=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,12 @@ import plotly.graph_objects as go
 
 from outercore.base.display import flat
 from outercore.base.durations import format_duration
+from outercore.base.plan_display import RunPlan
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (
     GREY,
     Unit,
+    bars,
     budget_bar,
     byte_unit,
     counted,
@@ -85,36 +87,46 @@ def _share(value: float | None) -> str:
 
 def seconds(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Seconds of each run: preparation, passes, and the rest."""
-    unit = time_unit(run.prepare_seconds + run.seconds for run in runs)
-    figure = _by_run("Time", unit.name)
-    parts: Sequence[tuple[str, Callable[[AlgorithmRun], float], str]] = (
-        ("preparing", lambda run: run.prepare_seconds, "#efb118"),
-        ("passes", _pass_seconds, "#4269d0"),
-        ("the rest", lambda run: max(run.seconds - _pass_seconds(run), 0.0), GREY),
-    )
-    for name, value, chosen in parts:
-        _stack(figure, runs, name, unit.of(value(run) for run in runs), chosen)
-    return figure
+    # The whole run counts as passes if passes were not measured.
+    passes = [run.counters.get("pass_seconds", run.seconds) for run in runs]
+    rest = [max(run.seconds - part, 0.0) for run, part in zip(runs, passes, strict=True)]
+    parts = {
+        ("preparing", "#efb118"): [run.prepare_seconds for run in runs],
+        ("passes", "#4269d0"): passes,
+        ("the rest", GREY): rest,
+    }
+    return _bars("Time", runs, parts, time_unit)
 
 
 def read(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Bytes that passes took from each tier."""
-    unit = byte_unit(sum(run.bytes_by_tier.values()) for run in runs)
-    figure = _by_run("Sources of the edges", unit.name)
-    for key, name, chosen in _TIERS:
-        sizes = unit.of(run.bytes_by_tier.get(key, 0) for run in runs)
-        if any(sizes):
-            _stack(figure, runs, name, sizes, chosen)
-    return figure
+    sizes = {
+        (name, chosen): [run.bytes_by_tier.get(key, 0) for run in runs]
+        for key, name, chosen in _TIERS
+    }
+    used = {part: values for part, values in sizes.items() if any(values)}
+    return _bars("Sources of the edges", runs, used, byte_unit)
 
 
 def busy(runs: Sequence[AlgorithmRun]) -> go.Figure:
     """Share of the time that the device and the cores were busy."""
-    figure = _by_run("Busy during passes", "share of the seconds")
-    for name, chosen in (("device", "#ff725c"), ("cores", "#4269d0")):
-        _stack(figure, runs, name, [run.counters.get(f"{name}_busy", 0.0) for run in runs], chosen)
-    figure.update_layout(barmode="group")
-    figure.update_yaxes(tickformat=".0%", range=[0, 1])
+    parts = {
+        (name, chosen): [run.counters.get(f"{name}_busy", 0.0) for run in runs]
+        for name, chosen in (("device", "#ff725c"), ("cores", "#4269d0"))
+    }
+    return _bars("Busy during passes", runs, parts)
+
+
+def _bars(
+    title: str,
+    runs: Sequence[AlgorithmRun],
+    parts: Mapping[tuple[str, str], Sequence[float]],
+    unit_of: Callable[[Iterable[float]], Unit] | None = None,
+) -> go.Figure:
+    """Bars for each run; shares are beside each other."""
+    names = [run.name for run in runs]
+    figure = bars(title, names, parts, unit_of, axis="", beside=unit_of is None)
+    figure.update_layout(hovermode="closest")
     return figure
 
 
@@ -130,25 +142,11 @@ def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 def memory(run: AlgorithmRun) -> go.Figure:
     """How the budget was divided."""
-    plan = run.record["plan"]
-    parts = {
-        "state": plan.get("state", 0),
-        "index": plan.get("index", 0),
-        "reads in flight": plan.get("staging", 0),
-        "read ahead": plan.get("window", 0),
-        "decoded": plan.get("scratch", 0),
-        "saves passes": plan.get("working", 0),
-        "edges kept": plan.get("pinned", 0),
-    }
+    plan = RunPlan(run.record["plan"])
     title = f"Memory plan of {run.name}"
     if plan.get("far_bytes"):
         title += f", {format_size(plan['far_bytes'])} in far memory"
-    return budget_bar(title, parts, plan.get("budget", 0))
-
-
-def _pass_seconds(run: AlgorithmRun) -> float:
-    """Seconds within passes; of the whole run if passes were not measured."""
-    return run.counters.get("pass_seconds", run.seconds)
+    return budget_bar(title, plan.parts(), plan.get("budget", 0))
 
 
 def _lines(
@@ -176,21 +174,3 @@ def _thinned(values: Sequence[float]) -> tuple[list[float], list[float]]:
         numbers.append(first + (len(part) + 1) / 2)
         means.append(sum(part) / len(part))
     return numbers, means
-
-
-def _by_run(title: str, unit: str) -> go.Figure:
-    figure = empty(title, "", unit)
-    figure.update_layout(barmode="stack", hovermode="closest")
-    return figure
-
-
-def _stack(
-    figure: go.Figure, runs: Sequence[AlgorithmRun], name: str, values: list[float], chosen: str
-) -> None:
-    figure.add_bar(
-        x=[run.name for run in runs],
-        y=values,
-        name=name,
-        marker={"color": chosen},
-        hovertemplate="%{x} " + name + ": %{y:.3g}<extra></extra>",
-    )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import plotly.graph_objects as go
 
 from outercore.base.sizes import format_size
 from outercore.runs.report.runs import EmbeddingRun, EpochRun, Run
 
+Epochs = TypeVar("Epochs", bound=EpochRun)
 RUN_COLOURS = ("#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e")
 GREY = "#8b93a1"
 FREE = "#d7dbe0"
@@ -108,6 +109,32 @@ def _unit(units: Sequence[Unit], values: Iterable[float]) -> Unit:
     return next((unit for unit in reversed(units) if most >= unit.size), units[0])
 
 
+def bars(
+    title: str,
+    x: Sequence[Any],
+    parts: Mapping[tuple[str, str], Sequence[float]],
+    unit_of: Callable[[Iterable[float]], Unit] | None = None,
+    *,
+    axis: str = "epoch",
+    beside: bool = False,
+) -> go.Figure:
+    """A chart of bars: at each `x` the values of all parts, stacked or `beside` each other.
+
+    `parts` holds values by the name and the colour of the part. Without `unit_of` they are shares.
+    """
+    heights = map(max if beside else sum, zip(*parts.values(), strict=True))
+    unit = Unit("share", 1.0) if unit_of is None else unit_of(heights)
+    figure = empty(title, axis, unit.name)
+    for (name, chosen), values in parts.items():
+        figure.add_bar(x=list(x), y=unit.of(values), name=name, marker={"color": chosen})
+    figure.update_layout(barmode="group" if beside else "stack")
+    if unit_of is None:
+        figure.update_yaxes(tickformat=".0%", range=[0, 1])
+    if axis == "epoch":
+        counted(figure, max(x, default=1))
+    return figure
+
+
 def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
     """Parts of a memory budget in bytes, side by side; the rest is free."""
     unit = byte_unit([budget])
@@ -116,86 +143,88 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
     colours = [*(colour(place) for place in range(len(parts))), FREE]
     for (name, size), chosen in zip(whole.items(), colours, strict=True):
         if size:
-            figure.add_bar(
-                y=["budget"],
-                x=unit.of([size]),
-                orientation="h",
-                name=name,
-                marker={"color": chosen},
-                hovertemplate=f"{name}: {format_size(size)}<extra></extra>",
-            )
+            row(figure, name, ["budget"], unit.of([size]), chosen, f": {format_size(size)}")
     # The chart is low: at the usual distance the legend would cover the axis.
-    legend = {"y": -0.5, "traceorder": "normal"}
-    figure.update_layout(barmode="stack", height=240, hovermode="closest", legend=legend)
+    legend = {"y": -0.3 if len(parts) > 7 else -0.5, "traceorder": "normal"}
+    height = 320 if len(parts) > 7 else 240
+    figure.update_layout(barmode="stack", height=height, hovermode="closest", legend=legend)
     figure.update_yaxes(showticklabels=False)
     return figure
 
 
-def shares(
-    figure: go.Figure,
-    names: Sequence[str],
-    title: str,
-    seconds: Sequence[float],
-    whole: Sequence[float],
-    chosen: str,
+def row(
+    figure: go.Figure, name: str, y: list[str], x: list[float], chosen: str, text: str, **more: Any
 ) -> None:
-    """Adds a state as horizontal bars: its share of the time of each name."""
+    """Adds horizontal bars, with a `text` behind their name under the pointer."""
     figure.add_bar(
-        y=list(names),
-        x=[part / total if total else 0.0 for part, total in zip(seconds, whole, strict=True)],
+        y=y,
+        x=x,
         orientation="h",
-        name=title,
-        marker={"color": chosen},
-        customdata=list(seconds),
-        hovertemplate="%{y} " + title + ": %{x:.0%} (%{customdata:.1f} s)<extra></extra>",
+        name=name,
+        marker={"color": chosen, "line": {"width": 0}},
+        hovertemplate=f"{name}{text}<extra></extra>",
+        **more,
     )
+
+
+def by_epoch(
+    title: str, unit: str, runs: Sequence[Epochs], value: Callable[[Epochs, Any], float]
+) -> go.Figure:
+    """A line for each run, with a value for each epoch."""
+    figure = empty(title, "epoch", unit)
+    for place, run in enumerate(runs):
+        line(figure, run.name, run.numbers, [value(run, epoch) for epoch in run.epochs], place)
+    counted(figure, _last_epoch(runs))
+    return figure
 
 
 def loss(runs: Sequence[EpochRun]) -> go.Figure:
     """Training loss by epoch."""
-    figure = empty("Training loss", "epoch", "loss")
-    for place, run in enumerate(runs):
-        line(figure, run.name, run.numbers, [epoch["loss"] for epoch in run.epochs], place)
-    return by_epoch(figure, runs)
+    return by_epoch("Training loss", "loss", runs, lambda _, epoch: epoch["loss"])
+
+
+def throughput(runs: Sequence[EpochRun]) -> go.Figure:
+    """Seeds or triples a second by epoch."""
+    figure = by_epoch(
+        "Throughput",
+        f"{runs[0].seen}/s",
+        runs,
+        lambda run, epoch: epoch[run.seen] / max(epoch["seconds"], 1e-9),
+    )
+    figure.update_yaxes(rangemode="tozero")
+    return figure
 
 
 def scores(runs: Sequence[Run | EmbeddingRun]) -> list[go.Figure]:
-    """Validation score by epoch, a chart for each metric."""
-    return [score(runs, metric) for metric in sorted({run.metric for run in runs})]
+    """Validation score by epoch, a chart for each metric; the best score is marked."""
+    return [_score(runs, metric) for metric in sorted({run.metric for run in runs})]
 
 
-def score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
-    """One metric by epoch, the best one marked."""
+def _score(runs: Sequence[Run | EmbeddingRun], metric: str) -> go.Figure:
     figure = empty(f"Validation {metric}", "epoch", metric)
     for place, run in enumerate(runs):
         if run.metric != metric:
             continue
         scored = [epoch for epoch in run.epochs if epoch["score"] is not None]
-        numbers = [epoch["epoch"] + 1 for epoch in scored]
-        scores = [epoch["score"] for epoch in scored]
-        line(figure, run.name, numbers, scores, place)
+        points = [(epoch["epoch"] + 1, epoch["score"]) for epoch in scored]
+        line(figure, run.name, [x for x, _ in points], [y for _, y in points], place)
         # The last epoch marked as best so far is the best of all.
-        best = max((at for at, epoch in enumerate(scored) if epoch["best"]), default=None)
-        if best is not None:
+        best = [point for point, epoch in zip(points, scored, strict=True) if epoch["best"]]
+        if best:
             figure.add_scatter(
-                x=[numbers[best]],
-                y=[scores[best]],
+                x=[best[-1][0]],
+                y=[best[-1][1]],
                 mode="markers",
                 marker={"symbol": "star", "size": 13, "color": colour(place)},
                 name=f"{run.name}: best",
                 showlegend=False,
             )
-    return by_epoch(figure, runs)
+    counted(figure, _last_epoch(runs))
+    return figure
 
 
-def throughput(runs: Sequence[Run | EmbeddingRun]) -> go.Figure:
-    """Seeds or triples a second by epoch."""
-    figure = empty("Throughput", "epoch", f"{runs[0].seen}/s")
-    for place, run in enumerate(runs):
-        rates = [epoch[run.seen] / max(epoch["seconds"], 1e-9) for epoch in run.epochs]
-        line(figure, run.name, run.numbers, rates, place)
-    figure.update_yaxes(rangemode="tozero")
-    return by_epoch(figure, runs)
+def _last_epoch(runs: Sequence[EpochRun]) -> int:
+    return max((number for run in runs for number in run.numbers), default=1)
 
 
 def timeline(run: EpochRun) -> go.Figure:
@@ -218,25 +247,18 @@ def gantt(
     for name in names:
         chosen = [span for span in spans if span[key] == name]
         numbers = [span.get("epoch", span.get("item")) for span in chosen]
-        figure.add_bar(
-            y=[name] * len(chosen),
-            x=unit.of(span["end_s"] - span["start_s"] for span in chosen),
+        row(
+            figure,
+            name,
+            [name] * len(chosen),
+            unit.of(span["end_s"] - span["start_s"] for span in chosen),
+            colours.get(name, GREY),
+            f"%{{customdata}}: %{{x:.3f}} {unit.name} from %{{base:.3f}}",
             base=unit.of(span["start_s"] for span in chosen),
-            orientation="h",
-            name=name,
             showlegend=False,
-            marker={"color": colours.get(name, GREY), "line": {"width": 0}},
             customdata=["" if number is None else f" {number + 1}" for number in numbers],
-            hovertemplate=f"%{{y}}%{{customdata}}: %{{x:.3f}} {unit.name} "
-            "from %{base:.3f}<extra></extra>",
         )
     figure.update_layout(
         barmode="overlay", hovermode="closest", height=max(220, 110 + 42 * len(names))
     )
     figure.update_yaxes(categoryorder="array", categoryarray=list(names)[::-1])
-
-
-def by_epoch(figure: go.Figure, runs: Sequence[EpochRun]) -> go.Figure:
-    """Sets ticks for the epochs of the runs on the x axis."""
-    counted(figure, max((number for run in runs for number in run.numbers), default=1))
-    return figure

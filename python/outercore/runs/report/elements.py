@@ -8,6 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from outercore.base.display import value_of, words
 from outercore.base.sizes import format_size, parse_size
 from outercore.runs.report.charts import colour
 from outercore.runs.report.findings import bottleneck, warnings
@@ -47,6 +48,7 @@ th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var
   vertical-align: top; }
 th { color: var(--soft); font-weight: 500; }
 td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+table.short td:not(:last-child) { white-space: nowrap; }
 tr.differs td { background: rgba(239, 177, 24, 0.13); }
 footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
 @media (max-width: 560px) { .grid { grid-template-columns: 1fr; } }
@@ -103,7 +105,7 @@ def configuration(run: Recorded) -> Mapping[str, str]:
     """Options of the run, by group."""
     config = run.record["config"]
     return {
-        f"{group}.{key}": text_of(value)
+        f"{group}.{key}": value_of(key, value)
         for group, values in config.items()
         for key, value in values.items()
     }
@@ -112,16 +114,15 @@ def configuration(run: Recorded) -> Mapping[str, str]:
 def data_set(run: Recorded) -> Mapping[str, str]:
     """Sizes and path of the data set of the run."""
     data = run.record["data_set"]
-    return {f"data set {key.replace('_', ' ')}": text_of(value) for key, value in data.items()}
+    return {f"data set {words(key)}": value_of(key, value) for key, value in data.items()}
 
 
 def machine(run: Recorded) -> Mapping[str, str]:
     """Machine of the run."""
-    described = {}
-    for key, value in run.record["machine"].items():
-        size = key.endswith("_bytes")
-        described[key.removesuffix("_bytes")] = format_size(value) if size else text_of(value)
-    return described
+    return {
+        key.removesuffix("_bytes"): value_of(key, value)
+        for key, value in run.record["machine"].items()
+    }
 
 
 def comparison(
@@ -144,32 +145,31 @@ def comparison(
     heads = "".join(f"<th>{escape(run.name)}</th>" for run in runs)
     head = f"<tr><th></th>{heads}</tr>" if len(runs) > 1 else ""
     if not what:
-        return _table(head, [*shared, *differing])
-    table = _table(head, differing) if differing else ""
+        return _card(head, [*shared, *differing])
+    first = _card(head, differing) if differing else ""
     opened = "" if differing else " open"
-    more = f"<details{opened}><summary>{escape(what)}</summary>{_table('', shared)}</details>"
-    return table + (more if shared else "")
+    more = f"<details{opened}><summary>{escape(what)}</summary>{_card('', shared)}</details>"
+    return first + (more if shared else "")
 
 
-def _table(head: str, rows: Sequence[str]) -> str:
-    return f"<div class='card scroll'><table>{head}{''.join(rows)}</table></div>"
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts; the first of each row is its head."""
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    lines = []
+    for first, *values in rows:
+        cells = "".join(f"<td>{escape(value)}</td>" for value in values)
+        lines.append(f"<tr><th>{escape(first)}</th>{cells}</tr>")
+    return _card(f"<tr>{head}</tr>", lines, "short")
+
+
+def _card(head: str, rows: Sequence[str], kind: str = "") -> str:
+    return f"<div class='card scroll'><table class='{kind}'>{head}{''.join(rows)}</table></div>"
 
 
 def memory_of(config: Mapping[str, Any]) -> str:
     """The memory budget, with a size in the usual units."""
     memory = str(config["memory"])
     return memory if memory.endswith(("%", "auto")) else format_size(parse_size(memory))
-
-
-def text_of(value: Any) -> str:
-    """A value for people."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def score_text(value: float | None) -> str:

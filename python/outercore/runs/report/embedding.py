@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (
     GREY,
+    bars,
     budget_bar,
-    by_epoch,
     byte_unit,
     empty,
     loss,
@@ -21,7 +21,7 @@ from outercore.runs.report.charts import (
     time_unit,
     timeline,
 )
-from outercore.runs.report.elements import grid, score_text, summary
+from outercore.runs.report.elements import grid, score_text, summary, table
 from outercore.runs.report.runs import EmbeddingRun
 
 _MOST_STATES = 1500
@@ -69,55 +69,40 @@ def _summary(run: EmbeddingRun, place: int) -> str:
 
 def _metrics_table(run: EmbeddingRun) -> str:
     """A table of all metrics; each row names its protocol."""
-    rows = []
-    for metric in run.metrics:
-        for name in ("filtered", "raw"):
-            if metric.get(name) is not None:
-                rows.append(_row(metric["part"], name, metric[name], metric["protocol"]))
-    titles = (
-        "part",
-        "",
-        "MRR",
-        "Hits@1",
-        "Hits@3",
-        "Hits@10",
-        "mean rank",
-        "AMRI",
-        "AUC",
-        "protocol",
-    )
-    heads = "".join(f"<th>{title}</th>" for title in titles)
-    return (
-        f"<h3>{escape(run.name)}</h3><div class='card scroll'><table><tr>{heads}</tr>"
-        f"{''.join(rows)}</table></div>"
-    )
+    heads = ("part", "", "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank", "AMRI", "AUC")
+    rows = [
+        _row(metric["part"], name, metric[name], metric["protocol"])
+        for metric in run.metrics
+        for name in ("filtered", "raw")
+        if metric.get(name) is not None
+    ]
+    return f"<h3>{escape(run.name)}</h3>{table((*heads, 'protocol'), rows)}"
 
 
-def _row(part: str, name: str, figures: dict[str, Any], protocol: str) -> str:
-    cells = [
+def _row(part: str, name: str, metrics: Mapping[str, Any], protocol: str) -> list[str]:
+    shares = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")
+    return [
         part,
         name,
-        *(f"{figures[key]:.4f}" for key in ("mrr", "hits_at_1", "hits_at_3", "hits_at_10")),
-        f"{figures['mean_rank']:,.1f}",
-        score_text(figures.get("adjusted_mean_rank_index")),
-        f"{figures['auc']:.4f}",
+        *(score_text(metrics[key]) for key in shares),
+        f"{metrics['mean_rank']:,.1f}",
+        score_text(metrics.get("adjusted_mean_rank_index")),
+        score_text(metrics["auc"]),
         protocol,
     ]
-    *short, long = (escape(cell) for cell in cells)
-    columns = "".join(f"<td style='white-space: nowrap'>{cell}</td>" for cell in short)
-    return f"<tr>{columns}<td>{long}</td></tr>"
 
 
 def moved(run: EmbeddingRun) -> go.Figure:
     """Bytes that each epoch read and wrote, and the planned bytes."""
     keys = (("bytes_read", "read", "#4269d0"), ("bytes_written", "written", "#ff725c"))
+    parts = {
+        (name, chosen): [epoch["counters"].get(key, 0) for epoch in run.epochs]
+        for key, name, chosen in keys
+    }
     planned = run.order["bytes_between"]
-    by_key = {key: [epoch["counters"].get(key, 0) for epoch in run.epochs] for key, _, _ in keys}
-    unit = byte_unit([planned, *(size for sizes in by_key.values() for size in sizes)])
-    figure = empty(f"Partitions moved: {run.name}", "epoch", unit.name)
-    for key, name, chosen in keys:
-        sizes = unit.of(by_key[key])
-        figure.add_bar(x=run.numbers, y=sizes, name=name, marker={"color": chosen})
+    unit = byte_unit([planned, *(size for sizes in parts.values() for size in sizes)])
+    title = f"Partitions moved: {run.name}"
+    figure = bars(title, run.numbers, parts, lambda _: unit, beside=True)
     figure.add_scatter(
         x=run.numbers,
         y=unit.of([planned] * len(run.numbers)),
@@ -125,30 +110,22 @@ def moved(run: EmbeddingRun) -> go.Figure:
         mode="lines",
         line={"color": GREY, "dash": "dash"},
     )
-    figure.update_layout(barmode="group")
-    return by_epoch(figure, [run])
+    return figure
 
 
 def waits(run: EmbeddingRun) -> go.Figure:
     """Seconds of each epoch in hidden swaps, in other swaps, and in waits for triples."""
-    epochs = [epoch["counters"] for epoch in run.epochs]
-    waited = [epoch.get("waited_s", 0.0) for epoch in epochs]
-    hidden = [
-        max(epoch.get("swap_s", 0.0) - wait, 0.0)
-        for epoch, wait in zip(epochs, waited, strict=True)
-    ]
-    for_triples = [epoch.get("triples_waited_s", 0.0) for epoch in epochs]
-    unit = time_unit(map(sum, zip(hidden, waited, for_triples, strict=True)))
-    figure = empty(f"Swaps and waits: {run.name}", "epoch", unit.name)
-    for name, seconds, chosen in (
-        ("swaps behind training", hidden, "#3ca951"),
-        ("waited for swaps", waited, "#ff725c"),
-        ("waited for triples", for_triples, "#efb118"),
-    ):
-        values = unit.of(seconds)
-        figure.add_bar(x=run.numbers, y=values, name=name, marker={"color": chosen})
-    figure.update_layout(barmode="stack")
-    return by_epoch(figure, [run])
+    swaps, waited, for_triples = (
+        [epoch["counters"].get(key, 0.0) for epoch in run.epochs]
+        for key in ("swap_s", "waited_s", "triples_waited_s")
+    )
+    hidden = [max(swap - wait, 0.0) for swap, wait in zip(swaps, waited, strict=True)]
+    parts = {
+        ("swaps behind training", "#3ca951"): hidden,
+        ("waited for swaps", "#ff725c"): waited,
+        ("waited for triples", "#efb118"): for_triples,
+    }
+    return bars(f"Swaps and waits: {run.name}", run.numbers, parts, time_unit)
 
 
 def order(run: EmbeddingRun) -> go.Figure:
@@ -164,22 +141,13 @@ def order(run: EmbeddingRun) -> go.Figure:
     # 1: in memory; 2: read for this state.
     columns = []
     for state in first:
-        columns.append(
-            [(2 if part not in previous else 1) if part in state else 0 for part in range(count)]
-        )
+        columns.append([(part in state) * (2 - (part in previous)) for part in range(count)])
         previous = set(state)
     figure.add_heatmap(
         z=[list(row) for row in zip(*columns, strict=True)],
         zmin=0,
         zmax=2,
-        colorscale=[
-            [0.0, "rgba(0,0,0,0)"],
-            [0.33, "rgba(0,0,0,0)"],
-            [0.33, "#97bbf5"],
-            [0.67, "#97bbf5"],
-            [0.67, "#4269d0"],
-            [1.0, "#4269d0"],
-        ],
+        colorscale=[[0.0, "rgba(0,0,0,0)"], [0.5, "#97bbf5"], [1.0, "#4269d0"]],
         showscale=False,
         xgap=0.5 if len(first) < 200 else 0,
         ygap=0.5 if count < 100 else 0,
@@ -193,10 +161,7 @@ def order(run: EmbeddingRun) -> go.Figure:
 def memory(run: EmbeddingRun) -> go.Figure:
     """How the budget was divided."""
     plan = run.record["plan"]
-    figure = budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
-    # Leaves room for the names of all parts.
-    figure.update_layout(height=320, legend={"y": -0.3})
-    return figure
+    return budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
 
 
 def metrics(runs: Sequence[EmbeddingRun], part: str) -> go.Figure:

@@ -28,9 +28,9 @@ def bottleneck(run: Recorded) -> str:
     """One or two sentences on the bottleneck of a run; empty without counters."""
     match run:
         case Run():
-            return _of_training(run)
+            return " ".join([*_of_training(run), *_validation(run)])
         case EmbeddingRun():
-            return _of_embedding(run)
+            return " ".join([*_of_embedding(run), *_validation(run)])
         case AlgorithmRun():
             return _of_algorithm(run)
     return ""
@@ -40,18 +40,18 @@ def warnings(run: Recorded) -> list[str]:
     """Reasons not to trust or compare the results of a run."""
     if not isinstance(run, EpochRun):
         return []
-    texts = (
-        [_loss(run)] if run.epochs else ["No epoch has ended, so there is no result to compare."]
-    )
-    path = run.record["data_set"]["path"]
-    data_set = quoted(path)
+    texts = ["No epoch has ended, so there is no result to compare."]
+    if run.epochs:
+        texts = [_loss(run)]
     if run.epochs and all(epoch["score"] is None for epoch in run.epochs):
+        data_set = run.record["data_set"]["path"]
+        command = f"`outercore embed {quoted(data_set)} --held-out 0.05`"
         texts.append(
             "Validation did not happen: nothing says which epoch was best, or when to stop. "
             + (
-                f"`outercore embed {data_set} --held-out 0.05` holds out triples for it."
+                f"{command} holds out triples for it."
                 if isinstance(run, EmbeddingRun)
-                else f"{_split_for_it(path)}."
+                else f"{_split_for_it(data_set)}."
             )
         )
     error = (run.record.get("result") or {}).get("error")
@@ -65,49 +65,44 @@ def _split_for_it(data_set: str) -> str:
     return said[0].upper() + said[1:]
 
 
-def _of_training(run: Run) -> str:
+def _of_training(run: Run) -> Iterator[str]:
     # Shares are of the epochs: a stage that has finished counts as neither starved nor blocked.
     whole = sum(epoch["seconds"] for epoch in run.epochs)
-    shares = {
-        name: min(stage["busy_s"] / whole, 1.0)
+    busy = {
+        name: stage["busy_s"]
         for name, stage in records.stages(run.counters).items()
-        if whole and name in _STAGES
+        if name in _STAGES
     }
-    return " ".join([*_slowest_stage(shares), *_validation(run)])
-
-
-def _slowest_stage(shares: dict[str, float]) -> Iterator[str]:
-    if not shares:
+    if not whole or not busy:
         return
-    slowest = max(shares, key=lambda name: shares[name])
-    what, advice = _STAGES[slowest]
-    if shares[slowest] < _MUCH:
+    slowest = max(busy, key=lambda name: busy[name])
+    share = min(busy[slowest] / whole, 1.0)
+    stage, advice = _STAGES[slowest]
+    if share < _MUCH:
         yield (
             "No single stage limits: they waited for each other, and "
-            f"{what[0].lower()}{what[1:]} was busy most, {shares[slowest]:.0%} of the training."
+            f"{stage[0].lower()}{stage[1:]} was busy most, {share:.0%} of the training."
         )
     else:
-        yield f"{what} limits: it was busy for {shares[slowest]:.0%} of the training. {advice}"
+        yield f"{stage} limits: it was busy for {share:.0%} of the training. {advice}"
 
 
-def _of_embedding(run: EmbeddingRun) -> str:
+def _of_embedding(run: EmbeddingRun) -> Iterator[str]:
     seconds = sum(epoch["seconds"] for epoch in run.epochs)
+    names = ("waited_s", "triples_waited_s")
+    waits = sum(epoch["counters"].get(name, 0.0) for epoch in run.epochs for name in names)
     if not seconds:
-        return ""
+        return
     if not run.order:
-        said = "Computing limits: all rows were in memory."
+        yield "Computing limits: all rows were in memory."
+    elif waits / seconds < _SOME:
+        share = waits / seconds
+        yield f"Computing limits: training waited for the device {share:.0%} of its time."
     else:
-        names = ("waited_s", "triples_waited_s")
-        waits = (epoch["counters"].get(name, 0.0) for epoch in run.epochs for name in names)
-        share = sum(waits) / seconds
-        if share < _SOME:
-            said = f"Computing limits: training waited for the device {share:.0%} of its time."
-        else:
-            said = (
-                f"The device limits: training waited for it {share:.0%} of its time. More "
-                "`--memory` keeps more partitions."
-            )
-    return " ".join([said, *_validation(run)])
+        yield (
+            f"The device limits: training waited for it {waits / seconds:.0%} of its time. More "
+            "`--memory` keeps more partitions."
+        )
 
 
 def _of_algorithm(run: AlgorithmRun) -> str:
@@ -142,7 +137,6 @@ def _validation(run: EpochRun) -> Iterator[str]:
 
 
 def _loss(run: EpochRun) -> str:
-    """A warning about the losses, or an empty text."""
     losses = [epoch["loss"] for epoch in run.epochs]
     for number, loss in zip(run.numbers, losses, strict=True):
         if loss is None or not math.isfinite(loss) or loss < 0:

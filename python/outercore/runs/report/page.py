@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 from plotly.offline import get_plotlyjs
 
@@ -11,20 +12,23 @@ from outercore.runs.report import algorithms, embedding, training
 from outercore.runs.report.elements import STYLE, comparison, configuration, data_set, machine
 from outercore.runs.report.runs import AlgorithmRun, EmbeddingRun, Recorded, Run
 
+_Sections = Callable[[Sequence[Any]], list[str]]
+_KINDS: Mapping[str, tuple[type[Recorded], _Sections, str]] = {
+    "training": (Run, training.sections, "training of "),
+    "embedding": (EmbeddingRun, embedding.sections, "embedding by "),
+    "algorithms": (AlgorithmRun, algorithms.sections, ""),
+}
+"""Kinds of runs: their records, their sections, and the title before the names of their models."""
+_SIZES = ("graphs", "nodes", "edges", "features", "classes", "entities", "relations")
+
 
 def render(runs: Sequence[Recorded]) -> str:
     """The whole page as HTML, Plotly's script included."""
-    trained = [run for run in runs if isinstance(run, Run)]
-    embedded = [run for run in runs if isinstance(run, EmbeddingRun)]
-    computed = [run for run in runs if isinstance(run, AlgorithmRun)]
-    title, lead = headline(runs, trained, embedded, computed)
+    title, lead = headline(runs)
     sections = [f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p>"]
-    if trained:
-        sections += _part("training", trained, training.sections(trained), runs)
-    if embedded:
-        sections += _part("embedding", embedded, embedding.sections(embedded), runs)
-    if computed:
-        sections += _part("algorithms", computed, algorithms.sections(computed), runs)
+    for name, (kind, draw, _) in _KINDS.items():
+        if of_kind := [run for run in runs if isinstance(run, kind)]:
+            sections += _part(name, of_kind, draw(of_kind), runs)
     sections += [
         "<h2>Machine</h2>",
         comparison(runs, [machine(run) for run in runs]),
@@ -42,55 +46,41 @@ def render(runs: Sequence[Recorded]) -> str:
     )
 
 
-def headline(
-    runs: Sequence[Recorded],
-    trained: Sequence[Run],
-    embedded: Sequence[EmbeddingRun],
-    computed: Sequence[AlgorithmRun],
-) -> tuple[str, str]:
+def headline(runs: Sequence[Recorded]) -> tuple[str, str]:
     """A title for all runs, and a line below: models or algorithms, and data sets."""
     parts = []
-    if trained:
-        models = _distinct(run.record["description"]["model"] for run in trained)
-        parts.append(f"training of {models}")
-    if embedded:
-        models = _distinct(run.record["description"]["model"] for run in embedded)
-        parts.append(f"embedding by {models}")
-    if computed:
-        parts.append(_distinct(run.algorithm for run in computed))
+    for kind, _, text in _KINDS.values():
+        described = (run.record["description"] for run in runs if isinstance(run, kind))
+        models = dict.fromkeys(each.get("model") or each["algorithm"] for each in described)
+        if models:
+            parts.append(text + ", ".join(models))
     sets = dict.fromkeys(run.record["data_set"]["path"].rstrip("/") for run in runs)
     names = [path.rpartition("/")[2] for path in sets]
-    where = names[0] if len(sets) == 1 else f"{len(sets)} data sets"
+    lead = [_sizes(runs[0]) if len(sets) == 1 else ", ".join(names)]
+    title = parts[0]
     if len(parts) > 1:
-        title, lead = f"{len(runs)} runs on {where}", [*parts]
-        lead[0] = lead[0][0].upper() + lead[0][1:]
-    else:
-        title, lead = f"{parts[0][0].upper()}{parts[0][1:]} on {where}", []
-    if len(sets) > 1:
-        return title, "; ".join([*lead, ", ".join(names)])
-    return title, "; ".join([*lead, _sizes(runs)])
+        title, lead = f"{len(runs)} runs", [_capital(parts[0]), *parts[1:], *lead]
+    where = names[0] if len(sets) == 1 else f"{len(sets)} data sets"
+    return f"{_capital(title)} on {where}", "; ".join(lead)
 
 
-def _sizes(runs: Sequence[Recorded]) -> str:
-    """Sizes of the data set of all runs, from the record of the first."""
-    data = runs[0].record["data_set"]
-    known = ("graphs", "nodes", "edges", "features", "classes", "entities", "relations")
-    counts = {name: data[name] for name in (*known, "train triples") if data.get(name)}
-    words = {**{name: name for name in counts}, "classes": "outputs", "train triples": "triples"}
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _sizes(run: Recorded) -> str:
+    data = run.record["data_set"]
+    words = {name: name for name in _SIZES} | {"classes": "outputs", "train triples": "triples"}
     return ", ".join(
-        f"{count:,} {words[name].removesuffix('s') if count == 1 else words[name]}"
-        for name, count in counts.items()
+        f"{data[name]:,} {word.removesuffix('s') if data[name] == 1 else word}"
+        for name, word in words.items()
+        if data.get(name)
     )
-
-
-def _distinct(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
 
 
 def _part(
     kind: str, of_kind: Sequence[Recorded], sections: Sequence[str], runs: Sequence[Recorded]
 ) -> list[str]:
-    """Sections of the runs of a kind, with their data sets and options."""
     is_only = len(of_kind) == len(runs)
     what = "What all have in common" if len(of_kind) > 1 else "All"
     options = [{**data_set(run), **configuration(run)} for run in of_kind]

@@ -12,19 +12,20 @@ from outercore.base.durations import format_duration
 from outercore.base.sizes import format_size
 from outercore.runs import record as records
 from outercore.runs.report.charts import (
+    bars,
     budget_bar,
-    by_epoch,
     byte_unit,
     colour,
+    counted,
     empty,
     gantt,
     loss,
+    row,
     scores,
-    shares,
     throughput,
     timeline,
 )
-from outercore.runs.report.elements import grid, memory_of, score_text, summary
+from outercore.runs.report.elements import grid, memory_of, score_text, summary, table
 from outercore.runs.report.runs import Run
 
 _STAGE_COLOURS = {
@@ -76,45 +77,35 @@ def _summary(run: Run, place: int) -> str:
 
 def _engine(run: Run, several: bool) -> str:
     title = f"Engine: {escape(run.name)}" if several else "Engine"
-    figures = [
-        utilisation(run),
-        cache(run),
-        pipeline(run),
-        timeline(run),
-        memory(run),
-    ]
+    figures = [utilisation(run), cache(run), pipeline(run), timeline(run), memory(run)]
     return f"<h2>{title}</h2>" + grid(*figures, wide=(4,)) + _predictions(run)
 
 
 def _predictions(run: Run) -> str:
-    """A table of the forecast and the measured epochs."""
     if not run.predictions:
         return ""
     rows = []
     for prediction in run.predictions:
-        values = (
-            _shown(prediction.predicted, prediction.unit),
-            _shown(prediction.measured, prediction.unit),
+        is_ratio = prediction.unit == "ratio"
+        rows.append(
+            (
+                prediction.name,
+                _value(prediction.predicted, prediction.unit),
+                _value(prediction.measured, prediction.unit),
+                f"{100 * prediction.deviation:+.1f} points"
+                if is_ratio
+                else f"{prediction.deviation:+.0%}",
+            )
         )
-        deviation = (
-            f"{100 * prediction.deviation:+.1f} points"
-            if prediction.unit == "ratio"
-            else f"{prediction.deviation:+.0%}"
-        )
-        cells = "".join(f"<td>{escape(value)}</td>" for value in (*values, deviation))
-        rows.append(f"<tr><th>{escape(prediction.name)}</th>{cells}</tr>")
-    first = run.record["forecast"]["first_epoch"]
-    later = run.record["forecast"]["later_epochs"]
-    slowest = escape(f"{first['bottleneck']}, later {later['bottleneck']}")
-    head = "<tr><th></th><th>predicted</th><th>measured</th><th>deviation</th></tr>"
-    return (
-        "<h3>Predicted and measured</h3><div class='card scroll'><table>"
-        f"{head}{''.join(rows)}<tr><th>predicted bottleneck</th><td>{slowest}</td><td></td>"
-        "<td></td></tr></table></div>"
+    forecast = run.record["forecast"]
+    first, later = (forecast[key]["bottleneck"] for key in ("first_epoch", "later_epochs"))
+    rows.append(("predicted bottleneck", f"{first}, later {later}", "", ""))
+    return "<h3>Predicted and measured</h3>" + table(
+        ("", "predicted", "measured", "deviation"), rows
     )
 
 
-def _shown(value: float, unit: str) -> str:
+def _value(value: float, unit: str) -> str:
     match unit:
         case "bytes":
             return format_size(round(value))
@@ -141,11 +132,11 @@ def read(runs: Sequence[Run]) -> go.Figure:
                 offsetgroup=str(place),
             )
     figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
-    return by_epoch(figure, runs)
+    counted(figure, max((number for run in runs for number in run.numbers), default=1))
+    return figure
 
 
 def _read(run: Run, part: str) -> list[float]:
-    """Bytes of each epoch."""
     return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
 
 
@@ -154,9 +145,12 @@ def utilisation(run: Run) -> go.Figure:
     figure = empty("Stages: busy, starved, blocked", "share of its time", "")
     stages = records.stages(run.counters)
     names = list(stages)[::-1]
-    whole = [sum(stages[name].get(state, 0.0) for state, _, _ in _STATES) for name in names]
+    whole = [sum(stages[name].get(key, 0.0) for key, _, _ in _STATES) for name in names]
     for key, title, chosen in _STATES:
-        shares(figure, names, title, [stages[name].get(key, 0.0) for name in names], whole, chosen)
+        seconds = [stages[name].get(key, 0.0) for name in names]
+        shares = [part / (total or 1.0) for part, total in zip(seconds, whole, strict=True)]
+        text = ", %{y}: %{x:.0%} (%{customdata:.1f} s)"
+        row(figure, title, names, shares, chosen, text, customdata=seconds)
     figure.update_layout(barmode="stack", hovermode="closest")
     figure.update_xaxes(tickformat=".0%", range=[0, 1])
     return figure
@@ -164,21 +158,20 @@ def utilisation(run: Run) -> go.Figure:
 
 def cache(run: Run) -> go.Figure:
     """Sources of the rows of batches by epoch: caches, sharing, device."""
-    figure = empty("Sources of the rows", "epoch", "share of row accesses")
+    counted = [_part(epoch, "cache") for epoch in run.epochs]
+    accesses = [counters.get("accesses", 0) for counters in counted]
+    # Rows that several batches of a group share are read once.
+    shared = [
+        total - counters.get("distinct", total)
+        for counters, total in zip(counted, accesses, strict=True)
+    ]
+    parts = {}
     for key, title, chosen in _CACHE:
-        parts = []
-        for epoch in run.epochs:
-            counted = _part(epoch, "cache")
-            accesses = counted.get("accesses", 0)
-            if key == "shared":
-                value = accesses - counted.get("distinct", accesses)
-            else:
-                value = counted.get(key, 0)
-            parts.append(value / accesses if accesses else 0.0)
-        figure.add_bar(x=run.numbers, y=parts, name=title, marker={"color": chosen})
-    figure.update_layout(barmode="stack")
-    figure.update_yaxes(tickformat=".0%", range=[0, 1])
-    return by_epoch(figure, [run])
+        rows = shared if key == "shared" else [counters.get(key, 0) for counters in counted]
+        parts[title, chosen] = [
+            part / (total or 1) for part, total in zip(rows, accesses, strict=True)
+        ]
+    return bars("Sources of the rows", run.numbers, parts)
 
 
 def pipeline(run: Run) -> go.Figure:
@@ -186,11 +179,11 @@ def pipeline(run: Run) -> go.Figure:
     figure = empty("Stages overlapping (start of the last epoch)", "", "")
     spans = run.record.get("pipeline") or []
     first = min((span["start_s"] for span in spans), default=0.0)
-    shifted = [
+    early = [
         {**span, "start_s": span["start_s"] - first, "end_s": span["end_s"] - first}
         for span in spans
+        if span["start_s"] - first < _SHOWN_S
     ]
-    early = [span for span in shifted if span["start_s"] < _SHOWN_S]
     gantt(figure, early, "stage", _STAGE_COLOURS)
     return figure
 
@@ -200,13 +193,13 @@ def memory(run: Run) -> go.Figure:
     plan = run.record.get("plan") or {}
     split, topology = plan.get("split") or {}, plan.get("topology") or {}
     slots = plan.get("slots", 0)
-    constant, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
-    share = constant / (constant + dynamic) if constant + dynamic else 0.0
+    static, dynamic = split.get("constant_slots", 0), split.get("dynamic_slots", 0)
+    share = static / ((static + dynamic) or 1)
     parts = {
         "topology": topology.get("memory", 0),
-        "constant rows": slots * share,
-        "dynamic rows": slots * (1 - share),
-        "staging": plan.get("staging", 0),
+        "static cache": slots * share,
+        "dynamic cache": slots * (1 - share),
+        "read buffers": plan.get("staging", 0),
         "sampled": plan.get("sampled", 0),
         "delivered": plan.get("delivered", 0),
         "labels, seeds": plan.get("reserved", 0),
