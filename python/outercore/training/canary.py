@@ -23,8 +23,8 @@ from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
 from outercore.training.config import TrainConfig
 from outercore.training.links.data import divide
+from outercore.training.links.timed import edge_times
 from outercore.training.metrics import auc
-from outercore.training.temporal.links import edge_times
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

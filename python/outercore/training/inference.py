@@ -19,16 +19,19 @@ from outercore.files.npy import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
-from outercore.training.links.model import LinkModel
+from outercore.training.links.network import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron, evaluating
 from outercore.training.streamed.exact import Exact, Outputs
-from outercore.training.streamed.files import feature_key
-from outercore.training.streamed.network import network_steps
-from outercore.training.streamed.steps import Computation, Input
+from outercore.training.streamed.network import (
+    Computation,
+    Input,
+    network_steps,
+    typed_network_steps,
+)
+from outercore.training.streamed.rows import feature_key
 from outercore.training.tasks import array_key
-from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.streamed import typed_network_steps
+from outercore.training.typed_network import TypedNetwork
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

@@ -31,7 +31,7 @@ from outercore.training.model_files import save_model
 from outercore.training.open_work import open_work
 from outercore.training.record import EpochReport, describe, final_scalars
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.scoring import AnyScoring
+from outercore.training.work import AnyScoring
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

@@ -33,13 +33,10 @@ from outercore.training.custom_network import (
     build_custom,
     same_network_code,
 )
-from outercore.training.graph_models import GraphNetwork
-from outercore.training.links.model import LinkModel
-from outercore.training.models import Network, Perceptron, build_model
+from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema
+from outercore.training.models import GraphNetwork, Network, Perceptron, build_model
 from outercore.training.tasks import Task
-from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
-from outercore.training.typed.inputs import TypedSchema
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed_network import TypedNetwork, TypedSchema
 
 _FORMAT = "outercore-model"
 _VERSION = 2

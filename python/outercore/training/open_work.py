@@ -15,14 +15,12 @@ from outercore.data.time_arrays import time_arrays
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
-from outercore.training.graph_work import GraphWork
-from outercore.training.links.work import LinkPlace, LinkWork
+from outercore.training.links.work import OF_EDGES_BY_TIME, LinkPlace, LinkWork, TemporalLinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.model_files import SavedModel
-from outercore.training.temporal.work import OF_EDGES_BY_TIME, TemporalLinkWork
 from outercore.training.typed.labelled_type import LabelledNodes
-from outercore.training.typed.models import TypedNetwork
-from outercore.training.work import NodeWork, Work
+from outercore.training.typed_network import TypedNetwork
+from outercore.training.work import GraphWork, NodeWork, Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

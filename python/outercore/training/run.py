@@ -32,10 +32,9 @@ from outercore.training.all_rows import all_rows_memory
 from outercore.training.config import CHANGEABLE, TrainConfig, configuration
 from outercore.training.custom_network import NetworkSource, network_code, same_network_code
 from outercore.training.forecast import forecast
-from outercore.training.graph_work import with_inputs
 from outercore.training.inference import Context
 from outercore.training.links.data import require_topology
-from outercore.training.links.work import LinkWork
+from outercore.training.links.work import LinkWork, TemporalLinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer
 from outercore.training.metrics import Errors
@@ -43,10 +42,9 @@ from outercore.training.model_files import load_model
 from outercore.training.open_work import open_work, require_model_fits, unused_times
 from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.work import TemporalLinkWork
+from outercore.training.tasks import nodes_of, with_splits
 from outercore.training.trained_model import model_directory, opened_work
-from outercore.training.work import PredictingWork, Work, samples_only
+from outercore.training.work import PredictingWork, Work, samples_only, with_inputs
 
 _COMMAND = "outercore train"
 

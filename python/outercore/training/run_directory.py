@@ -11,8 +11,8 @@ from outercore.data.schema import NODE
 from outercore.files.atomic import device_errors
 from outercore.runs.directory import Identity, RunDirectory
 from outercore.training.config import SamplingConfig, TrainConfig
-from outercore.training.temporal.links import times_by_type
-from outercore.training.typed.inputs import feature_keys
+from outercore.training.links.timed import times_by_type
+from outercore.training.typed_network import feature_keys
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

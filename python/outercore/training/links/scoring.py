@@ -20,9 +20,9 @@ from outercore.runs.rank_metrics import metrics_of_ranks
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Context, Inference
 from outercore.training.links.data import LinkData
-from outercore.training.links.model import LinkModel
+from outercore.training.links.network import LinkModel
 from outercore.training.models import evaluating
-from outercore.training.scoring import AnyScoring, validates_fully
+from outercore.training.work import AnyScoring, validates_fully
 
 _HITS: dict[LinkMetric, int] = {
     "hits@1": 1,

@@ -20,11 +20,16 @@ from outercore.base.sizes import format_size
 from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.training.streamed.columns import Columns, Targets
-from outercore.training.streamed.files import Int8Rows, Moved, Rows, RowsInMemory, rows_of
-from outercore.training.streamed.layer import Layer, LayerArcs, LayerPlan, plan_layer
-from outercore.training.streamed.messages import OwnOnDisk
-from outercore.training.streamed.steps import Computation
+from outercore.training.streamed.layer import (
+    Columns,
+    Layer,
+    LayerArcs,
+    LayerPlan,
+    Targets,
+    plan_layer,
+)
+from outercore.training.streamed.network import Computation
+from outercore.training.streamed.rows import Int8Rows, Moved, OwnOnDisk, Rows, RowsInMemory, rows_of
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
