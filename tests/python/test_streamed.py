@@ -22,7 +22,6 @@ from outercore.training.streamed.exact import Exact  # noqa: E402
 from outercore.training.streamed.layer import (  # noqa: E402
     Columns,
     Targets,
-    Weight,
     needed_sources,
     parts_of,
 )
@@ -165,7 +164,7 @@ def test_any_budget_is_told_the_least(graph: FakeGraph) -> None:
 def test_parts_hold_consecutive_targets_within_their_bytes(graph: FakeGraph) -> None:
     targets = Targets(NODES)
     columns = columns_into(graph, targets)
-    parts, largest = parts_of(NODES, 64, 40_000, Weight([columns], 32))
+    parts, largest = parts_of(NODES, 64, 40_000, [columns], 32)
     assert len(parts) > 4
     assert [first for first, _ in parts] == [0, *(last for _, last in parts[:-1])]
     assert parts[-1][1] == NODES

@@ -365,7 +365,7 @@ def example(model: Model, seed: int) -> Example:
     arcs = []
     for hop, count in enumerate(edges):
         first, last = sum(nodes[:hop]), sum(nodes[: hop + 1])
-        target = np.sort(random.integers(first, last, size=count)) if count else []
+        target = np.sort(random.integers(first, max(last, first + 1), size=count))
         source = random.integers(last + nodes[hop + 1], size=count)
         # Every fifth arc is a self-loop.
         arcs.append(np.where(np.arange(count) % 5, [source, target], target))

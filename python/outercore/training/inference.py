@@ -29,7 +29,6 @@ from outercore.training.streamed.network import (
     network_steps,
     typed_network_steps,
 )
-from outercore.training.streamed.rows import feature_key
 from outercore.training.tasks import array_key
 from outercore.training.typed_network import TypedNetwork
 
@@ -215,7 +214,9 @@ class Inference:
             table = self._model.table
             rows = Input(lambda _, nodes: table(nodes))
         else:
-            rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
+            is_path = features.endswith(".npy")
+            key = features if is_path else array_key(self._graph, features)
+            rows = Input(lambda x, _: x, key, precision)
         return network_steps(self._network, rows, self._degrees)
 
     # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans

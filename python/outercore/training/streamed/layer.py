@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from outercore.files.large_arrays import forget
 from outercore.training.streamed.network import LayerSteps
 from outercore.training.streamed.rows import (
     Block,
-    Messages,
     MessagesInMemory,
     MessagesOnDisk,
     Moved,
@@ -30,8 +29,6 @@ from outercore.training.streamed.rows import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from outercore.data.edge_types import EdgeType
     from outercore.data.graph import Graph
 
@@ -161,35 +158,24 @@ class Columns:
         return starts, ends
 
 
-@dataclass(frozen=True)
-class Weight:
-    """The bytes that targets take while their states are computed."""
-
-    columns: Sequence[Columns]
-    """Of all edge types into them."""
-    target_bytes: int
-    """For a target; each arc takes an id more."""
-
-    def of(self, first: int, last: int, step: int) -> NDArray[np.int64]:
-        """The bytes of the targets at the places `first` to `last`, `step` at a time."""
-        places = np.append(np.arange(first, last, step), last)
-        found = np.diff(places) * self.target_bytes
-        for columns in self.columns:
-            counts = columns.counts(first, last)
-            found += np.add.reduceat(counts, places[:-1] - first) * columns.id_bytes
-        return found
-
-
-def parts_of(count: int, step: int, most: int, weight: Weight) -> tuple[list[tuple[int, int]], int]:
+def parts_of(
+    count: int, step: int, most: int, columns: Sequence[Columns], target_bytes: int
+) -> tuple[list[tuple[int, int]], int]:
     """Consecutive places of `count` targets, cut at multiples of `step`, and the largest part.
 
-    A part takes at most `most` bytes, or has one step.
+    A part takes at most `most` bytes, or has one step. A target takes `target_bytes`, and an id for
+    each of its arcs in `columns`.
     """
     found, first, size, largest = [], 0, 0, 0
     at_once = max(_NODES_AT_ONCE // step, 1) * step
     for start in range(0, count, at_once):
-        for place, own in enumerate(weight.of(start, min(start + at_once, count), step).tolist()):
-            at = start + place * step
+        stop = min(start + at_once, count)
+        places = np.append(np.arange(start, stop, step), stop)
+        sizes = np.diff(places) * target_bytes
+        for some in columns:
+            arcs = np.add.reduceat(some.counts(start, stop), places[:-1] - start)
+            sizes += arcs * some.id_bytes
+        for at, own in zip(places.tolist(), sizes.tolist(), strict=False):
             if at > first and size + own > most:
                 found.append((first, at))
                 first, size = at, 0
@@ -238,8 +224,8 @@ class LayerArcs:
     step: int
     """Nodes that come at a time."""
 
-    def weight(self, target: str) -> Weight:
-        """What targets of a type take: sums, where arcs begin, end and continue, attention."""
+    def target_bytes(self, target: str) -> int:
+        """Memory for a target of a type: sums, where arcs begin, end and continue, attention."""
         size = 16
         into = [self.steps.relations[place] for place in self.steps.into(target)]
         for relation in into:
@@ -247,7 +233,7 @@ class LayerArcs:
             size += 0 if self.steps.query_heads else 4 * relation.sum_width
         if self.steps.query_heads and into:
             size += 8 * into[0].sum_width + 8 * self.steps.query_heads
-        return Weight([self.columns[place] for place in self.steps.into(target)], size)
+        return size
 
     def query_width(self, target: str) -> int:
         """Of the queries of a type's nodes."""
@@ -290,8 +276,14 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
     parts, largest = {}, 0
     for name in steps.targets:
-        count, weight = arcs.targets[name].count, arcs.weight(name)
-        parts[name], size = parts_of(count, arcs.step, max(part_bytes, 1), weight)
+        columns = [arcs.columns[place] for place in steps.into(name)]
+        parts[name], size = parts_of(
+            arcs.targets[name].count,
+            arcs.step,
+            max(part_bytes, 1),
+            columns,
+            arcs.target_bytes(name),
+        )
         largest = max(largest, size)
     widest = max((one.width for one in steps.relations), default=0)
     block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * widest * arcs.step)
@@ -308,89 +300,84 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
 
 
 class Layer:
-    """A layer in progress; a context manager. `feed` takes all inputs, `states` gives results."""
+    """A layer in progress: `feed` takes all inputs, then `states` gives the results."""
 
     def __init__(
         self,
         arcs: LayerArcs,
         plan: LayerPlan,
-        directory: Path,
-        name: str,
+        path: Path,
         device: torch.device,
         moved: Moved,
+        stack: ExitStack,
     ) -> None:
+        """Files begin with `path`; the end of `stack` removes them."""
         self._arcs, self._steps, self._plan = arcs, arcs.steps, plan
-        self._device, self._stack = device, ExitStack()
+        self._device, self._stack = device, stack
         self._threads = torch.get_num_threads()
-        self._path, self._moved = directory / name, moved
+        self._path, self._moved = path, moved
         self._relations = list(enumerate(self._steps.relations))
         self._first_part: list[int] = []
-        """Of each relation among the parts of its messages."""
+        """Of each relation among the parts of its messages on disk."""
         self._messages = self._open_messages()
-        counts, steps = arcs.counts, self._steps
         self._source_scores = [
-            np.empty((counts[one.source], one.heads), np.float32) for _, one in self._relations
+            np.empty((arcs.counts[one.source], one.heads), np.float32) for _, one in self._relations
         ]
         self._target_scores = [
-            self._kept(f"scores-{place}", one.target, one.heads) for place, one in self._relations
+            self._stored(f"scores-{place}", one.target, one.heads) for place, one in self._relations
         ]
-        places = list(enumerate(steps.targets))
+        places = list(enumerate(self._steps.targets))
         self._own = {
-            target: self._kept(f"own-{place}", target, steps.own_width(target))
+            target: self._stored(f"own-{place}", target, self._steps.own_width(target))
             for place, target in places
         }
         self._queries = {
-            target: self._kept(f"queries-{place}", target, arcs.query_width(target))
+            target: self._stored(f"queries-{place}", target, arcs.query_width(target))
             for place, target in places
         }
 
-    def _kept(self, what: str, target: str, width: int) -> OwnInMemory | OwnOnDisk:
+    def _stored(self, what: str, target: str, width: int) -> OwnInMemory | OwnOnDisk:
         if self._plan.in_memory:
             return OwnInMemory(self._arcs.targets[target].count, width)
-        return OwnOnDisk(self._path.with_name(f"{self._path.name}-{what}"), width, self._moved)
+        path = self._path.with_name(f"{self._path.name}-{what}")
+        return self._stack.enter_context(closing(OwnOnDisk(path, width, self._moved)))
 
-    def _open_messages(self) -> dict[Hashable, Messages]:
+    def _open_messages(self) -> dict[Hashable, MessagesInMemory | MessagesOnDisk]:
         """The messages by what names them; sets the first part of each relation."""
-        bits: dict[Hashable, list[Any]] = {}
+        counts = self._arcs.counts
+        if self._plan.in_memory:
+            self._first_part = [0] * len(self._relations)
+            sizes = {one.sends: (counts[one.source], one.width) for _, one in self._relations}
+            return {sends: MessagesInMemory(*size) for sends, size in sizes.items()}
+        needed: dict[Hashable, list[Any]] = {}
         for place, one in self._relations:
-            bits.setdefault(one.sends, [])
-            self._first_part.append(sum(map(len, bits[one.sends])))
-            if not self._plan.in_memory:
-                found = needed_sources(
-                    self._arcs.columns[place],
-                    self._arcs.targets[one.target],
-                    self._plan.parts[one.target],
-                    self._arcs.counts[one.source],
-                    loops=one.loops,
-                )
-                bits[one.sends].append(found)
-        first = {one.sends: one for _, one in reversed(self._relations)}
-        found_messages: dict[Hashable, Messages] = {}
-        for number, (sends, of_parts) in enumerate(bits.items()):
-            one = first[sends]
-            count = self._arcs.counts[one.source]
-            if self._plan.in_memory:
-                found_messages[sends] = MessagesInMemory(count, one.width)
-                continue
-            found_messages[sends] = MessagesOnDisk(
-                self._path.with_name(f"{self._path.name}-messages-{number}"),
-                np.concatenate(of_parts),
-                count,
-                one.width,
-                step=self._arcs.step,
-                block_bytes=self._plan.block_bytes,
-                moved=self._moved,
+            parts = needed.setdefault(one.sends, [])
+            self._first_part.append(sum(map(len, parts)))
+            found = needed_sources(
+                self._arcs.columns[place],
+                self._arcs.targets[one.target],
+                self._plan.parts[one.target],
+                counts[one.source],
+                loops=one.loops,
             )
-        return found_messages
-
-    def __enter__(self) -> Self:
-        kept = (*self._own.values(), *self._queries.values(), *self._target_scores)
-        for store in (*self._messages.values(), *kept):
-            self._stack.enter_context(store)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+            parts.append(found)
+        relations = {one.sends: one for _, one in self._relations}
+        return {
+            sends: self._stack.enter_context(
+                closing(
+                    MessagesOnDisk(
+                        self._path.with_name(f"{self._path.name}-messages-{number}"),
+                        np.concatenate(parts),
+                        counts[relations[sends].source],
+                        relations[sends].width,
+                        step=self._arcs.step,
+                        block_bytes=self._plan.block_bytes,
+                        moved=self._moved,
+                    )
+                )
+            )
+            for number, (sends, parts) in enumerate(needed.items())
+        }
 
     @torch.no_grad()
     def feed(self, node_type: str, first: int, x: Tensor) -> None:
