@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from outercore.data.names import Names
+from outercore.data.names import KEY, Names
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -86,7 +86,15 @@ NodeNames: TypeAlias = Names | FileIds
 
 
 def names_of_nodes(graph: Labelled) -> NodeNames:
-    """The names of the nodes if each node has a name, otherwise their ids in the files."""
+    """The names of the nodes if each node has a name, otherwise their ids in the files.
+
+    In a graph of several types, the keys of the labelled type are the names of its nodes.
+    """
+    schema, kind = graph.schema, f"{graph.schema.labelled_type}.{KEY}"
+    if schema.is_typed and schema.labelled_type is not None:
+        if f"names/{kind}.order" in schema.arrays:
+            return Names(Path(graph.root), schema.arrays, kind)
+        return FileIds(0, schema.num_labelled)
     try:
         names = Names(Path(graph.root), graph.schema.arrays, "entity")
     except (NotFoundError, CorruptError):

@@ -195,14 +195,10 @@ class Inference:
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
         """The labels of nodes, as stored; an empty array for a data set without labels."""
-        name, stored = self._sampling.labels, self._graph.schema.labels
-        if name == "y" and not stored:
+        name = self._sampling.labels
+        if name == "y" and not self._graph.schema.labels:
             return _NO_LABELS
-        if self._type is None:
-            key = array_key(self._graph, name).removeprefix("nodes/node/")
-        else:
-            key = stored if name == "y" and stored else f"nodes/{self._type}/{name}"
-        return self._graph.rows(key, nodes)
+        return self._graph.rows(array_key(self._graph, name).removeprefix("nodes/node/"), nodes)
 
     def _computation(self) -> Computation:
         """The network in steps."""

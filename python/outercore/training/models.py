@@ -240,6 +240,8 @@ class Network(nn.Module):
 class Perceptron(nn.Module):
     """A classifier of the node's own features: the baseline that sees no edge."""
 
+    needs_degrees = False
+
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
         super().__init__()
         self.config = config
@@ -256,11 +258,6 @@ class Perceptron(nn.Module):
             for before, after in itertools.pairwise(widths[:-1])
             if config.residual
         )
-
-    @property
-    def needs_degrees(self) -> bool:
-        """No arc is looked at."""
-        return False
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
         """Logits of a batch's seeds; shapes as `Network.forward`."""
@@ -351,6 +348,9 @@ class GraphNetwork(nn.Module):
     `readout`; a perceptron of one hidden layer makes the outputs of it. Categories enter by the sum
     of one learnt embedding a column: for one column, a linear map of its one-hot code.
     """
+
+    needs_degrees = False
+    """Degrees are counted in the batch, which has all arcs."""
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ from outercore.training.config import TrainConfig
 from outercore.training.links.work import OF_EDGES_BY_TIME, LinkPlace, LinkWork, TemporalLinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.model_files import SavedModel
-from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed_network import TypedNetwork
 from outercore.training.work import GraphWork, NodeWork, Work
 
@@ -74,7 +73,12 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             f"hint: use `--model` {known} or `{_TYPED[-1]}`"
         )
     if of_nodes:
-        _require_past(graph, LabelledNodes(graph).node_type, config)
+        if graph.labelled_type is None:
+            raise NotFoundError(
+                f"data set `{graph.root}`: no node type has labels, expected one that has\n"
+                "hint: import the data set again with labels and splits of a node type"
+            )
+        _require_past(graph, graph.labelled_type, config)
 
 
 def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:

@@ -148,7 +148,7 @@ def _write_rows(out: Path, work: PredictingWork, ready: Callable[[], Context]) -
     with _grouped(out, table.columns) as rows:
         for prediction in work.predictor(ready()).exact(None):
             rows.append(table.rows(prediction))
-    return work.labelled.num_nodes
+    return work.labelled.schema.num_labelled
 
 
 def _write_pairs(

@@ -26,6 +26,7 @@ from outercore.loading.ranks import require_one_process
 from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
+from outercore.runs.record import Timeline
 from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.all_rows import all_rows_memory
@@ -152,7 +153,7 @@ def plan(
     work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, code=code)
     with closing(work.loaders) as loaders:
         loaders.training()
-        work.prepare()
+        work.prepare(Timeline([]))
         expected = forecast(work, chosen, chosen.run.torch_device())
         planned = LoaderPlan(loaders.training_plan)
         share = chosen.budget.validation_share
@@ -409,7 +410,7 @@ def _fit(
 
 def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:
     if split == "all" and find_split(split, graph.splits) is None:
-        return np.arange(graph.num_nodes)
+        return np.arange(graph.schema.num_labelled)
     return nodes_of(graph, split)
 
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 from outercore.base.likeness import closest
 from outercore.data.how_to_add import how_to_add
 from outercore.data.many_graphs import FIRST, Labelled
+from outercore.data.schema import NODE
 from outercore.data.split_names import find_split
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.large_arrays import blocks, mapped
@@ -230,14 +231,15 @@ class Task:
 
 
 def array_key(graph: Labelled, name: str) -> str:
-    """The manifest key of the node array that users call `name`."""
+    """The key of the array that users call `name`, of nodes of the labelled type."""
     schema = graph.schema
-    key = {"x": schema.features, "y": schema.labels}.get(name) or f"nodes/node/{name}"
+    prefix = f"nodes/{schema.labelled_type or NODE}/"
+    key = {"x": schema.features, "y": schema.labels}.get(name) or prefix + name
     if key not in schema.arrays:
         known = ", ".join(
-            f"`{stored.removeprefix('nodes/node/')}`"
+            f"`{stored.removeprefix(prefix)}`"
             for stored in schema.arrays
-            if stored.startswith("nodes/")
+            if stored.startswith(prefix)
         )
         raise NotFoundError(
             f"data set `{graph.root}`: no node array `{name}`; it has {known or 'none'}\n"
@@ -351,10 +353,11 @@ class _Labels:
                 found = max(found, int(most) + 1)
         if found < 2:
             raise InvalidError(f"{self._what}: expected two or more classes, found {found}")
-        if found > max(_MANY, self._graph.num_nodes):
+        nodes = self._graph.schema.num_labelled
+        if found > max(_MANY, nodes):
             raise InvalidError(
                 f"{self._what}: the largest class is {found - 1:,}, expected at most "
-                f"{max(_MANY, self._graph.num_nodes) - 1:,} with {self._graph.num_nodes:,} nodes\n"
+                f"{max(_MANY, nodes) - 1:,} with {nodes:,} nodes\n"
                 "hint: number the classes 0, 1, 2, ... and import them again; "
                 "`--task regression` predicts numbers"
             )

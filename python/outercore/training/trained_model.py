@@ -18,6 +18,7 @@ from outercore.data.graph import Graph
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.atomic import scratch_directory
 from outercore.runs.progress import Observer
+from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.checkpoint import Position
 from outercore.training.inference import Context
@@ -73,7 +74,7 @@ def opened_work(
             # Another process may use the same model, so each has a separate directory.
             own = stack.enter_context(scratch_directory(scratch, "links-"))
         work.loaders.release_training()
-        work.prepare()
+        work.prepare(Timeline([]))
         return Context(own, torch.device("cpu"), observer, stop)
 
     with ExitStack() as stack:

@@ -76,10 +76,15 @@ class TypedSchema:
         found = reach(self.seeds, self.edge_types, self.layers - layer)
         return [name for name in self.inputs if name in found]
 
-    @property
-    def table_rows(self) -> int:
-        """Embeddings of nodes, of all types."""
-        return sum(given.rows for given in self.inputs.values())
+    def table_bytes(self, hidden: int, *, is_saved: bool = False) -> int:
+        """Memory for the embeddings of nodes, and unless saved for what training keeps of them."""
+        rows = sum(given.rows for given in self.inputs.values())
+        return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
+
+    def features(self, keys: Mapping[str, str]) -> dict[str, str] | None:
+        """The arrays of features that the network takes, by node type; `None` for none."""
+        found = {name: keys[name] for name, given in self.inputs.items() if given.features}
+        return found or None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -141,7 +146,7 @@ def schema_of(
     graph: Graph,
     seeds: tuple[str, ...],
     config: TrainConfig,
-    keys: dict[str, str],
+    keys: Mapping[str, str],
     note: Callable[[str], None],
 ) -> TypedSchema:
     """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
@@ -174,7 +179,7 @@ def schema_of(
 
 
 def require_same_types(
-    graph: Graph, keys: dict[str, str], schema: TypedSchema, seeds: tuple[str, ...]
+    graph: Graph, keys: Mapping[str, str], schema: TypedSchema, seeds: tuple[str, ...]
 ) -> None:
     """Checks that a data set has the types and inputs that a network was trained with.
 
@@ -549,6 +554,8 @@ class TypedNetwork(nn.Module):
     `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
     """
 
+    needs_degrees = False
+
     def __init__(self, config: ModelConfig, schema: TypedSchema, outputs: int) -> None:
         super().__init__()
         self.config = config
@@ -578,11 +585,6 @@ class TypedNetwork(nn.Module):
         self.join = JumpingKnowledge(config.jumping) if self.jumping else None
         joined = schema.layers if config.jumping == "cat" else 1
         self.classifier = nn.Linear(joined * config.hidden, outputs)
-
-    @property
-    def needs_degrees(self) -> bool:
-        """No layer weighs by in-degree."""
-        return False
 
     @property
     def jumping(self) -> bool:

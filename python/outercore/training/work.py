@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.files.large_arrays import forget
 from outercore.runs.custom_code import CustomCode
 from outercore.runs.record import Timeline
-from outercore.training.config import TrainConfig, Validation
+from outercore.training.config import TrainConfig
 from outercore.training.custom_network import CustomNetwork, build_custom
 from outercore.training.graph_batches import (
     GraphLoader,
@@ -36,12 +36,11 @@ from outercore.training.graph_batches import (
     node_inputs,
 )
 from outercore.training.inference import Context, Inference, Prediction, Predictor, prediction_of
-from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
-from outercore.training.metrics import Metric
+from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.metrics import Metric, Scoring, validates_fully
 from outercore.training.model_files import SavedModel
 from outercore.training.models import GraphNetwork, build_model, evaluating
 from outercore.training.tasks import Task, array_key, detect_task, nodes_of
-from outercore.training.typed.labelled_type import LabelledNodes
 from outercore.training.typed_network import (
     TypedNetwork,
     feature_keys,
@@ -54,16 +53,6 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20
-
-
-def degrees_for(
-    network: Any, graph: Graph, timeline: Timeline | None = None
-) -> torch.Tensor | None:
-    """The in-degrees of all nodes if the network weighs arcs by them, `None` otherwise."""
-    if not network.needs_degrees:
-        return None
-    with timeline.span("in-degrees") if timeline is not None else nullcontext():
-        return torch.from_numpy(in_degrees(graph, count_loops=network.counts_loops))
 
 
 def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
@@ -86,50 +75,7 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     return degrees
 
 
-_FULL_VALIDATION_EDGES = 2_000_000
-
-
-class AnyScoring(ABC):
-    """Scores of a model on the parts of its data that are not trained on."""
-
-    has_validation: bool
-    validates_fully: bool
-    """Whether epochs are scored over all neighbours."""
-
-    def validation_kind(self) -> str:
-        """How epochs are scored: `full`, `sampled`, or `none` without validation data."""
-        if not self.has_validation:
-            return "none"
-        return "full" if self.validates_fully else "sampled"
-
-    def validation(self) -> float | None:
-        """The score after an epoch; `None` without validation data."""
-        return self._validation().value() if self.has_validation else None
-
-    @abstractmethod
-    def _validation(self) -> AnyMetric:
-        """The score on the validation data."""
-
-    @abstractmethod
-    def final(self) -> Mapping[str, AnyMetric]:
-        """The last scores by part; exact, except with times."""
-
-
-class AnyMetric(Protocol):
-    """A score."""
-
-    def value(self) -> float | None:
-        """The score; `None` where it is not defined."""
-
-
-def validates_fully(chosen: Validation, edges: int) -> bool:
-    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
-    if chosen == "auto":
-        return edges <= _FULL_VALIDATION_EDGES
-    return chosen == "full"
-
-
-class Scoring(AnyScoring):
+class SplitScoring(Scoring):
     """Evaluates the network of a `Predictor` on the splits of a data set."""
 
     def __init__(
@@ -192,17 +138,39 @@ class Work(ABC):
     task: Task
     model: Any
     loaders: Loaders | GraphLoaders
+    _config: TrainConfig
+    _graph: Graph
+    """The graph along whose edges messages pass."""
+    _keys: Mapping[str, str] = MappingProxyType({})
+    """The features of each node type, for a network with an `Encoder`."""
+    _is_saved: bool
+    _degrees: Tensor | None = None
 
-    @abstractmethod
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads arrays that every batch needs."""
+    def prepare(self, timeline: Timeline) -> None:
+        """Reads the in-degrees if the network weighs by them; measures the scales of features.
+
+        A saved network has its scales.
+
+        Cost: at most 65,536 rows of each node type with features are read for its scales.
+        """
+        if self.model.needs_degrees:
+            with timeline.span("in-degrees"):
+                degrees = in_degrees(self._graph, count_loops=self.model.counts_loops)
+                self._degrees = torch.from_numpy(degrees)
+        if self._keys and not self._is_saved:
+            with timeline.span("feature scales"):
+                self.model.encoder.standardise(self._graph, self._keys)
+
+    def _degrees_of(self, batch: Any, device: torch.device) -> Tensor | None:
+        """The in-degrees of the nodes of a batch, if the network weighs by them."""
+        return None if self._degrees is None else self._degrees[batch.n_id].to(device)
 
     @abstractmethod
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """The mean loss of a batch of training, and of how many seeds it is the mean."""
 
     @abstractmethod
-    def scoring(self, context: Context) -> AnyScoring:
+    def scoring(self, context: Context) -> Scoring:
         """Scores the network after each epoch, and in the end."""
 
     def facts(self) -> dict[str, Any]:
@@ -213,15 +181,13 @@ class Work(ABC):
 class PredictingWork(Work):
     """A work whose network predicts a value for each row, and is scored on splits of these."""
 
-    _config: TrainConfig
-
     @abstractmethod
     def predictor(self, context: Context) -> Predictor:
         """Runs the network with its present weights."""
 
-    def scoring(self, context: Context) -> AnyScoring:
+    def scoring(self, context: Context) -> Scoring:
         """As `Work` says."""
-        return Scoring(self.labelled, self._config, self.task, self.predictor(context))
+        return SplitScoring(self.labelled, self._config, self.task, self.predictor(context))
 
 
 class NodeWork(PredictingWork):
@@ -249,7 +215,7 @@ class NodeWork(PredictingWork):
     ) -> None:
         """`code` makes the network in place of the configuration."""
         self._graph, self._config, self._is_saved = graph, config, saved is not None
-        self.labelled = LabelledNodes(graph) if graph.is_typed else graph
+        self.labelled = graph
         self._type = graph.labelled_type if graph.is_typed else None
         sampling = config.sampling
         self._keys = feature_keys(graph, sampling.features) if graph.is_typed else {}
@@ -265,7 +231,6 @@ class NodeWork(PredictingWork):
         else:
             self.task, self.model = saved.task, saved.model
             self._require_same_inputs()
-        self._degrees: Tensor | None = None
         self.loaders = Loaders(
             graph, config, open_loader=open_loader, note=note, **self._loader_arguments()
         )
@@ -296,29 +261,13 @@ class NodeWork(PredictingWork):
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
             return {"reserved": {"in-degrees": degrees}, "advice": advice}
-        schema, copies = self.model.schema, 1 if self._is_saved else TABLE_COPIES
-        embeddings = 4 * self._config.model.hidden * copies * schema.table_rows
-        features = {name: self._keys[name] for name, of in schema.inputs.items() if of.features}
-        return {"reserved": {"embeddings": embeddings}, "features": features or None}
-
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees where the network weighs by them; measures the scales of features.
-
-        A saved model has its scales.
-
-        Cost: of several types, reads at most 65,536 rows of each node type with features.
-        """
-        self._degrees = degrees_for(self.model, self._graph, timeline)
-        if self._type is not None and not self._is_saved:
-            with timeline.span("feature scales") if timeline is not None else nullcontext():
-                self.model.encoder.standardise(self._graph, self._keys)
+        schema, config = self.model.schema, self._config
+        embeddings = schema.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the seeds."""
-        degrees = None
-        if self._degrees is not None:
-            degrees = self._degrees[batch.n_id].to(device)
-        batch = batch.to(device)
+        degrees, batch = self._degrees_of(batch, device), batch.to(device)
         labelled = batch if self._type is None else batch[self._type]
         count = int(labelled.batch_size)
         return self.task.loss(self.model(batch, degrees), labelled.y[:count]), count
@@ -377,9 +326,8 @@ class GraphWork(PredictingWork):
             raise InvalidError(
                 "far memory: whole graphs are read from the disk\nhint: leave it out"
             )
-        self._many = ManyGraphs(graph)
-        self.labelled = self._many
-        self._config = config
+        self._many = self.labelled = ManyGraphs(graph)
+        self._config, self._graph = config, graph
         sampling = config.sampling
         _require_labels(graph, sampling.labels)
         trained = saved.model if saved is not None else None
@@ -405,9 +353,6 @@ class GraphWork(PredictingWork):
             batch_size=sampling.seeds,
         )
         self.loaders = GraphLoaders(self._many, config, self._reader)
-
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Batches need no preparation."""
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the graphs."""

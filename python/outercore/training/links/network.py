@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outercore.training.config import LinkHead, LinkLoss, TrainConfig
-from outercore.training.models import build_model
+from outercore.training.models import Network, build_model
 from outercore.training.typed_network import (
     Encoder,
     TypedParts,
@@ -62,6 +62,11 @@ class LinkModel(nn.Module):
     def needs_degrees(self) -> bool:
         """Whether the encoder weighs arcs by in-degree."""
         return self.encoder.needs_degrees
+
+    @property
+    def counts_loops(self) -> bool:
+        """Whether a self-loop of the data counts as a neighbour."""
+        return isinstance(self.encoder, Network) and self.encoder.counts_loops
 
     @property
     def table_rows(self) -> int:
@@ -288,6 +293,8 @@ class TemporalLinkModel(nn.Module):
 
     Takes batches of `LinkNeighborLoader` with triplets, of graphs with one type or several.
     """
+
+    needs_degrees = False
 
     def __init__(self, config: TrainConfig, schema: TimedSchema) -> None:
         super().__init__()

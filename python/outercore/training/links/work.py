@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from outercore.errors import UnsupportedError
 from outercore.files.atomic import Storage
-from outercore.runs.record import Timeline
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
@@ -23,14 +21,15 @@ from outercore.training.inference import Context, Inference, evaluation_batches
 from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import LinkData, open_links
 from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema, link_loss
-from outercore.training.links.scoring import EdgeScoring, LinkScores, LinkScoring
+from outercore.training.links.scoring import EdgeScoring, LinkScoring
 from outercore.training.links.timed import NEGATIVES, timed_links, times_by_type
-from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
+from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.metrics import LinkScores
 from outercore.training.model_files import SavedModel
 from outercore.training.models import evaluating
 from outercore.training.tasks import link_task
 from outercore.training.typed_network import feature_keys, require_same_types, schema_of
-from outercore.training.work import Work, degrees_for
+from outercore.training.work import Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -69,17 +68,16 @@ class LinkWork(Work):
     ) -> None:
         if saved is None:
             require_fits(graph, config)
-        self._config = config
+        self._config, self.labelled = config, graph
         stop, storage = place.stop.check, place.storage
         self.links = open_links(place.directory, graph, config, stop, storage)
-        self.labelled = graph
+        self._graph = self.links.graph
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
             self.model = build_link_model(self.links, config)
         else:
             assert isinstance(saved.model, LinkModel)
             self.task, self.model = saved.task, saved.model
-        self._degrees: Tensor | None = None
         self.loaders = LinkLoaders(
             self.links,
             config,
@@ -89,17 +87,12 @@ class LinkWork(Work):
             note=note,
         )
 
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees if the network weighs by them."""
-        self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
-
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """The loss of a batch's edges against its negatives."""
-        degrees = None
-        if self._degrees is not None:
+        degrees, batch = self._degrees_of(batch, device), batch.to(device)
+        if degrees is not None:
             # Arcs that are edges of the batch were left out: degrees are without them.
-            degrees = self._degrees[batch.n_id].to(device) * batch.kept.to(device)
-        batch = batch.to(device)
+            degrees = degrees * batch.kept
         embeddings = self.model(batch, degrees)
         positive, negative = (
             self.model.head(embeddings[pairs[0]], embeddings[pairs[1]])
@@ -181,14 +174,12 @@ class TemporalLinkWork(Work):
             array = timed[self.links.edge_type].rpartition("/")[2]
             schema = TimedSchema(types, frozenset(timed), array, self.links.span)
             self.model = TemporalLinkModel(config, schema)
-            copies = TABLE_COPIES
         else:
             assert isinstance(saved.model, TemporalLinkModel)
             self.task, self.model = saved.task, saved.model
             require_same_types(graph, keys, self.model.schema.types, seeds)
-            copies = 1
-        rows = self.model.schema.types.table_rows
-        embeddings = 4 * config.model.hidden * copies * rows
+        types = self.model.schema.types
+        embeddings = types.table_bytes(config.model.hidden, is_saved=self._is_saved)
         self.loaders = Loaders(
             graph,
             config,
@@ -197,13 +188,6 @@ class TemporalLinkWork(Work):
             open_loader=open_loader,
             note=note,
         )
-
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Measures the scales of features, which a saved model has."""
-        if self._is_saved:
-            return
-        with timeline.span("feature scales") if timeline is not None else nullcontext():
-            self.model.encoder.standardise(self._graph, self._keys)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """The loss of a batch's edges against their negatives."""
@@ -244,11 +228,8 @@ class TemporalLinkWork(Work):
 
     def _features(self) -> Any:
         """The array of each node type that has features; of one type its name."""
-        inputs = self.model.schema.types.inputs
-        features = {name: self._keys[name] for name, of in inputs.items() if of.features}
-        if self._graph.is_typed:
-            return features or None
-        return next(iter(features.values()), None)
+        features = self.model.schema.types.features(self._keys)
+        return features if features is None or self._graph.is_typed else features["node"]
 
     def facts(self) -> dict[str, Any]:
         """The predicted edge type, the edges of each part, and the times at which these begin."""
@@ -275,7 +256,8 @@ class TemporalScoring(EdgeScoring):
     validates_fully = False
 
     def __init__(self, work: TemporalLinkWork, metric: LinkMetric, context: Context) -> None:
-        super().__init__(work.links, metric)
+        links = work.links
+        super().__init__({part: links.sizes(part)[1] for part in links.parts}, metric)
         self._work, self._context = work, context
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
