@@ -230,15 +230,15 @@ class LayerArcs:
         into = [self.steps.relations[place] for place in self.steps.into(target)]
         for relation in into:
             size += 16 + 12 * relation.heads
-            size += 0 if self.steps.query_heads else 4 * relation.sum_width
+            size += 0 if self.steps.query_heads else 4 * relation.width
         if self.steps.query_heads and into:
-            size += 8 * into[0].sum_width + 8 * self.steps.query_heads
+            size += 4 * into[0].width + 8 * self.steps.query_heads
         return size
 
     def query_width(self, target: str) -> int:
         """Of the queries of a type's nodes."""
         into = self.steps.into(target) if self.steps.query_heads else []
-        return self.steps.relations[into[0]].sum_width if into else 0
+        return self.steps.relations[into[0]].width // 2 if into else 0
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     scores = sum(4 * one.heads * counts[one.source] for one in steps.relations)
     messages = {one.sends: 4 * one.width * counts[one.source] for one in steps.relations}
     kept = sum(
-        4 * arcs.targets[name].count * (steps.own_width(name) + arcs.query_width(name))
+        4 * arcs.targets[name].count * (steps.own_width[name] + arcs.query_width(name))
         for name in steps.targets
     )
     kept += sum(4 * arcs.targets[one.target].count * one.heads for one in steps.relations)
@@ -328,7 +328,7 @@ class Layer:
         ]
         places = list(enumerate(self._steps.targets))
         self._own = {
-            target: self._stored(f"own-{place}", target, self._steps.own_width(target))
+            target: self._stored(f"own-{place}", target, self._steps.own_width[target])
             for place, target in places
         }
         self._queries = {
@@ -391,8 +391,8 @@ class Layer:
             if one.sends not in sent:
                 sent[one.sends] = one.message(x, nodes)
                 self._messages[one.sends].append(first, sent[one.sends].cpu().numpy())
-            if one.heads:
-                scores = one.source_scores(sent[one.sends])
+            if one.attention is not None:
+                scores = one.attention.of_source(sent[one.sends])
                 self._source_scores[place][first:last] = scores.cpu().numpy()
         if node_type not in self._own:
             return
@@ -400,10 +400,11 @@ class Layer:
         own = x if among is None else x[torch.from_numpy(among)]
         self._own[node_type].append(self._steps.own(node_type, own).cpu().numpy())
         for place in self._steps.into(node_type):
-            if self._steps.relations[place].heads:
-                scores = self._steps.relations[place].target_scores(own)
+            attention = self._steps.relations[place].attention
+            if attention is not None:
+                scores = attention.of_target(own)
                 self._target_scores[place].append(scores.cpu().numpy())
-        if self._arcs.query_width(node_type):
+        if self._steps.queries is not None and self._arcs.query_width(node_type):
             queries = self._steps.queries(node_type, own)
             self._queries[node_type].append(queries.cpu().numpy())
 
@@ -446,15 +447,15 @@ class Layer:
         self, place: int, incoming: Incoming, part: int, first: int, last: int
     ) -> NDArray[np.float32]:
         relation = self._steps.relations[place]
-        sums = np.zeros((last - first, relation.sum_width), np.float32)
+        sums = np.zeros((last - first, relation.width), np.float32)
         loops = None
         if relation.loops:
             loops = self._arcs.targets[relation.target].nodes(first, last).astype(np.uint64)
         continues = incoming.starts.copy()
         attention = totals = None
-        if relation.heads:
+        if relation.attention is not None:
             here = self._target_scores[place].read(first, last)
-            attention = (self._source_scores[place], here, relation.slope)
+            attention = (self._source_scores[place], here, relation.attention.slope)
             totals = np.empty((last - first, 2 * relation.heads), np.float32)
             _core.kernel_attention_totals(
                 incoming.sources, continues, incoming.ends, loops, attention, totals, self._threads
