@@ -42,7 +42,8 @@ from outercore.training.links.timed import timed_links  # noqa: E402
 from outercore.training.links.work import TemporalLinkWork  # noqa: E402
 from outercore.training.loaders import neighbor_loader  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
+from outercore.training.run import plan, resume, train  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 from outercore.training.work import GraphWork  # noqa: E402
 from typed_files import write_table  # noqa: E402
 

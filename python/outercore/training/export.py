@@ -28,10 +28,16 @@ from outercore.training.custom_network import CustomNetwork
 from outercore.training.exported import digest_of, require_expressed, rule_of
 from outercore.training.graph_batches import GraphBatch
 from outercore.training.links.network import LinkModel, TemporalLinkModel
-from outercore.training.model_files import EXPORTED, Model, is_custom, is_exported, load_model
+from outercore.training.model_files import (
+    EXPORTED,
+    Model,
+    is_custom,
+    is_exported,
+    load_model,
+    model_directory,
+)
 from outercore.training.models import GraphNetwork, Network, Perceptron
 from outercore.training.tasks import Task
-from outercore.training.trained_model import model_directory
 from outercore.training.typed_network import TypedNetwork
 
 _VERSION = 1
