@@ -312,8 +312,8 @@ def _of_links(graph: Graph) -> Canary:
         pairs = pairs[random.choice(len(pairs), _PAIRS, replace=False)]
     keys = np.unique(pair_keys(pairs, graph.num_nodes))
     found = np.zeros(len(keys), np.bool_)
-    for kept in divided.kept():
-        some = pair_keys(kept, graph.num_nodes)
+    for pairs in divided.train():
+        some = pair_keys(pairs, graph.num_nodes)
         found[np.searchsorted(keys, some[among(some, keys)])] = True
     count = int(found.sum())
     seen = {"held-out edges among those to learn from, in one direction or the other": count}

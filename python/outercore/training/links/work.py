@@ -14,6 +14,7 @@ from torch import Tensor
 
 from outercore.errors import UnsupportedError
 from outercore.files.atomic import Storage
+from outercore.files.npy import map_npy
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
@@ -131,7 +132,7 @@ def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
     """A fresh model for the nodes of a run's graph."""
     if links.features is None:
         return LinkModel(config, config.model.hidden, links.graph.num_nodes)
-    shape = np.load(links.features, mmap_mode="r").shape
+    shape = map_npy(Path(links.features), "features").shape
     return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
 
 
