@@ -20,8 +20,8 @@ import outercore as oc
 from outercore.serving.server import Server
 from outercore.training.config import TrainConfig
 from outercore.training.links.network import LinkModel
-from outercore.training.model_files import Model, load_model, save_model
-from outercore.training.models import GraphNetwork, Network, Perceptron
+from outercore.training.model_files import load_model, save_model
+from outercore.training.models import GraphNetwork, Model, Network, Perceptron
 from outercore.training.tasks import Task
 
 TOLERANCE = 1e-5

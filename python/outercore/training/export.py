@@ -30,13 +30,12 @@ from outercore.training.graph_batches import GraphBatch
 from outercore.training.links.network import LinkModel, TemporalLinkModel
 from outercore.training.model_files import (
     EXPORTED,
-    Model,
     is_custom,
     is_exported,
     load_model,
     model_directory,
 )
-from outercore.training.models import GraphNetwork, Network, Perceptron
+from outercore.training.models import GraphNetwork, Model, Network, Perceptron
 from outercore.training.tasks import Task
 from outercore.training.typed_network import TypedNetwork
 
@@ -260,7 +259,9 @@ def network_of(model: Model) -> Network | Perceptron:
         raise InternalError("a network of the user's own has no exported form")
     if isinstance(model, LinkModel):
         return model.encoder
-    return model.nodes if isinstance(model, GraphNetwork) else model
+    nodes = model.nodes if isinstance(model, GraphNetwork) else model
+    assert isinstance(nodes, Network | Perceptron)
+    return nodes
 
 
 def _parts(model: Model) -> Iterator[tuple[str, nn.Module | Tensor]]:
@@ -382,8 +383,7 @@ def example(model: Model, seed: int) -> Example:
     x: NDArray[Any] = random.normal(size=(rows, model.features)).astype(np.float32)
     if isinstance(model, GraphNetwork):
         n_id = np.arange(rows)
-        network = network_of(model)
-        counted = isinstance(network, Network) and network.counts_loops
+        counted = network_of(model).counts_loops
         degrees = np.bincount(col if counted else col[row != col], minlength=rows)
         if model.categories:
             x = np.stack([random.integers(most, size=rows) for most in model.categories], axis=1)

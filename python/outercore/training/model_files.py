@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -30,13 +30,12 @@ from outercore.files.checked_json import (
 from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import (
-    CustomNetwork,
     NetworkSource,
     build_custom,
     same_network_code,
 )
 from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema
-from outercore.training.models import GraphNetwork, Network, Perceptron, build_model
+from outercore.training.models import GraphNetwork, Model, build_model
 from outercore.training.tasks import Task
 from outercore.training.typed_network import TypedNetwork, TypedSchema
 
@@ -44,18 +43,6 @@ _FORMAT = "outercore-model"
 _VERSION = 2
 EXPORTED = "outercore-inference"
 """The format of exported models."""
-
-
-Model: TypeAlias = (
-    Network
-    | Perceptron
-    | CustomNetwork
-    | GraphNetwork
-    | LinkModel
-    | TypedNetwork
-    | TemporalLinkModel
-)
-"""Any model that is trained."""
 
 
 @dataclass(frozen=True)

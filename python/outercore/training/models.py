@@ -126,7 +126,21 @@ class Hop:
         return Arcs(self.edge_index, self.targets, len(self.nodes))
 
 
-class Network(nn.Module):
+class Model(nn.Module):
+    """A network that is trained."""
+
+    needs_degrees = False
+    """Whether the layers weigh arcs by in-degrees of the whole graph."""
+    counts_loops = True
+    """Whether a self-loop of the data counts in these."""
+
+    def __init__(self, layers: int, features: int, outputs: int) -> None:
+        """`features` are columns of a node."""
+        super().__init__()
+        self.layers, self.features, self.outputs = layers, features, outputs
+
+
+class Network(Model):
     """A node classifier of one layer a hop.
 
     `gnn` is a PyG model (`GraphSAGE`, `GCN`, `GAT`, `GIN`), so that its weights load there too.
@@ -139,30 +153,17 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
-        super().__init__()
+        super().__init__(layers, features, outputs)
         self.config = config
-        self.layers = layers
-        self.features = features
-        self.outputs = outputs
+        self.needs_degrees = config.kind in ("gcn", "gin")
+        # `gcn` and `gat` add a self-loop of their own.
+        self.counts_loops = config.kind not in ("gcn", "gat")
+        self.jumping = config.jumping != "none"
+        """Whether the outputs come from the states of all layers."""
         self.gnn = _build_gnn(config, layers, features, outputs)
         self.skips = nn.ModuleList(
             nn.Linear(*widths) for widths in self._widths() if config.residual
         )
-
-    @property
-    def needs_degrees(self) -> bool:
-        """Whether the layers weigh arcs by in-degree."""
-        return self.config.kind in ("gcn", "gin")
-
-    @property
-    def counts_loops(self) -> bool:
-        """Whether a self-loop of the data counts as a neighbour; `gcn` and `gat` add their own."""
-        return self.config.kind not in ("gcn", "gat")
-
-    @property
-    def jumping(self) -> bool:
-        """Whether the outputs come from the states of all layers."""
-        return self.config.jumping != "none"
 
     def width(self, layer: int) -> int:
         """Values a node after `layer`."""
@@ -237,17 +238,12 @@ class Network(nn.Module):
         return list(zip([self.features, *inner], [*inner, last], strict=True))
 
 
-class Perceptron(nn.Module):
+class Perceptron(Model):
     """A classifier of the node's own features: the baseline that sees no edge."""
 
-    needs_degrees = False
-
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
-        super().__init__()
+        super().__init__(layers, features, outputs)
         self.config = config
-        self.layers = layers
-        self.features = features
-        self.outputs = outputs
         widths = [features, *[config.hidden] * (layers - 1), outputs]
         self.linears = nn.ModuleList(
             nn.Linear(before, after) for before, after in itertools.pairwise(widths)
@@ -341,16 +337,13 @@ def _normalised(hop: Hop) -> tuple[Tensor, Tensor]:
     return torch.cat([edge_index, loops.expand(2, -1)], dim=1), weight
 
 
-class GraphNetwork(nn.Module):
+class GraphNetwork(Model):
     """Outputs of whole graphs.
 
     The states of all nodes after `layers` layers over all neighbours, `hidden` wide, become one by
     `readout`; a perceptron of one hidden layer makes the outputs of it. Categories enter by the sum
     of one learnt embedding a column: for one column, a linear map of its one-hot code.
     """
-
-    needs_degrees = False
-    """Degrees are counted in the batch, which has all arcs."""
 
     def __init__(
         self,
@@ -364,11 +357,8 @@ class GraphNetwork(nn.Module):
         of_degrees: bool = False,
     ) -> None:
         """`of_degrees`: the one column of categories is the in-degree."""
-        super().__init__()
+        super().__init__(layers, features, outputs)
         self.config = config
-        self.layers = layers
-        self.features = features
-        self.outputs = outputs
         self.categories = categories
         self.readout = readout
         self.of_degrees = of_degrees
@@ -402,6 +392,7 @@ class GraphNetwork(nn.Module):
             edge_index=batch.edge_index,
             targets=len(x),
             nodes=torch.arange(len(x), device=x.device),
+            # A batch has all arcs of its graphs.
             degrees=self._degrees(batch) if self.nodes.needs_degrees else None,
         )
         after = []

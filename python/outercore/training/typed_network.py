@@ -21,7 +21,7 @@ from outercore.base.sizes import format_size, parse_size
 from outercore.errors import InvalidError, NotFoundError
 from outercore.training.config import ModelConfig, TrainConfig
 from outercore.training.loaders import TABLE_COPIES
-from outercore.training.models import Arcs, norm_of
+from outercore.training.models import Arcs, Model, norm_of
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
@@ -545,7 +545,7 @@ class TypedParts:
         return ends
 
 
-class TypedNetwork(nn.Module):
+class TypedNetwork(Model):
     """A classifier of the nodes of one type of a typed graph, of one layer a hop.
 
     All layers are `hidden` wide; a linear map makes the outputs. Each layer computes only the node
@@ -554,15 +554,12 @@ class TypedNetwork(nn.Module):
     `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
     """
 
-    needs_degrees = False
-
     def __init__(self, config: ModelConfig, schema: TypedSchema, outputs: int) -> None:
-        super().__init__()
+        super().__init__(schema.layers, schema.inputs[schema.labelled].features, outputs)
         self.config = config
         self.schema = schema
-        self.layers = schema.layers
-        self.features = schema.inputs[schema.labelled].features
-        self.outputs = outputs
+        self.jumping = config.jumping != "none"
+        """Whether the outputs come from the states of all layers."""
         has_features = any(of.features for of in schema.inputs.values())
         deviation = feature_deviation(config.hidden) if has_features else _SMALL
         self.encoder = Encoder(config.hidden, schema, deviation)
@@ -585,11 +582,6 @@ class TypedNetwork(nn.Module):
         self.join = JumpingKnowledge(config.jumping) if self.jumping else None
         joined = schema.layers if config.jumping == "cat" else 1
         self.classifier = nn.Linear(joined * config.hidden, outputs)
-
-    @property
-    def jumping(self) -> bool:
-        """Whether the outputs come from the states of all layers."""
-        return self.config.jumping != "none"
 
     def layer(self, index: int, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
         """The states of the targets after layer `index`, activation and dropout included.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outercore.training.config import LinkHead, LinkLoss, TrainConfig
-from outercore.training.models import Network, build_model
+from outercore.training.models import Model, build_model
 from outercore.training.typed_network import (
     Encoder,
     TypedParts,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
 
 
-class LinkModel(nn.Module):
+class LinkModel(Model):
     """Embeddings of nodes by a graph network, scores of pairs by a head.
 
     Nodes without features have rows in a learned table of width `hidden`.
@@ -36,42 +36,15 @@ class LinkModel(nn.Module):
 
     def __init__(self, config: TrainConfig, features: int, table_rows: int = 0) -> None:
         """`features` of a node, or the width of the table, which has `table_rows` rows."""
-        super().__init__()
+        super().__init__(config.layers, features, config.model.hidden)
+        self.table_rows = table_rows
         self.encoder = build_model(config.model, config.layers, features, config.model.hidden)
+        self.needs_degrees = self.encoder.needs_degrees
+        self.counts_loops = self.encoder.counts_loops
         self.head = PairHead(config.link.head, config.model.hidden, config.model.dropout)
         self.table = nn.Embedding(table_rows, features) if table_rows else None
         if self.table is not None:
             nn.init.xavier_uniform_(self.table.weight)
-
-    @property
-    def layers(self) -> int:
-        """Layers of the encoder."""
-        return self.encoder.layers
-
-    @property
-    def features(self) -> int:
-        """Features that the encoder takes of a node."""
-        return self.encoder.features
-
-    @property
-    def outputs(self) -> int:
-        """Width of an embedding."""
-        return self.encoder.outputs
-
-    @property
-    def needs_degrees(self) -> bool:
-        """Whether the encoder weighs arcs by in-degree."""
-        return self.encoder.needs_degrees
-
-    @property
-    def counts_loops(self) -> bool:
-        """Whether a self-loop of the data counts as a neighbour."""
-        return isinstance(self.encoder, Network) and self.encoder.counts_loops
-
-    @property
-    def table_rows(self) -> int:
-        """Nodes with a row in the table; 0 without one."""
-        return 0 if self.table is None else self.table.num_embeddings
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
         """Embeddings of a batch's seeds, float32 [seeds, outputs]; `degrees` as `Network` has them.
@@ -288,19 +261,16 @@ class _Edges:
     ages: Tensor | None
 
 
-class TemporalLinkModel(nn.Module):
+class TemporalLinkModel(Model):
     """Scores links from the neighbourhoods that their ends had before them.
 
     Takes batches of `LinkNeighborLoader` with triplets, of graphs with one type or several.
     """
 
-    needs_degrees = False
-
     def __init__(self, config: TrainConfig, schema: TimedSchema) -> None:
-        super().__init__()
+        hidden, types = config.model.hidden, schema.types
+        super().__init__(types.layers, types.inputs[types.seeds[0]].features, hidden)
         self.schema = schema
-        self.layers = schema.types.layers
-        hidden = config.model.hidden
         self.encoder = Encoder(hidden, schema.types, feature_deviation(hidden))
         self.time = TimeEncoding(schema.span)
         self.stack = nn.ModuleList(
@@ -308,16 +278,6 @@ class TemporalLinkModel(nn.Module):
         )
         dropout = config.model.dropout
         self.head = PairHead(config.link.head, hidden, dropout, is_directed=True)
-
-    @property
-    def features(self) -> int:
-        """Features of the source of a link; 0 without features."""
-        return self.schema.types.inputs[self.schema.types.seeds[0]].features
-
-    @property
-    def outputs(self) -> int:
-        """Width of the embedding of an end."""
-        return self.encoder.hidden
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Scores of the links of a batch and of their negatives.
