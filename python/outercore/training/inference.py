@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -156,7 +156,10 @@ class Inference:
             stop=context.stop,
         )
         self._plan(exact)
-        with evaluating(self._model), layer_directory(context.scratch) as directory:
+        with device_errors(f"layer states `{context.scratch}`"):
+            context.scratch.mkdir(parents=True, exist_ok=True)
+        layers = scratch_directory(context.scratch, "layers-")
+        with evaluating(self._model), layers as directory:
             outputs = exact.outputs(directory)
             with closing(outputs):
                 if nodes is not None and ascending is not None and shuffled:
@@ -248,18 +251,6 @@ def evaluation_batches(
         except BudgetError:
             if not loaders.use_whole_budget():
                 raise
-
-
-@contextmanager
-def layer_directory(scratch: Path) -> Iterator[Path]:
-    """A directory for the states between layers, which is removed in the end.
-
-    Errors: `NoSpaceError`, `DeviceError` where it cannot be made.
-    """
-    with device_errors(f"layer states `{scratch}`"):
-        scratch.mkdir(parents=True, exist_ok=True)
-    with scratch_directory(scratch, "layers-") as directory:
-        yield directory
 
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -20,10 +20,8 @@ _HITS: dict[LinkMetric, int] = {
     "hits@50": 50,
     "hits@100": 100,
 }
-_MORE = (
-    *("mrr_optimistic", "mrr_pessimistic", "mean_rank", "adjusted_mean_rank"),
-    *("adjusted_mean_rank_index", "candidates"),
-)
+_OF_RANKS = ("mean_rank", "adjusted_mean_rank", "adjusted_mean_rank_index")
+_MORE = ("mrr_optimistic", "mrr_pessimistic", *_OF_RANKS, "candidates")
 
 
 class Metric(Protocol):
@@ -252,37 +250,24 @@ class LinkScores:
         """All metrics; `None` for a metric that is not defined."""
         if not (len(self._edges) and len(self._negatives)):
             return dict.fromkeys(("roc_auc", "average_precision", "mrr", *_HITS, *_MORE))
-        above, not_below = self._negatives_above()
-        others = np.full(len(above), len(self._negatives))
+        edges, negatives, count = self._edges, self._negatives, len(self._negatives)
+        above = count - np.searchsorted(negatives, edges, side="right")
+        not_below = count - np.searchsorted(negatives, edges, side="left")
+        # The edges that score as high as each edge, or higher.
+        found = len(edges) - np.searchsorted(edges, edges, side="left")
         return {
-            "roc_auc": float(1 - (above + not_below).mean() / 2 / len(self._negatives)),
-            "average_precision": self._average_precision(not_below),
-            "mrr": float((2 / (2 + above + not_below)).mean()),
-            **dict(self._hits(not_below)),
-            **_of_ties(above, not_below, others),
+            **_of_ranks(above, not_below, count),
+            "average_precision": float((found / (found + not_below)).mean()),
+            # Edges that score above the k-th best negative.
+            **{
+                name: float((not_below < k).mean()) if count >= k else None
+                for name, k in _HITS.items()
+            },
         }
 
     def value(self) -> float | None:
         """The metric by which epochs are compared."""
         return self.values()[self.name]
-
-    def _negatives_above(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For each edge, how many negatives score higher, and higher or the same."""
-        count = len(self._negatives)
-        above = count - np.searchsorted(self._negatives, self._edges, side="right")
-        not_below = count - np.searchsorted(self._negatives, self._edges, side="left")
-        return above, not_below
-
-    def _average_precision(self, not_below: NDArray[np.int64]) -> float:
-        """The mean over the edges of the precision where the threshold is their score."""
-        found = len(self._edges) - np.searchsorted(self._edges, self._edges, side="left")
-        return float((found / (found + not_below)).mean())
-
-    def _hits(self, not_below: NDArray[np.int64]) -> Iterator[tuple[str, float | None]]:
-        """Shares of the edges that score above the k-th best negative."""
-        for name, k in _HITS.items():
-            enough = len(self._negatives) >= k
-            yield name, float((not_below < k).mean()) if enough else None
 
 
 class SeparateNegatives(LinkScores):
@@ -314,29 +299,27 @@ class SeparateNegatives(LinkScores):
     def values(self) -> dict[str, float | None]:
         """See `LinkScores`."""
         above, not_below = np.concatenate(self._higher), np.concatenate(self._not_lower)
-        ranks, others = 1 + (above + not_below) / 2, np.full(len(above), self._count)
-        found = metrics_of_ranks(ranks, others, _HITS.values())
-        return {
-            "roc_auc": float(1 - (ranks - 1).mean() / self._count),
-            "average_precision": None,
-            "mrr": found["mrr"],
-            **{name: found[f"hits_at_{k}"] for name, k in _HITS.items()},
-            **_of_ties(above, not_below, others),
-        }
+        return _of_ranks(above, not_below, self._count)
 
 
-def _of_ties(
-    above: NDArray[np.int64], not_below: NDArray[np.int64], others: NDArray[np.int64]
+def _of_ranks(
+    above: NDArray[np.int64], not_below: NDArray[np.int64], count: int
 ) -> dict[str, float | None]:
-    """More metrics of ranks: their distance from chance, and the effect of ties."""
-    realistic = metrics_of_ranks(1 + (above + not_below) / 2, others, ())
+    """Metrics of the ranks of edges, each among `count` negatives.
+
+    Shapes: [edges], how many negatives score higher, and higher or the same.
+    """
+    ranks, others = 1 + (above + not_below) / 2, np.full(len(above), count)
+    found = metrics_of_ranks(ranks, others, _HITS.values())
     return {
+        "roc_auc": float(1 - (ranks - 1).mean() / count),
+        "average_precision": None,
+        "mrr": found["mrr"],
+        **{name: found[f"hits_at_{k}"] for name, k in _HITS.items()},
         "mrr_optimistic": float((1 / (1 + above)).mean()),
         "mrr_pessimistic": float((1 / (1 + not_below)).mean()),
-        "mean_rank": realistic["mean_rank"],
-        "adjusted_mean_rank": realistic["adjusted_mean_rank"],
-        "adjusted_mean_rank_index": realistic["adjusted_mean_rank_index"],
-        "candidates": float(others.mean()) + 1.0,
+        **{name: found[name] for name in _OF_RANKS},
+        "candidates": count + 1.0,
     }
 
 

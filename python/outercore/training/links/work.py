@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,7 @@ from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
 from outercore.training.inference import Context, Inference, evaluation_batches
 from outercore.training.links.batches import LinkLoaders, require_fits
-from outercore.training.links.data import LinkData, open_links
+from outercore.training.links.data import open_links
 from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema, link_loss
 from outercore.training.links.scoring import EdgeScoring, LinkScoring
 from outercore.training.links.timed import NEGATIVES, timed_links, times_by_type
@@ -75,7 +76,12 @@ class LinkWork(Work):
         self._graph = self.links.graph
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
-            self.model = build_link_model(self.links, config)
+            features, rows = self.links.features, 0
+            if features is None:
+                width, rows = config.model.hidden, graph.num_nodes
+            else:
+                width = prod(map_npy(Path(features), "features").shape[1:])
+            self.model = LinkModel(config, width, rows)
         else:
             assert isinstance(saved.model, LinkModel)
             self.task, self.model = saved.task, saved.model
@@ -126,14 +132,6 @@ class LinkWork(Work):
             **{f"{part}_neg": negatives for part, (_, negatives) in sizes.items()},
         }
         return {"links": links}
-
-
-def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
-    """A fresh model for the nodes of a run's graph."""
-    if links.features is None:
-        return LinkModel(config, config.model.hidden, links.graph.num_nodes)
-    shape = map_npy(Path(links.features), "features").shape
-    return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
 
 
 OF_EDGES_BY_TIME = ("sage", "gat")
