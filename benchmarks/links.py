@@ -28,7 +28,7 @@ from measure import REPOSITORY, machine, say
 from product import command
 
 import outercore
-from outercore.training.links.scoring import LinkScores
+from outercore.training.metrics import LinkScores
 
 
 @dataclass(frozen=True)

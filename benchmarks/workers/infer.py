@@ -26,11 +26,10 @@ from outercore.files.large_arrays import mapped
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import ModelConfig
-from outercore.training.degrees import in_degrees
 from outercore.training.models import Hop, build_model
 from outercore.training.streamed.exact import Exact
-from outercore.training.streamed.network import network_steps
-from outercore.training.streamed.steps import Input
+from outercore.training.streamed.network import Input, network_steps
+from outercore.training.work import in_degrees
 
 BATCH = 8192
 LOADED = 256

@@ -19,10 +19,9 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 import outercore as oc
 from outercore.serving.server import Server
 from outercore.training.config import TrainConfig
-from outercore.training.graph_models import GraphNetwork
-from outercore.training.links.model import LinkModel
-from outercore.training.model_files import Model, load_model, save_model
-from outercore.training.models import Network, Perceptron
+from outercore.training.links.network import LinkModel
+from outercore.training.model_files import load_model, save_model
+from outercore.training.models import GraphNetwork, Model, Network, Perceptron
 from outercore.training.tasks import Task
 
 TOLERANCE = 1e-5

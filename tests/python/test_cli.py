@@ -227,7 +227,8 @@ def test_train_prints_scores_on_stdout_and_the_rest_on_stderr(
     pytest.importorskip("torch")
     from fakes import FakeGraph, FakeLoader, planted
     from outercore import training
-    from outercore.training.run import evaluate, resume, train
+    from outercore.training.run import resume, train
+    from outercore.training.trained_model import evaluate
 
     for function in (train, resume, evaluate):
         faked = functools.partial(function, open_graph=FakeGraph, open_loader=FakeLoader)

@@ -13,7 +13,7 @@ import pytest
 
 import outercore as oc
 from outercore.data.how_to_add import how_to_add
-from outercore.training.splits import nodes_of
+from outercore.training.tasks import nodes_of
 
 Run = Callable[..., tuple[int, str, str]]
 FROZEN = Path(__file__).parents[1] / "data"

@@ -40,16 +40,16 @@ def test_logits_are_those_of_the_network_with_every_part(kind: str, tmp_path: Pa
         exported = tmp_path / str(number)
         config = TrainConfig(model=shape, sampling=SamplingConfig(fanout=fanout))
         export(model, config, exported)
-        asked = check.example(model, fanout, seed=number)
-        found = check.core_logits(exported, model, asked)
-        error = check.difference(found, check.network_logits(model, asked))
+        batch = check.example(model, seed=number)
+        found = check.core_logits(exported, model, batch)
+        error = check.difference(found, check.network_logits(model, batch))
         assert error < check.TOLERANCE, f"{shape}: {error}"
 
 
 def test_an_export_that_says_something_else_leaves_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "core_logits", lambda *_: torch.full((10, OUTPUTS), 9.0).numpy())
+    monkeypatch.setattr(check, "core_logits", lambda *_: torch.full((20, OUTPUTS), 9.0).numpy())
     shape = ModelConfig(kind="sage", hidden=6)
     config = TrainConfig(model=shape, sampling=SamplingConfig(fanout=(3, 2)))
     with pytest.raises(InternalError, match="its logits differ by"):

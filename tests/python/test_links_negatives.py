@@ -19,7 +19,7 @@ from multigraph import rows  # noqa: E402
 from outercore.errors import InvalidError  # noqa: E402
 from outercore.training.config import LinkConfig, TrainConfig  # noqa: E402
 from outercore.training.links.data import EdgesFile, open_links  # noqa: E402
-from outercore.training.links.scoring import LinkScores, SeparateNegatives  # noqa: E402
+from outercore.training.metrics import LinkScores, SeparateNegatives  # noqa: E402
 
 NODES, CANDIDATES = 200, 30
 

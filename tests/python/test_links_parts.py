@@ -22,8 +22,8 @@ from outercore.errors import CorruptError, InterruptError, InvalidError, NotFoun
 from outercore.training.config import LinkConfig, RunConfig, TrainConfig  # noqa: E402
 from outercore.training.links.batches import EpochOrder, Negatives  # noqa: E402
 from outercore.training.links.data import EdgesFile, LinkData, open_links  # noqa: E402
-from outercore.training.links.model import link_loss  # noqa: E402
-from outercore.training.links.scoring import LinkScores  # noqa: E402
+from outercore.training.links.network import link_loss  # noqa: E402
+from outercore.training.metrics import LinkScores  # noqa: E402
 
 DATA = Path(os.environ.get("OUTERCORE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 DDI = DATA / "ogbl-ddi" / "ogbl_ddi.npz"

@@ -34,7 +34,6 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.links.batches import (  # noqa: E402
     EpochOrder,
     LinkLoader,
@@ -46,6 +45,7 @@ from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.models import Hop, Network, build_model  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
+from outercore.training.work import in_degrees  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 DIRECTIONS = pytest.mark.parametrize("undirected", [False, True], ids=["directed", "undirected"])

@@ -28,8 +28,8 @@ from outercore.training import (
     TrainConfig,
     train,
 )
-from outercore.training.degrees import in_degrees
 from outercore.training.model_files import load_model
+from outercore.training.work import in_degrees
 from test_serve import ask, infer, outputs, question
 
 COLUMNS = 5

@@ -18,9 +18,9 @@ from observers import terminate  # noqa: E402
 from outercore.data.node_names import names_of_items  # noqa: E402
 from outercore.errors import InterruptError, InvalidError, NotFoundError  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
-from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
 from outercore.training.models import Hop  # noqa: E402
+from outercore.training.work import in_degrees  # noqa: E402
 from test_train_graphs import config, imported, rings_and_stars, text_of  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 

@@ -36,9 +36,9 @@ from outercore.training import (
     export_model,
     train,
 )
-from outercore.training.degrees import in_degrees
 from outercore.training.exported import model_of
 from outercore.training.model_files import load_model
+from outercore.training.work import in_degrees
 
 CONFIG = ServerConfig(port=0, memory="64MiB", deadline_ms=60_000)
 KINDS = ["sage", "gcn", "gin", "gat", "mlp"]

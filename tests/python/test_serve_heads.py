@@ -18,9 +18,9 @@ from outercore.loading.loader import NeighborLoader
 from outercore.serving.server import Server
 from outercore.training import ModelConfig, OptimiserConfig, SamplingConfig, TrainConfig, train
 from outercore.training.config import GraphConfig, LinkConfig, RunConfig
-from outercore.training.degrees import in_degrees
 from outercore.training.graph_batches import GraphBatch, GraphReader, node_inputs
 from outercore.training.model_files import load_model
+from outercore.training.work import in_degrees
 from test_live import outercore
 from test_serve import CONFIG, ask, outputs
 

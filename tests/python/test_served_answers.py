@@ -36,12 +36,11 @@ from outercore.training import (
     train,
 )
 from outercore.training.config import GraphConfig, LinkConfig
-from outercore.training.degrees import in_degrees
 from outercore.training.graph_batches import input_name, node_inputs
-from outercore.training.graph_work import graph_network
 from outercore.training.model_files import load_model
 from outercore.training.models import build_model
 from outercore.training.tasks import Task
+from outercore.training.work import graph_network, in_degrees
 from served_models import (
     answers,
     arcs_of,

@@ -15,22 +15,19 @@ from outercore.errors import BudgetError, CorruptError  # noqa: E402
 from outercore.runs.progress import Observer  # noqa: E402
 from outercore.runs.stop import StopRequest  # noqa: E402
 from outercore.training.config import ModelConfig  # noqa: E402
-from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.models import Hop, build_model  # noqa: E402
-from outercore.training.streamed import columns as columns_module  # noqa: E402
 from outercore.training.streamed import exact as exactly  # noqa: E402
 from outercore.training.streamed import layer  # noqa: E402
-from outercore.training.streamed.columns import (  # noqa: E402
+from outercore.training.streamed.exact import Exact  # noqa: E402
+from outercore.training.streamed.layer import (  # noqa: E402
     Columns,
     Targets,
-    Weight,
     needed_sources,
     parts_of,
 )
-from outercore.training.streamed.exact import Exact  # noqa: E402
-from outercore.training.streamed.files import Moved  # noqa: E402
-from outercore.training.streamed.network import network_steps  # noqa: E402
-from outercore.training.streamed.steps import Input  # noqa: E402
+from outercore.training.streamed.network import Input, network_steps  # noqa: E402
+from outercore.training.streamed.rows import Moved  # noqa: E402
+from outercore.training.work import in_degrees  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gin", "gat")
@@ -149,7 +146,7 @@ def test_chosen_nodes_get_the_outputs_that_they_have_among_all(
 def test_arcs_into_chosen_nodes_are_read_a_part_at_a_time(
     graph: FakeGraph, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns_module, "_ARCS_AT_ONCE", at_once)
+    monkeypatch.setattr(layer, "_ARCS_AT_ONCE", at_once)
     chosen = np.sort(np.random.default_rng(2).permutation(NODES)[:90])
     found = columns_into(graph, Targets(NODES, chosen)).incoming(3, 80)
     for place, node in enumerate(chosen[3:80]):
@@ -167,7 +164,7 @@ def test_any_budget_is_told_the_least(graph: FakeGraph) -> None:
 def test_parts_hold_consecutive_targets_within_their_bytes(graph: FakeGraph) -> None:
     targets = Targets(NODES)
     columns = columns_into(graph, targets)
-    parts, largest = parts_of(NODES, 64, 40_000, Weight([columns], 32))
+    parts, largest = parts_of(NODES, 64, 40_000, [columns], 32)
     assert len(parts) > 4
     assert [first for first, _ in parts] == [0, *(last for _, last in parts[:-1])]
     assert parts[-1][1] == NODES

@@ -37,13 +37,14 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.graph_work import GraphWork  # noqa: E402
+from outercore.training.links.network import TimeEncoding  # noqa: E402
+from outercore.training.links.timed import timed_links  # noqa: E402
+from outercore.training.links.work import TemporalLinkWork  # noqa: E402
 from outercore.training.loaders import neighbor_loader  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
-from outercore.training.temporal.links import timed_links  # noqa: E402
-from outercore.training.temporal.network import TimeEncoding  # noqa: E402
-from outercore.training.temporal.work import TemporalLinkWork  # noqa: E402
+from outercore.training.run import plan, resume, train  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
+from outercore.training.work import GraphWork  # noqa: E402
 from typed_files import write_table  # noqa: E402
 
 torch.set_num_threads(1)

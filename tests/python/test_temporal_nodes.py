@@ -29,7 +29,8 @@ from outercore.training.config import (  # noqa: E402
     TrainConfig,
 )
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.run import resume, train  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 
 torch.set_num_threads(1)
 USERS, VISITS = 40, 1200

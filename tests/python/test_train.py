@@ -45,9 +45,10 @@ from outercore.training.config import (  # noqa: E402
 )
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.run import resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
 from outercore.training.tasks import Task, detect_task  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 
 torch.set_num_threads(1)  # Tiny tensors: more threads only wait for each other.
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")

@@ -28,8 +28,9 @@ from outercore.training.config import (  # noqa: E402
 )
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.run import resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 from test_checkpoint import CrashError, FaultyStorage  # noqa: E402
 from test_outputs import limited, no_space  # noqa: E402
 

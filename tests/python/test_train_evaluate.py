@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from fakes import FakeGraph, FakeLoader, planted  # noqa: E402
 from outercore.errors import InvalidError, NotFoundError  # noqa: E402
-from outercore.training.run import evaluate  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 from test_train import config, fit  # noqa: E402
 
 torch.set_num_threads(1)

@@ -47,10 +47,11 @@ from outercore.training.graph_batches import (  # noqa: E402  # noqa: E402
     node_inputs,
     shuffled,
 )
-from outercore.training.graph_models import GraphNetwork, pooled  # noqa: E402
 from outercore.training.metrics import Errors  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, resume, train  # noqa: E402
+from outercore.training.models import GraphNetwork, pooled  # noqa: E402
+from outercore.training.run import resume, train  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin", "mlp")

@@ -19,10 +19,10 @@ from outercore.training.config import (  # noqa: E402
     SamplingConfig,
     TrainConfig,
 )
-from outercore.training.degrees import in_degrees  # noqa: E402
 from outercore.training.inference import Context, Inference  # noqa: E402
 from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.models import Network, build_model  # noqa: E402
+from outercore.training.work import in_degrees  # noqa: E402
 
 torch.set_num_threads(1)
 KINDS = ("sage", "gcn", "gat", "gin")

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from outercore.training import ModelConfig
-from outercore.training.models import Hop, build_model
-from outercore.training.neighbours import Arcs
+from outercore.training.models import Arcs, Hop, build_model
 
 TARGETS, SOURCES, WIDTH = 5, 9, 3
 

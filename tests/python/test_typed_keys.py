@@ -21,7 +21,7 @@ from outercore import _core
 from outercore.data.batch_arrays import batch_arrays
 from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
-from outercore.data.node_names import NodeNumbers
+from outercore.data.node_names import FileIds, NodeNumbers, names_of_items
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.options import ImportOptions
@@ -30,7 +30,6 @@ from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.text import offsets_and_bytes
 from outercore.importing.typed_graph import import_typed
 from outercore.runs.custom_code import from_place
-from outercore.training.typed.labelled_type import LabelledNodes
 from test_import_neo4j import MOVIES, write
 from typed_files import edges_by_type, write_table
 
@@ -250,7 +249,7 @@ def test_a_text_of_another_name_is_no_key(mag: Graph, outcome: Any) -> None:
     (mag.root / "graph.json").write_text(json.dumps(manifest))
     graph = oc.open(mag.root)
     assert graph.keys_of("paper") is None
-    assert LabelledNodes(graph).schema.arrays.keys() & {"names/entity.offsets"} == set()
+    assert isinstance(names_of_items(graph), FileIds)
     assert oc.run("degrees", graph).to_pandas()["id"].tolist()[5:9] == ["0", "1", "2", "3"]
 
 

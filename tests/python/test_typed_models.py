@@ -26,9 +26,13 @@ from outercore.training.loaders import Loaders  # noqa: E402
 from outercore.training.streamed import exact as exact_module  # noqa: E402
 from outercore.training.streamed import layer as layer_module  # noqa: E402
 from outercore.training.streamed.exact import Exact  # noqa: E402
-from outercore.training.typed.inputs import TypedSchema, feature_keys, schema_of  # noqa: E402
-from outercore.training.typed.models import TypedNetwork  # noqa: E402
-from outercore.training.typed.streamed import typed_network_steps  # noqa: E402
+from outercore.training.streamed.network import typed_network_steps  # noqa: E402
+from outercore.training.typed_network import (  # noqa: E402
+    TypedNetwork,
+    TypedSchema,
+    feature_keys,
+    schema_of,
+)
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
 torch.set_num_threads(1)

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from outercore.training.typed import models as scales  # noqa: E402
-from outercore.training.typed.models import FeatureMap, column_scales  # noqa: E402
+from outercore.training import typed_network as scales  # noqa: E402
+from outercore.training.typed_network import FeatureMap, column_scales  # noqa: E402
 
 
 class OneArray:

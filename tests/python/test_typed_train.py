@@ -32,8 +32,9 @@ from outercore.training.config import (  # noqa: E402
 from outercore.training.export import export_model  # noqa: E402
 from outercore.training.loop import Trainer  # noqa: E402
 from outercore.training.model_files import load_model  # noqa: E402
-from outercore.training.run import evaluate, plan, resume, train  # noqa: E402
+from outercore.training.run import plan, resume, train  # noqa: E402
 from outercore.training.run_directory import TrainDirectory  # noqa: E402
+from outercore.training.trained_model import evaluate  # noqa: E402
 from typed_fakes import TypedGraph, TypedLoader, planted_types  # noqa: E402
 
 torch.set_num_threads(1)

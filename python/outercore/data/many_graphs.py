@@ -30,7 +30,7 @@ _WORKING_BYTES = 40
 
 
 class Labelled(Protocol):
-    """The labelled items of a task: the nodes of a `Graph`, or the graphs of `ManyGraphs`."""
+    """The labelled items of a task: nodes of a type of a `Graph`, or the graphs of `ManyGraphs`."""
 
     @property
     def root(self) -> Path:
@@ -38,11 +38,11 @@ class Labelled(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Types, arrays and roles, with the items as nodes of one type."""
+        """Types, arrays and roles; the items are the nodes of its labelled type."""
 
     @property
     def num_nodes(self) -> int:
-        """Number of items: rows of a label array."""
+        """Number of nodes of all types, or of graphs."""
 
     @property
     def num_edges(self) -> int:
@@ -182,7 +182,7 @@ class ManyGraphs:
             if key.startswith(PREFIX) and key != FIRST and not _is_split(key)
         }
         labels = "nodes/node/y" if "nodes/node/y" in arrays else None
-        return Schema.of_nodes(self.num_nodes, arrays, labels=labels)
+        return Schema.of_nodes(self.num_nodes, arrays, labels)
 
     def array(self, name: str) -> NDArray[Any]:
         """A whole array with a row per graph."""

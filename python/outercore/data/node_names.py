@@ -11,7 +11,7 @@ import numpy as np
 
 from outercore.base.likeness import suggestion
 from outercore.data.edge_types import EdgeType, edge_type_called
-from outercore.data.names import Names
+from outercore.data.names import KEY, Names
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -251,14 +251,22 @@ def names_of_type(graph: DataSet, node_type: str) -> NamesOfType:
 
 
 def names_of_items(items: DataSet | Labelled) -> NamesOfType:
-    """The names of the labelled items of a task, or of the nodes of a graph of one type."""
+    """The names of the labelled items of a task, or of the nodes of a graph of one type.
+
+    In a graph of several types, the items are the nodes of the labelled type.
+    """
+    schema, kind = items.schema, f"{items.schema.labelled_type}.{KEY}"
+    if schema.is_typed and schema.labelled_type is not None:
+        if f"names/{kind}.order" in schema.arrays:
+            return Names(Path(items.root), schema.arrays, kind)
+        return FileIds(0, schema.num_labelled)
     try:
-        names = Names(Path(items.root), items.schema.arrays, "entity")
+        names = Names(Path(items.root), schema.arrays, "entity")
     except (NotFoundError, CorruptError):
         names = None
     if names is not None and len(names) == items.num_nodes:
         return names
-    return FileIds(items.schema.first_id, items.num_nodes)
+    return FileIds(schema.first_id, items.num_nodes)
 
 
 def node_ids(names: NodeNames, value: Any) -> Any:

@@ -55,18 +55,15 @@ class Schema:
         cls,
         count: int,
         arrays: Mapping[str, Any],
-        *,
-        features: str | None = None,
-        labels: str | None = None,
-        classes: int | None = None,
+        labels: str | None,
     ) -> Schema:
-        """The schema of `count` nodes of one type without edges; features and labels by key."""
+        """The schema of `count` nodes of one type without edges; `labels` is the key of labels."""
         return cls(
             {
                 "node_types": {NODE: {"count": count}},
                 "edge_types": {},
                 "arrays": dict(arrays),
-                "roles": {"features": features, "labels": labels, "classes": classes},
+                "roles": {"labels": labels},
             }
         )
 
@@ -152,6 +149,11 @@ class Schema:
     def labelled_type(self) -> str | None:
         """The node type of labels and splits; `None` without labels."""
         return None if self.labels is None else type_of(self.labels)
+
+    @property
+    def num_labelled(self) -> int:
+        """Number of nodes of the labelled type; all nodes of a graph of one type."""
+        return int(self.node_types[self.labelled_type or NODE])
 
     @property
     def classes(self) -> int | None:

@@ -20,14 +20,14 @@ from outercore.training.config import (
 
 if TYPE_CHECKING:
     from outercore.training.export import export_model
-    from outercore.training.predictions import predict
-    from outercore.training.run import evaluate, plan, resume, train
+    from outercore.training.run import plan, resume, train
+    from outercore.training.trained_model import evaluate, predict
 
 _LAZY = {
-    "evaluate": "outercore.training.run",
+    "evaluate": "outercore.training.trained_model",
     "export_model": "outercore.training.export",
     "plan": "outercore.training.run",
-    "predict": "outercore.training.predictions",
+    "predict": "outercore.training.trained_model",
     "resume": "outercore.training.run",
     "train": "outercore.training.run",
 }

@@ -23,8 +23,9 @@ from outercore.data.triples import PARTS
 from outercore.errors import NotFoundError
 from outercore.training.config import TrainConfig
 from outercore.training.links.data import divide
+from outercore.training.links.timed import edge_times
 from outercore.training.metrics import auc
-from outercore.training.temporal.links import edge_times
+from outercore.training.typed_network import TypedParts
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -235,8 +236,9 @@ def _later(
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
     """Nodes and edges of a batch: kind, seeds, and whether they are later than their seeds."""
     timed = edge_times(graph, name)
-    of_nodes = {one: _seeds_of(graph, batch, one) for one in graph.node_types}
-    ids = {one: _store(graph, batch, one).n_id.numpy() for one in graph.node_types}
+    parts = TypedParts(batch)
+    of_nodes = {one: parts.nodes(one).batch.numpy() for one in graph.node_types}
+    ids = {one: parts.nodes(one).n_id.numpy() for one in graph.node_types}
     for node_type, seeds in of_nodes.items():
         key = f"nodes/{node_type}/{name}"
         if key in graph.arrays and len(seeds):
@@ -244,7 +246,7 @@ def _later(
             yield f"nodes of `{node_type}`", seeds, times > asked[seeds]
     for edge_type in graph.edge_types:
         source, _, target = edge_type
-        store = _store(graph, batch, edge_type)
+        store = parts.edges(edge_type)
         index = store.edge_index.numpy()
         seeds = of_nodes[target][index[1]]
         if not len(seeds):
@@ -270,15 +272,6 @@ def _mirrored(edge_type: EdgeType, timed: dict[EdgeType, str]) -> EdgeType | Non
         if other in timed:
             return other
     return None
-
-
-def _store(graph: Graph, batch: Any, one: Any) -> Any:
-    return batch[one] if graph.is_typed else batch
-
-
-def _seeds_of(graph: Graph, batch: Any, node_type: str) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = _store(graph, batch, node_type).batch.numpy()
-    return found
 
 
 def _of_splits(graph: Graph) -> Canary:
@@ -312,8 +305,8 @@ def _of_links(graph: Graph) -> Canary:
         pairs = pairs[random.choice(len(pairs), _PAIRS, replace=False)]
     keys = np.unique(pair_keys(pairs, graph.num_nodes))
     found = np.zeros(len(keys), np.bool_)
-    for kept in divided.kept():
-        some = pair_keys(kept, graph.num_nodes)
+    for pairs in divided.train():
+        some = pair_keys(pairs, graph.num_nodes)
         found[np.searchsorted(keys, some[among(some, keys)])] = True
     count = int(found.sum())
     seen = {"held-out edges among those to learn from, in one direction or the other": count}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from outercore.errors import InvalidError
 from outercore.runs.custom_code import CustomCode, custom_code, is_place, require_same_code
 from outercore.training.config import ModelConfig, Norm
-from outercore.training.models import Network, evaluating
+from outercore.training.models import Model, Network, evaluating
 
 NetworkSource: TypeAlias = nn.Module | Callable[..., nn.Module] | str
 """A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
@@ -58,7 +58,7 @@ def same_network_code(
     return code
 
 
-class CustomNetwork(nn.Module):
+class CustomNetwork(Model):
     """A custom network for nodes of one type.
 
     Its `forward` takes `x` float32 [nodes, features] and `edge_index` int64 [2, edges], and returns
@@ -68,14 +68,11 @@ class CustomNetwork(nn.Module):
     It is scored with sampled neighbours, because its layers cannot be run one at a time.
     """
 
-    needs_degrees = False
-
     def __init__(
         self, config: ModelConfig, layers: int, features: int, outputs: int, module: nn.Module
     ) -> None:
-        super().__init__()
-        self.config, self.layers = config, layers
-        self.features, self.outputs = features, outputs
+        super().__init__(layers, features, outputs)
+        self.config = config
         self.module = module
         names = inspect.signature(module.forward).parameters
         self._trims = "num_sampled_nodes_per_hop" in names

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -27,14 +27,17 @@ from outercore.training.config import TrainConfig
 from outercore.training.custom_network import CustomNetwork
 from outercore.training.exported import digest_of, require_expressed, rule_of
 from outercore.training.graph_batches import GraphBatch
-from outercore.training.graph_models import GraphNetwork
-from outercore.training.links.model import LinkModel
-from outercore.training.model_files import EXPORTED, Model, is_custom, is_exported, load_model
-from outercore.training.models import Network, Perceptron
+from outercore.training.links.network import LinkModel, TemporalLinkModel
+from outercore.training.model_files import (
+    EXPORTED,
+    is_custom,
+    is_exported,
+    load_model,
+    model_directory,
+)
+from outercore.training.models import GraphNetwork, Model, Network, Perceptron
 from outercore.training.tasks import Task
-from outercore.training.temporal.network import TemporalLinkModel
-from outercore.training.trained_model import model_directory
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed_network import TypedNetwork
 
 _VERSION = 1
 _NEWEST = 2
@@ -49,8 +52,8 @@ _EPSILON = 1e-5
 """Epsilon of the norms; the format has this value only."""
 _COUNTER = "num_batches_tracked"
 """A counter of batch normalisation that only training needs."""
-_NODES = 60
-"""Nodes in the graph of an example."""
+_NODES, _ARCS = 20, 60
+"""Nodes and arcs of a hop of an example."""
 TOLERANCE = 1e-5
 """Largest `difference` between the logits of the core and those of PyTorch."""
 
@@ -95,7 +98,7 @@ def export_model(
         replace_file(storage, out / _WEIGHTS, weights)
         replace_file(storage, out / _MANIFEST, manifest)
     try:
-        require_agreement(out, saved.model, _fanout(saved.model, saved.config))
+        require_agreement(out, saved.model)
     except BaseException:
         (out / _MANIFEST).unlink(missing_ok=True)
         raise
@@ -154,6 +157,8 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
     jumping = network.jumping if looks_at_edges else "none"
     _require("jumping", jumping, _JUMPING)
     head, learnt = _head(model, config), _learnt(model)
+    # Whole graphs have all neighbours.
+    fanout = [-1] * model.layers if config.of_graphs else list(config.sampling.fanout)
     return {
         "format": EXPORTED,
         "version": _NEWEST if head or learnt else _VERSION,
@@ -177,16 +182,11 @@ def _described(model: Model, task: Task, config: TrainConfig) -> dict[str, Any]:
         },
         "input": {
             "features": config.sampling.features,
-            "fanout": list(_fanout(model, config)) if looks_at_edges else [],
+            "fanout": fanout if looks_at_edges else [],
             "replace": config.sampling.replace,
             **learnt,
         },
     }
-
-
-def _fanout(model: Model, config: TrainConfig) -> tuple[int, ...]:
-    """Neighbours of each hop; whole graphs have all of them."""
-    return (-1,) * model.layers if config.of_graphs else tuple(config.sampling.fanout)
 
 
 def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
@@ -200,7 +200,7 @@ def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
 
 def _learnt(model: Model) -> dict[str, Any]:
     """The inputs of the network if it takes no features."""
-    if isinstance(model, LinkModel) and model.table_rows:
+    if _has_table(model):
         return {"table": model.table_rows}
     if isinstance(model, GraphNetwork) and model.categories:
         degree = {"degree": True} if model.of_degrees else {}
@@ -259,7 +259,9 @@ def network_of(model: Model) -> Network | Perceptron:
         raise InternalError("a network of the user's own has no exported form")
     if isinstance(model, LinkModel):
         return model.encoder
-    return model.nodes if isinstance(model, GraphNetwork) else model
+    nodes = model.nodes if isinstance(model, GraphNetwork) else model
+    assert isinstance(nodes, Network | Perceptron)
+    return nodes
 
 
 def _parts(model: Model) -> Iterator[tuple[str, nn.Module | Tensor]]:
@@ -339,116 +341,110 @@ def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class _Neighbourhood:
-    """As a PyG loader has it: `n_id` [nodes], seeds first; `row` and `col` [arcs], by hop."""
+class Example:
+    """A random batch, as a loader has it, with the inputs and in-degrees of its nodes.
+
+    Nodes and arcs are ordered by hop. Some nodes occur twice, some have self-loops or parallel
+    arcs, some have no arc. For models of graphs all nodes are seeds, in two graphs.
+
+    Shapes: `n_id` [nodes]; `row` and `col` [arcs], places of source and target; `x` [nodes,
+    columns], as the network takes it; `degrees` [nodes].
+    """
 
     n_id: NDArray[np.int64]
     row: NDArray[np.int64]
     col: NDArray[np.int64]
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
-
-
-@dataclass(frozen=True)
-class Example:
-    """A sampled neighbourhood of a small random graph, with the inputs of its nodes.
-
-    Some seeds occur twice, some have self-loops, one has no arc. For models of graphs the seeds are
-    all nodes, in two graphs.
-    """
-
-    batch: _Neighbourhood
     x: NDArray[Any]
-    """As the network takes it; [nodes, columns]."""
     degrees: NDArray[np.float32]
     sizes: tuple[int, ...] = ()
     """Nodes of each graph."""
 
 
-def example(model: Model, fanout: tuple[int, ...], seed: int) -> Example:
+def example(model: Model, seed: int) -> Example:
     """An example for `model`; a function of the arguments."""
     random = np.random.default_rng(seed)
     of_graphs = isinstance(model, GraphNetwork)
-    count = min(_NODES, model.table_rows or _NODES) if isinstance(model, LinkModel) else _NODES
-    offsets, sources = _graph(random, count)
-    seeds = np.array([0, min(7, count - 1), 0, count - 1, *random.integers(count, size=6)])
-    if of_graphs:
-        seeds = np.arange(count)
-    batch = _neighbourhood(offsets, sources, seeds, fanout)
-    degrees = np.diff(offsets)
-    sizes = (count // 3, count - count // 3) if of_graphs else ()
-    rows = len(batch.n_id)
-    if isinstance(model, GraphNetwork) and model.categories:
-        x = np.stack([random.integers(most, size=rows) for most in model.categories], axis=1)
+    # Each arc of a whole graph is there in the first hop.
+    nodes = [_NODES, *[0 if of_graphs else _NODES] * model.layers]
+    edges = [_ARCS, *[0 if of_graphs else _ARCS] * (model.layers - 1)]
+    arcs = []
+    for hop, count in enumerate(edges):
+        first, last = sum(nodes[:hop]), sum(nodes[: hop + 1])
+        target = np.sort(random.integers(first, max(last, first + 1), size=count))
+        source = random.integers(last + nodes[hop + 1], size=count)
+        # Every fifth arc is a self-loop.
+        arcs.append(np.where(np.arange(count) % 5, [source, target], target))
+    row, col = np.concatenate(arcs, axis=1)
+    rows = sum(nodes)
+    n_id = random.integers(model.table_rows if _has_table(model) else rows, size=rows)
+    degrees = random.integers(20, size=rows)
+    x: NDArray[Any] = random.normal(size=(rows, model.features)).astype(np.float32)
+    if isinstance(model, GraphNetwork):
+        n_id = np.arange(rows)
+        counted = network_of(model).counts_loops
+        degrees = np.bincount(col if counted else col[row != col], minlength=rows)
+        if model.categories:
+            x = np.stack([random.integers(most, size=rows) for most in model.categories], axis=1)
         if model.of_degrees:
-            x = np.minimum(degrees[batch.n_id], model.categories[0] - 1)[:, None]
-    else:
-        x = random.normal(size=(rows, model.features)).astype(np.float32)
-    return Example(batch, x, _degrees(offsets, sources, model)[batch.n_id], sizes)
+            x = np.minimum(np.bincount(col, minlength=rows), model.categories[0] - 1)[:, None]
+    sizes = (_NODES // 3, _NODES - _NODES // 3) if of_graphs else ()
+    return Example(n_id, row, col, nodes, edges, x, degrees.astype(np.float32), sizes)
 
 
-def network_logits(model: Model, asked: Example) -> NDArray[np.float32]:
+def network_logits(model: Model, batch: Example) -> NDArray[np.float32]:
     """The network's logits: of the seeds, of pairs of them, or of graphs; [rows, outputs]."""
-    batch = asked.batch
-    edge_index = torch.from_numpy(np.stack([batch.row, batch.col]))
+    x, edge_index = torch.from_numpy(batch.x), torch.from_numpy(np.stack([batch.row, batch.col]))
     with torch.no_grad():
         if isinstance(model, GraphNetwork):
-            places = np.repeat(np.arange(len(asked.sizes)), asked.sizes)
-            graphs = GraphBatch(
-                x=torch.from_numpy(asked.x),
-                edge_index=edge_index,
-                graph=torch.from_numpy(places),
-                n_id=torch.arange(len(asked.sizes)),
-                y=torch.zeros(len(asked.sizes)),
-            )
-            logits: NDArray[np.float32] = model(graphs).numpy()
-            return logits
+            graph = torch.arange(len(batch.sizes)).repeat_interleave(torch.tensor(batch.sizes))
+            ids = torch.arange(len(batch.sizes))
+            logits: Tensor = model(GraphBatch(x, edge_index, graph, ids, y=ids))
+            return logits.numpy()
         sampled = SimpleNamespace(
-            x=torch.from_numpy(asked.x),
+            x=x,
             n_id=torch.from_numpy(batch.n_id),
             edge_index=edge_index,
             num_sampled_nodes=batch.num_sampled_nodes,
             num_sampled_edges=batch.num_sampled_edges,
             batch_size=batch.num_sampled_nodes[0],
         )
-        degrees = torch.from_numpy(asked.degrees) if model.needs_degrees else None
-        states = model(sampled, degrees)
+        states = model(sampled, torch.from_numpy(batch.degrees) if model.needs_degrees else None)
         if isinstance(model, LinkModel):
             first, second = _pairs(len(states)).T
             states = model.head(states[first], states[second]).unsqueeze(1)
-        found: NDArray[np.float32] = states.numpy()
-        return found
+        logits = states
+        return logits.numpy()
 
 
-def core_logits(exported: Path, model: Model, asked: Example) -> NDArray[np.float32]:
+def core_logits(exported: Path, model: Model, batch: Example) -> NDArray[np.float32]:
     """The same by the exported model."""
-    batch, core = asked.batch, _core.Model(str(exported))
-    hops = isinstance(network_of(model), Network)
-    nodes = [int(count) for count in batch.num_sampled_nodes][: None if hops else 1]
-    edges = [int(count) for count in batch.num_sampled_edges] if hops else []
-    rows, targets = sum(nodes), sum(nodes[:-1])
-    row, col = (batch.row, batch.col) if hops else (batch.row[:0], batch.col[:0])
+    core = _core.Model(str(exported))
+    hops = model.layers if isinstance(network_of(model), Network) else 0
+    nodes, edges = batch.num_sampled_nodes[: hops + 1], batch.num_sampled_edges[:hops]
+    rows, targets, arcs = sum(nodes), sum(nodes[:-1]), sum(edges)
+    counts = np.bincount(batch.col[:arcs], minlength=targets)
+    # A server looks up learned rows and categories of in-degrees.
+    looked_up = _has_table(model) or (isinstance(model, GraphNetwork) and model.of_degrees)
+    x = batch.x[:rows, : 0 if looked_up else None]
     states = core.forward(
         batch.n_id[:rows].astype(np.uint64),
         (nodes, edges),
-        (row.astype(np.uint32), np.bincount(col, minlength=targets).astype(np.uint32)),
-        np.ascontiguousarray(_given(model, asked.x)[:rows], dtype=np.float32),
-        np.ascontiguousarray(asked.degrees[:rows]),
+        (batch.row[:arcs].astype(np.uint32), counts.astype(np.uint32)),
+        np.ascontiguousarray(x, dtype=np.float32),
+        np.ascontiguousarray(batch.degrees[:rows]),
     )
     if isinstance(model, LinkModel):
         pairs = [(int(first), int(second)) for first, second in _pairs(nodes[0])]
         return core.score(states, pairs).reshape(-1, 1)
     if isinstance(model, GraphNetwork):
-        return core.of_graphs(states, list(asked.sizes)).reshape(-1, model.outputs)
+        return core.of_graphs(states, list(batch.sizes)).reshape(-1, model.outputs)
     return states.reshape(nodes[0], model.outputs)
 
 
-def _given(model: Model, x: NDArray[Any]) -> NDArray[Any]:
-    """The columns that a server reads from the data set."""
-    looked_up = isinstance(model, LinkModel) and model.table_rows > 0
-    if looked_up or (isinstance(model, GraphNetwork) and model.of_degrees):
-        return x[:, :0]
-    return x
+def _has_table(model: Model) -> TypeGuard[LinkModel]:
+    return isinstance(model, LinkModel) and model.table_rows > 0
 
 
 def _pairs(seeds: int) -> NDArray[np.int64]:
@@ -464,64 +460,12 @@ def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> flo
     return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 
-def require_agreement(exported: Path, model: Model, fanout: tuple[int, ...]) -> None:
+def require_agreement(exported: Path, model: Model) -> None:
     """Errors: `InternalError` where the exported model has other logits than the network."""
-    asked = example(model, fanout, seed=0)
-    error = difference(core_logits(exported, model, asked), network_logits(model, asked))
+    batch = example(model, seed=0)
+    error = difference(core_logits(exported, model, batch), network_logits(model, batch))
     if not error <= TOLERANCE:
         raise InternalError(
             f"model `{exported}`: its logits differ by {error:.1e} from the network's, expected "
             f"{TOLERANCE:.0e} at most"
         )
-
-
-def _graph(random: np.random.Generator, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Offsets and sources: parallel arcs, self-loops, and a last node without arcs."""
-    most = max(1, count - 1)
-    source, target = random.integers(most, size=(2, 6 * _NODES))
-    source[:20] = target[:20] = random.integers(most, size=20)
-    source[20:40], target[20:40] = 0, 0
-    order = np.lexsort((source, target))
-    offsets = np.zeros(count + 1, np.int64)
-    offsets[1:] = np.cumsum(np.bincount(target, minlength=count))
-    return offsets, source[order]
-
-
-def _neighbourhood(
-    offsets: NDArray[np.int64],
-    sources: NDArray[np.int64],
-    seeds: NDArray[np.int64],
-    fanout: tuple[int, ...],
-) -> _Neighbourhood:
-    """The first neighbours of each node, as many as the fan-out of the hop; all of them for -1."""
-    nodes: list[int] = seeds.tolist()
-    places: dict[int, int] = {}
-    for place, node in enumerate(nodes):
-        places.setdefault(node, place)
-    arcs: list[tuple[int, int]] = []
-    num_nodes, num_edges, first = [len(nodes)], [], 0
-    for count in fanout:
-        last, before = len(nodes), len(arcs)
-        for target in range(first, last):
-            neighbours = sources[offsets[nodes[target]] : offsets[nodes[target] + 1]]
-            for source in neighbours[: None if count == -1 else count].tolist():
-                if source not in places:
-                    places[source] = len(nodes)
-                    nodes.append(source)
-                arcs.append((places[source], target))
-        num_nodes.append(len(nodes) - last)
-        num_edges.append(len(arcs) - before)
-        first = last
-    row, col = np.array(arcs, np.int64).reshape(-1, 2).T
-    return _Neighbourhood(np.array(nodes), row, col, num_nodes, num_edges)
-
-
-def _degrees(
-    offsets: NDArray[np.int64], sources: NDArray[np.int64], model: Model
-) -> NDArray[np.float32]:
-    degrees, network = np.diff(offsets), network_of(model)
-    if isinstance(network, Network) and not network.counts_loops:
-        count = len(degrees)
-        target = np.repeat(np.arange(count), degrees)
-        degrees = degrees - np.bincount(target[sources == target], minlength=count)
-    return degrees.astype(np.float32)

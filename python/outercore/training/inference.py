@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,16 +19,18 @@ from outercore.files.npy import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
-from outercore.training.links.model import LinkModel
+from outercore.training.links.network import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron, evaluating
 from outercore.training.streamed.exact import Exact, Outputs
-from outercore.training.streamed.files import feature_key
-from outercore.training.streamed.network import network_steps
-from outercore.training.streamed.steps import Computation, Input
+from outercore.training.streamed.network import (
+    Computation,
+    Input,
+    network_steps,
+    typed_network_steps,
+)
 from outercore.training.tasks import array_key
-from outercore.training.typed.models import TypedNetwork
-from outercore.training.typed.streamed import typed_network_steps
+from outercore.training.typed_network import TypedNetwork
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -154,7 +156,10 @@ class Inference:
             stop=context.stop,
         )
         self._plan(exact)
-        with evaluating(self._model), layer_directory(context.scratch) as directory:
+        with device_errors(f"layer states `{context.scratch}`"):
+            context.scratch.mkdir(parents=True, exist_ok=True)
+        layers = scratch_directory(context.scratch, "layers-")
+        with evaluating(self._model), layers as directory:
             outputs = exact.outputs(directory)
             with closing(outputs):
                 if nodes is not None and ascending is not None and shuffled:
@@ -193,14 +198,10 @@ class Inference:
 
     def _labels(self, nodes: NDArray[np.int64]) -> NDArray:
         """The labels of nodes, as stored; an empty array for a data set without labels."""
-        name, stored = self._sampling.labels, self._graph.schema.labels
-        if name == "y" and not stored:
+        name = self._sampling.labels
+        if name == "y" and not self._graph.schema.labels:
             return _NO_LABELS
-        if self._type is None:
-            key = array_key(self._graph, name).removeprefix("nodes/node/")
-        else:
-            key = stored if name == "y" and stored else f"nodes/{self._type}/{name}"
-        return self._graph.rows(key, nodes)
+        return self._graph.rows(array_key(self._graph, name).removeprefix("nodes/node/"), nodes)
 
     def _computation(self) -> Computation:
         """The network in steps."""
@@ -212,7 +213,9 @@ class Inference:
             table = self._model.table
             rows = Input(lambda _, nodes: table(nodes))
         else:
-            rows = Input(lambda x, _: x, feature_key(self._graph, features), precision)
+            is_path = features.endswith(".npy")
+            key = features if is_path else array_key(self._graph, features)
+            rows = Input(lambda x, _: x, key, precision)
         return network_steps(self._network, rows, self._degrees)
 
     # Gradients are switched off here, not around the loop of the generator: a `no_grad` that spans
@@ -248,18 +251,6 @@ def evaluation_batches(
         except BudgetError:
             if not loaders.use_whole_budget():
                 raise
-
-
-@contextmanager
-def layer_directory(scratch: Path) -> Iterator[Path]:
-    """A directory for the states between layers, which is removed in the end.
-
-    Errors: `NoSpaceError`, `DeviceError` where it cannot be made.
-    """
-    with device_errors(f"layer states `{scratch}`"):
-        scratch.mkdir(parents=True, exist_ok=True)
-    with scratch_directory(scratch, "layers-") as directory:
-        yield directory
 
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:

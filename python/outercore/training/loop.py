@@ -23,15 +23,13 @@ from outercore.training.checkpoint import Checkpoints, Position, Snapshot, pack,
 from outercore.training.config import RESUME, TrainConfig
 from outercore.training.forecast import forecast
 from outercore.training.inference import Context
-from outercore.training.links.scoring import LinkScores
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.metrics import Errors
+from outercore.training.metrics import Errors, LinkScores, Scoring
 from outercore.training.model_files import save_model
 from outercore.training.open_work import open_work
 from outercore.training.record import EpochReport, describe, final_scalars
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.scoring import AnyScoring
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -95,7 +93,7 @@ class Trainer:
         self._plan: dict[str, Any] = {}
         self._forecast: dict[str, Any] = {}
         self._meter: Meter | None = None
-        self._scoring: AnyScoring
+        self._scoring: Scoring
         self._described: dict[str, Any] = {}
 
     def fit(self) -> dict[str, Any]:

@@ -1,13 +1,27 @@
-"""Scores of predictions, computed in one pass over batches of them."""
+"""Metrics: of predictions in one pass over batches of them, and of ranked edges."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.errors import InvalidError
+from outercore.runs.rank_metrics import metrics_of_ranks
+from outercore.training.config import LinkMetric, Validation
+
+_HITS: dict[LinkMetric, int] = {
+    "hits@1": 1,
+    "hits@10": 10,
+    "hits@20": 20,
+    "hits@50": 50,
+    "hits@100": 100,
+}
+_OF_RANKS = ("mean_rank", "adjusted_mean_rank", "adjusted_mean_rank_index")
+_MORE = ("mrr_optimistic", "mrr_pessimistic", *_OF_RANKS, "candidates")
 
 
 class Metric(Protocol):
@@ -210,3 +224,152 @@ def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | No
     last_rank = np.cumsum(counts)
     rank = (last_rank - (counts - 1) / 2)[inverse]
     return float((rank[positive].sum() - positives * (positives + 1) / 2) / positives / negatives)
+
+
+class LinkScores:
+    """Metrics of the scores of edges and of negatives, all edges against all negatives.
+
+    Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
+
+    Cost: sorts the scores; 40 bytes each.
+    """
+
+    def __init__(
+        self, name: LinkMetric, edges: NDArray[np.float32], negatives: NDArray[np.float32]
+    ) -> None:
+        """Scores [edges] and [negatives]; `name` is the metric by which epochs are compared.
+
+        Errors: `InvalidError` for a score that is not finite.
+        """
+        self.name = name
+        for what, scores in (("edge", edges), ("negative", negatives)):
+            _require_finite(what, scores)
+        self._edges, self._negatives = np.sort(edges), np.sort(negatives)
+
+    def values(self) -> dict[str, float | None]:
+        """All metrics; `None` for a metric that is not defined."""
+        if not (len(self._edges) and len(self._negatives)):
+            return dict.fromkeys(("roc_auc", "average_precision", "mrr", *_HITS, *_MORE))
+        edges, negatives, count = self._edges, self._negatives, len(self._negatives)
+        above = count - np.searchsorted(negatives, edges, side="right")
+        not_below = count - np.searchsorted(negatives, edges, side="left")
+        # The edges that score as high as each edge, or higher.
+        found = len(edges) - np.searchsorted(edges, edges, side="left")
+        return {
+            **_of_ranks(above, not_below, count),
+            "average_precision": float((found / (found + not_below)).mean()),
+            # Edges that score above the k-th best negative.
+            **{
+                name: float((not_below < k).mean()) if count >= k else None
+                for name, k in _HITS.items()
+            },
+        }
+
+    def value(self) -> float | None:
+        """The metric by which epochs are compared."""
+        return self.values()[self.name]
+
+
+class SeparateNegatives(LinkScores):
+    """Metrics of edges with separate negatives for each edge, as in ogbl-citation2 of OGB.
+
+    Hits@k is the share of the edges whose rank is k or less. The average precision is not defined,
+    as no threshold is shared.
+    """
+
+    def __init__(self, name: LinkMetric, edges: NDArray[np.float32]) -> None:
+        """Scores [edges] as for `LinkScores`; `add` takes the scores of their negatives."""
+        super().__init__(name, edges, np.empty(0, np.float32))
+        self._scores = edges
+        self._higher: list[NDArray[np.int64]] = []
+        self._not_lower: list[NDArray[np.int64]] = []
+        self._count = self._done = 0
+
+    def add(self, negatives: NDArray[np.float32]) -> None:
+        """Adds the scores [some edges, negatives] of the negatives of the next edges.
+
+        Errors: `InvalidError` for a score that is not finite.
+        """
+        own = self._scores[self._done : self._done + len(negatives), None]
+        _require_finite("negative", negatives.ravel())
+        self._higher.append((negatives > own).sum(axis=1))
+        self._not_lower.append((negatives >= own).sum(axis=1))
+        self._done, self._count = self._done + len(negatives), negatives.shape[1]
+
+    def values(self) -> dict[str, float | None]:
+        """See `LinkScores`."""
+        above, not_below = np.concatenate(self._higher), np.concatenate(self._not_lower)
+        return _of_ranks(above, not_below, self._count)
+
+
+def _of_ranks(
+    above: NDArray[np.int64], not_below: NDArray[np.int64], count: int
+) -> dict[str, float | None]:
+    """Metrics of the ranks of edges, each among `count` negatives.
+
+    Shapes: [edges], how many negatives score higher, and higher or the same.
+    """
+    ranks, others = 1 + (above + not_below) / 2, np.full(len(above), count)
+    found = metrics_of_ranks(ranks, others, _HITS.values())
+    return {
+        "roc_auc": float(1 - (ranks - 1).mean() / count),
+        "average_precision": None,
+        "mrr": found["mrr"],
+        **{name: found[f"hits_at_{k}"] for name, k in _HITS.items()},
+        "mrr_optimistic": float((1 / (1 + above)).mean()),
+        "mrr_pessimistic": float((1 / (1 + not_below)).mean()),
+        **{name: found[name] for name in _OF_RANKS},
+        "candidates": count + 1.0,
+    }
+
+
+def _require_finite(what: str, scores: NDArray[np.float32]) -> None:
+    if not np.isfinite(scores).all():
+        place = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InvalidError(
+            f"{what} {place} of the split: expected a finite score, found {scores[place]}\n"
+            "hint: lower `--learning-rate`, or check the features for huge values"
+        )
+
+
+def least_negatives(name: LinkMetric) -> int:
+    """Negatives that a split needs for the metric to be defined."""
+    return _HITS.get(name, 1)
+
+
+AnyMetric: TypeAlias = Metric | LinkScores
+
+_FULL_VALIDATION_EDGES = 2_000_000
+
+
+class Scoring(ABC):
+    """Scores of a model on the parts of its data that are not trained on."""
+
+    has_validation: bool
+    validates_fully: bool
+    """Whether epochs are scored over all neighbours."""
+
+    def validation_kind(self) -> str:
+        """How epochs are scored: `full`, `sampled`, or `none` without validation data."""
+        if not self.has_validation:
+            return "none"
+        return "full" if self.validates_fully else "sampled"
+
+    def validation(self) -> float | None:
+        """The score after an epoch; `None` without validation data."""
+        return self._validation().value() if self.has_validation else None
+
+    @abstractmethod
+    def _validation(self) -> AnyMetric:
+        """The score on the validation data."""
+
+    @abstractmethod
+    def final(self) -> Mapping[str, AnyMetric]:
+        """The last scores by part; exact, except with times."""
+
+
+def validates_fully(chosen: Validation, edges: int) -> bool:
+    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
+    if chosen == "auto":
+        return edges <= _FULL_VALIDATION_EDGES
+    return chosen == "full"

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from outercore.base.shell import quoted
+from outercore.data.directories import is_data_set, made_by
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import (
@@ -28,35 +30,19 @@ from outercore.files.checked_json import (
 from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import (
-    CustomNetwork,
     NetworkSource,
     build_custom,
     same_network_code,
 )
-from outercore.training.graph_models import GraphNetwork
-from outercore.training.links.model import LinkModel
-from outercore.training.models import Network, Perceptron, build_model
+from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema
+from outercore.training.models import GraphNetwork, Model, build_model
 from outercore.training.tasks import Task
-from outercore.training.temporal.network import TemporalLinkModel, TimedSchema
-from outercore.training.typed.inputs import TypedSchema
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.typed_network import TypedNetwork, TypedSchema
 
 _FORMAT = "outercore-model"
 _VERSION = 2
 EXPORTED = "outercore-inference"
 """The format of exported models."""
-
-
-Model: TypeAlias = (
-    Network
-    | Perceptron
-    | CustomNetwork
-    | GraphNetwork
-    | LinkModel
-    | TypedNetwork
-    | TemporalLinkModel
-)
-"""Any model that is trained."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +91,43 @@ def save_model(
         storage.make_directory(directory)
         replace_file(storage, directory / "model.json", checked_json_bytes(described))
         replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
+
+
+def model_directory(given: str | Path) -> Path:
+    """The path `given`, or the model in the run there.
+
+    Errors: `NotFoundError`, `InvalidError`.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        raise InvalidError(
+            f"model: expected the directory of a run, found {type(given).__name__}\n"
+            "hint: give the run that `oc.train` has written, and a network of your own as "
+            "`network=...`"
+        )
+    path = Path(given)
+    for directory in (path / "model", path):
+        if (directory / "model.json").exists():
+            return directory
+    give = "give a run directory of `outercore train`, or its `model`"
+    if not path.exists():
+        raise NotFoundError(f"model `{path}`: no such directory\nhint: {give}")
+    verb = made_by(path)
+    if verb == "embed":
+        raise InvalidError(
+            f"model `{path}`: this is a run of `outercore embed`\n"
+            f"hint: score it by `outercore embedding evaluate {quoted(path)}`"
+        )
+    if verb == "train":
+        raise NotFoundError(
+            f"model `{path}`: the run has no model yet, because no epoch was scored\n"
+            f"hint: go on with it by `outercore train --resume {quoted(path)}`"
+        )
+    if is_data_set(path):
+        raise InvalidError(
+            f"model `{path}`: this is a data set\n"
+            f"hint: {give}; `outercore train {quoted(path)}` trains a model"
+        )
+    raise NotFoundError(f"model `{path}`: no `model.json` there\nhint: {give}")
 
 
 def load_model(directory: Path, network: NetworkSource | None = None) -> SavedModel:

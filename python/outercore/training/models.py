@@ -7,10 +7,12 @@ Training on sampled batches and exact inference over all neighbours call the sam
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,8 +20,79 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from outercore.errors import InternalError
-from outercore.training.config import ModelConfig
-from outercore.training.neighbours import Arcs
+from outercore.training.config import ModelConfig, Readout
+from outercore.training.graph_batches import GraphBatch
+
+# The product with a dense matrix is all that is used; the first use would warn each process.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+
+
+class Arcs:
+    """Arcs from sources to targets, with a weight each.
+
+    The arcs of a target are added in their order, with any number of threads; in the gradient the
+    arcs of a source are. The bits are those of a loop over the arcs.
+
+    **Cost** the arcs are sorted by source with the first gradient, and by target where they are not
+    yet. The same object serves all layers that have these arcs.
+    """
+
+    def __init__(
+        self, edge_index: Tensor, targets: int, sources: int, weight: Tensor | None = None
+    ) -> None:
+        """Shapes: `edge_index` int64 [2, arcs] of source and target; `weight` float32 [arcs]."""
+        self._source, self._target = edge_index
+        self._sizes = targets, sources
+        ones = torch.ones(edge_index.size(1), device=edge_index.device)
+        self._weight = ones if weight is None else weight
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The weighted sum of each target's sources.
+
+        Shapes: `x` float32 [sources, width]; result [targets, width].
+        """
+        result: Tensor = _Product.apply(x, self)
+        return result
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of each target's sources, for arcs with weight 1; 0 for a target without arcs.
+
+        Shapes: as `sum`.
+        """
+        count = torch.bincount(self._target, minlength=self._sizes[0]).clamp(min=1)
+        return self.sum(x) / count.unsqueeze(1)
+
+    @cached_property
+    def incoming(self) -> Tensor:
+        """The matrix [targets, sources]."""
+        return _compressed(self._target, self._source, self._weight, self._sizes)
+
+    @cached_property
+    def outgoing(self) -> Tensor:
+        """Its transpose [sources, targets]."""
+        return _compressed(self._source, self._target, self._weight, self._sizes[::-1])
+
+
+class _Product(torch.autograd.Function):
+    """PyTorch's own gradient would transpose the matrix anew for each layer."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, arcs: Arcs) -> Tensor:
+        ctx.arcs = arcs
+        return arcs.incoming @ x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.arcs.outgoing @ gradients[0].contiguous(), None
+
+
+def _compressed(rows: Tensor, columns: Tensor, values: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    if not bool((rows[1:] >= rows[:-1]).all()):
+        order = torch.argsort(rows, stable=True)
+        rows, columns, values = rows[order], columns[order], values[order]
+    starts = rows.new_zeros(sizes[0] + 1)
+    torch.cumsum(torch.bincount(rows, minlength=sizes[0]), 0, out=starts[1:])
+    return torch.sparse_csr_tensor(starts, columns, values, sizes, check_invariants=False)
 
 
 @contextmanager
@@ -53,7 +126,21 @@ class Hop:
         return Arcs(self.edge_index, self.targets, len(self.nodes))
 
 
-class Network(nn.Module):
+class Model(nn.Module):
+    """A network that is trained."""
+
+    needs_degrees = False
+    """Whether the layers weigh arcs by in-degrees of the whole graph."""
+    counts_loops = True
+    """Whether a self-loop of the data counts in these."""
+
+    def __init__(self, layers: int, features: int, outputs: int) -> None:
+        """`features` are columns of a node."""
+        super().__init__()
+        self.layers, self.features, self.outputs = layers, features, outputs
+
+
+class Network(Model):
     """A node classifier of one layer a hop.
 
     `gnn` is a PyG model (`GraphSAGE`, `GCN`, `GAT`, `GIN`), so that its weights load there too.
@@ -66,30 +153,17 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
-        super().__init__()
+        super().__init__(layers, features, outputs)
         self.config = config
-        self.layers = layers
-        self.features = features
-        self.outputs = outputs
+        self.needs_degrees = config.kind in ("gcn", "gin")
+        # `gcn` and `gat` add a self-loop of their own.
+        self.counts_loops = config.kind not in ("gcn", "gat")
+        self.jumping = config.jumping != "none"
+        """Whether the outputs come from the states of all layers."""
         self.gnn = _build_gnn(config, layers, features, outputs)
         self.skips = nn.ModuleList(
             nn.Linear(*widths) for widths in self._widths() if config.residual
         )
-
-    @property
-    def needs_degrees(self) -> bool:
-        """Whether the layers weigh arcs by in-degree."""
-        return self.config.kind in ("gcn", "gin")
-
-    @property
-    def counts_loops(self) -> bool:
-        """Whether a self-loop of the data counts as a neighbour; `gcn` and `gat` add their own."""
-        return self.config.kind not in ("gcn", "gat")
-
-    @property
-    def jumping(self) -> bool:
-        """Whether the outputs come from the states of all layers."""
-        return self.config.jumping != "none"
 
     def width(self, layer: int) -> int:
         """Values a node after `layer`."""
@@ -164,15 +238,12 @@ class Network(nn.Module):
         return list(zip([self.features, *inner], [*inner, last], strict=True))
 
 
-class Perceptron(nn.Module):
+class Perceptron(Model):
     """A classifier of the node's own features: the baseline that sees no edge."""
 
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
-        super().__init__()
+        super().__init__(layers, features, outputs)
         self.config = config
-        self.layers = layers
-        self.features = features
-        self.outputs = outputs
         widths = [features, *[config.hidden] * (layers - 1), outputs]
         self.linears = nn.ModuleList(
             nn.Linear(before, after) for before, after in itertools.pairwise(widths)
@@ -183,11 +254,6 @@ class Perceptron(nn.Module):
             for before, after in itertools.pairwise(widths[:-1])
             if config.residual
         )
-
-    @property
-    def needs_degrees(self) -> bool:
-        """No arc is looked at."""
-        return False
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
         """Logits of a batch's seeds; shapes as `Network.forward`."""
@@ -269,3 +335,91 @@ def _normalised(hop: Hop) -> tuple[Tensor, Tensor]:
     loops = torch.arange(hop.targets, device=edge_index.device)
     weight = torch.cat([root[source] * root[target] * scale[target], root[: hop.targets].square()])
     return torch.cat([edge_index, loops.expand(2, -1)], dim=1), weight
+
+
+class GraphNetwork(Model):
+    """Outputs of whole graphs.
+
+    The states of all nodes after `layers` layers over all neighbours, `hidden` wide, become one by
+    `readout`; a perceptron of one hidden layer makes the outputs of it. Categories enter by the sum
+    of one learnt embedding a column: for one column, a linear map of its one-hot code.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        layers: int,
+        features: int,
+        outputs: int,
+        *,
+        categories: tuple[int, ...] = (),
+        readout: Readout = "mean",
+        of_degrees: bool = False,
+    ) -> None:
+        """`of_degrees`: the one column of categories is the in-degree."""
+        super().__init__(layers, features, outputs)
+        self.config = config
+        self.categories = categories
+        self.readout = readout
+        self.of_degrees = of_degrees
+        hidden = config.hidden
+        self.embeddings = nn.ModuleList(nn.Embedding(count, hidden) for count in categories)
+        self.nodes = build_model(config, layers, hidden if categories else features, hidden)
+        self.head = nn.Sequential(
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(hidden, outputs),
+        )
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Outputs of a batch's graphs.
+
+        Shapes: result float32 [graphs, outputs].
+        """
+        x = batch.x
+        if self.categories:
+            x = torch.stack(
+                [table(column) for table, column in zip(self.embeddings, x.T, strict=True)]
+            ).sum(dim=0)
+        return self.head(pooled(self._states(x, batch), batch, self.readout))
+
+    def _states(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        if not isinstance(self.nodes, Network):
+            states: Tensor = self.nodes(SimpleNamespace(x=x, batch_size=len(x)))
+            return states
+        hop = Hop(
+            edge_index=batch.edge_index,
+            targets=len(x),
+            nodes=torch.arange(len(x), device=x.device),
+            # A batch has all arcs of its graphs.
+            degrees=self._degrees(batch) if self.nodes.needs_degrees else None,
+        )
+        after = []
+        for index in range(self.layers):
+            x = self.nodes.layer(index, x, hop)
+            after.append(x)
+        return self.nodes.head(after)
+
+    def _degrees(self, batch: GraphBatch) -> Tensor:
+        assert isinstance(self.nodes, Network)
+        source, target = batch.edge_index
+        if not self.nodes.counts_loops:
+            target = target[source != target]
+        return torch.bincount(target, minlength=len(batch.x)).to(torch.float32)
+
+
+def pooled(states: Tensor, batch: GraphBatch, readout: Readout) -> Tensor:
+    """The states of each graph's nodes as one.
+
+    Shapes: `states` float32 [nodes, width]; result [graphs, width]. Every graph has a node.
+    """
+    size = (batch.batch_size, states.size(1))
+    if readout == "max":
+        places = batch.graph.unsqueeze(1).expand_as(states)
+        return states.new_zeros(size).scatter_reduce(0, places, states, "amax", include_self=False)
+    sums = states.new_zeros(size).index_add(0, batch.graph, states)
+    if readout == "sum":
+        return sums
+    counts = torch.bincount(batch.graph, minlength=batch.batch_size)
+    return sums / counts.unsqueeze(1)

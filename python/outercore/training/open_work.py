@@ -15,14 +15,11 @@ from outercore.data.time_arrays import time_arrays
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.runs.custom_code import CustomCode
 from outercore.training.config import TrainConfig
-from outercore.training.graph_work import GraphWork
-from outercore.training.links.work import LinkPlace, LinkWork
+from outercore.training.links.work import OF_EDGES_BY_TIME, LinkPlace, LinkWork, TemporalLinkWork
 from outercore.training.loaders import LoaderFactory
 from outercore.training.model_files import SavedModel
-from outercore.training.temporal.work import OF_EDGES_BY_TIME, TemporalLinkWork
-from outercore.training.typed.labelled_type import LabelledNodes
-from outercore.training.typed.models import TypedNetwork
-from outercore.training.work import NodeWork, Work
+from outercore.training.typed_network import TypedNetwork
+from outercore.training.work import GraphWork, NodeWork, Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -76,7 +73,12 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             f"hint: use `--model` {known} or `{_TYPED[-1]}`"
         )
     if of_nodes:
-        _require_past(graph, LabelledNodes(graph).node_type, config)
+        if graph.labelled_type is None:
+            raise NotFoundError(
+                f"data set `{graph.root}`: no node type has labels, expected one that has\n"
+                "hint: import the data set again with labels and splits of a node type"
+            )
+        _require_past(graph, graph.labelled_type, config)
 
 
 def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:

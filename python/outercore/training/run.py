@@ -1,52 +1,40 @@
-"""Whole runs: train, resume, evaluate."""
+"""Whole runs: train, plan and resume."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from outercore.base.display import Forecast
-from outercore.base.fields import one_of
 from outercore.base.plan_display import LoaderPlan, TrainPlan
 from outercore.data.data_set import require_edges
 from outercore.data.far import FarOptions
 from outercore.data.graph import Graph, Source, root_of
 from outercore.data.many_graphs import Labelled, ManyGraphs
-from outercore.data.node_names import names_of_items
-from outercore.data.outputs import VALUES, NodeValues, check_output, node_values
-from outercore.data.split_names import find_split, normal_split
-from outercore.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.loading.ranks import require_one_process
 from outercore.runs.custom_code import CustomCode
 from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
+from outercore.runs.record import Timeline
 from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
 from outercore.training.config import CHANGEABLE, TrainConfig, configuration
 from outercore.training.custom_network import NetworkSource, network_code, same_network_code
 from outercore.training.forecast import forecast
-from outercore.training.graph_work import with_inputs
-from outercore.training.inference import Context
 from outercore.training.links.data import require_topology
-from outercore.training.links.work import LinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
 from outercore.training.loop import Trainer
-from outercore.training.metrics import Errors
 from outercore.training.model_files import load_model
 from outercore.training.open_work import open_work, require_model_fits, unused_times
 from outercore.training.record import TrainRecord
 from outercore.training.run_directory import TrainDirectory
-from outercore.training.splits import nodes_of, with_splits
-from outercore.training.temporal.work import TemporalLinkWork
-from outercore.training.trained_model import model_directory, opened_work
-from outercore.training.work import PredictingWork, Work, samples_only
+from outercore.training.tasks import with_splits
+from outercore.training.work import with_inputs
 
 _COMMAND = "outercore train"
 
@@ -154,7 +142,7 @@ def plan(
     work = open_work(graph, chosen, open_loader=open_loader, note=observer.note, code=code)
     with closing(work.loaders) as loaders:
         loaders.training()
-        work.prepare()
+        work.prepare(Timeline([]))
         expected = forecast(work, chosen, chosen.run.torch_device())
         planned = LoaderPlan(loaders.training_plan)
         return TrainPlan(
@@ -265,124 +253,6 @@ def _intact(run: TrainDirectory, network: NetworkSource | None, observer: Observ
     return True
 
 
-def evaluate(
-    model: str | Path,
-    data_set: Source | None = None,
-    *,
-    split: str = "test",
-    memory: str | None = None,
-    far: FarOptions | None = None,
-    network: NetworkSource | None = None,
-    validation: Literal["full", "sampled"] = "full",
-    predictions: str | Path | None = None,
-    logits: str | Path | None = None,
-    overwrite: bool = False,
-    observer: Observer | None = None,
-    open_graph: Callable[[Path], Any] = Graph,
-    open_loader: LoaderFactory = neighbor_loader,
-) -> dict[str, Any]:
-    """Scores a trained model on a split, by exact inference or with sampled neighbours.
-
-    `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a custom network. `validation` says
-    whether all neighbours count, or those sampled with the training fan-outs. `predictions` and
-    `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
-    `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
-    used if it holds the data set permanently.
-
-    Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
-    or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
-    set whose features do not fit.
-    """
-    one_of("validation", validation, ("full", "sampled"))
-    for option, file in (("predictions", predictions), ("logits", logits)):
-        if file is not None:
-            check_output(Path(file), VALUES, option=option, overwrite=overwrite)
-    if predictions is not None and predictions == logits:
-        raise InvalidError(f"predictions and logits: expected two files, found `{logits}` twice")
-    directory = model_directory(model)
-    saved = load_model(directory, network)
-    sampled = validation == "sampled" or samples_only(saved.config, saved.model)
-    if validation == "sampled" and saved.config.of_graphs:
-        what = "a network of whole graphs takes all neighbours, and samples none"
-        raise InvalidError(f"model `{model}`: {what}\nhint: leave `--sampled` out")
-    graph = open_graph(_data_set_of(directory) if data_set is None else root_of(data_set))
-    observer = observer or Observer()
-    of_links = saved.task.kind == "links"
-    if of_links and not (predictions is None and logits is None):
-        raise UnsupportedError(
-            "predictions: a model of edges has no predictions of nodes\n"
-            "hint: leave `--predictions` and `--logits` out"
-        )
-    opening = opened_work(
-        saved, directory, graph, memory, far, observer=observer, open_loader=open_loader
-    )
-    with ExitStack() as stack:
-        work, ready = stack.enter_context(opening)
-        described = {"model": str(directory), "data_set": str(Path(graph.root).resolve())}
-        neighbours = "sampled" if sampled else "all"
-        if isinstance(work, LinkWork | TemporalLinkWork):
-            return described | _scores_of_links(work, ready, directory, split, neighbours)
-        assert isinstance(work, PredictingWork)
-        nodes = _nodes(work.labelled, split)
-        metric = saved.task.metric()
-        predictor = work.predictor(ready())
-        labels_out, logits_out = _outputs(stack, work, len(nodes), predictions, logits)
-        for prediction in predictor.sampled(nodes) if sampled else predictor.exact(nodes):
-            saved.task.update(metric, prediction.logits, prediction.labels)
-            if labels_out is not None:
-                labels_out.append(prediction.nodes, saved.task.predictions(prediction.logits))
-            if logits_out is not None:
-                logits_out.append(prediction.nodes, saved.task.scores(prediction.logits))
-    return {
-        **described,
-        "split": split,
-        work.rows: len(nodes),
-        "neighbours": neighbours,
-        "metric": metric.name,
-        "score": metric.value(),
-        **(metric.values() if isinstance(metric, Errors) else {}),
-    }
-
-
-def _scores_of_links(
-    work: LinkWork | TemporalLinkWork,
-    ready: Callable[[], Context],
-    model: Path,
-    split: str,
-    neighbours: str,
-) -> dict[str, Any]:
-    """All metrics of the held-out edges `valid` or `test`.
-
-    Errors: `NotFoundError` for a part that the run does not have.
-    """
-    part, links = normal_split(split), work.links
-    if part not in links.parts:
-        raise NotFoundError(
-            f"run `{model.parent}`: no held-out edges `{part}`; it has "
-            f"{', '.join(f'`{name}`' for name in links.parts) or 'none'}\n"
-            "hint: `--split` takes `valid` or `test`"
-        )
-    scores = work.scoring(ready()).scores(part, sampled=neighbours == "sampled")
-    edges, negatives = links.sizes(part)
-    return {
-        "split": part,
-        "edges": edges,
-        "negatives": negatives,
-        "neighbours": neighbours,
-        "metric": scores.name,
-        "score": scores.value(),
-        **scores.values(),
-    }
-
-
-def _data_set_of(model: Path) -> Path:
-    """The data set that a run's model was trained on."""
-    if not (model.parent / "config.json").exists():
-        raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
-    return TrainDirectory.open(model.parent).data_set
-
-
 def _fit(
     graph: Any,
     config: TrainConfig,
@@ -405,27 +275,3 @@ def _fit(
             code=code,
         )
         return TrainRecord(trainer.fit())
-
-
-def _nodes(graph: Labelled, split: str) -> NDArray[np.int64]:
-    if split == "all" and find_split(split, graph.splits) is None:
-        return np.arange(graph.num_nodes)
-    return nodes_of(graph, split)
-
-
-def _outputs(
-    stack: ExitStack,
-    work: Work,
-    rows: int,
-    predictions: str | Path | None,
-    logits: str | Path | None,
-) -> tuple[NodeValues | None, NodeValues | None]:
-    labels_out = logits_out = None
-    names, task = names_of_items(work.labelled), work.task
-    if predictions is not None:
-        writer = node_values(Path(predictions), names, task.shape(rows), task.dtype)
-        labels_out = stack.enter_context(writer)
-    if logits is not None:
-        shape = (rows, task.outputs)
-        logits_out = stack.enter_context(node_values(Path(logits), names, shape, np.float32))
-    return labels_out, logits_out

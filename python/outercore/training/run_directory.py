@@ -10,9 +10,9 @@ from outercore.data.many_graphs import ADDED, FIRST, PREFIX, REMOVED, SPLITS
 from outercore.data.schema import NODE
 from outercore.files.atomic import device_errors
 from outercore.runs.directory import Identity, RunDirectory
-from outercore.training.config import SamplingConfig, TrainConfig
-from outercore.training.temporal.links import times_by_type
-from outercore.training.typed.inputs import feature_keys
+from outercore.training.config import TrainConfig
+from outercore.training.links.timed import times_by_type
+from outercore.training.typed_network import feature_keys
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -58,15 +58,36 @@ class TrainDirectory(RunDirectory):
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
-        """The topology, and the features, labels and splits that `config` names."""
+        """The topology, and the features, labels, splits and times that `config` names."""
         assert isinstance(config, TrainConfig)
+        schema, sampling = graph.schema, config.sampling
+        splits = (sampling.train, sampling.valid, sampling.test)
+        keys = ["edges/edge/offsets", "edges/edge/sources"]
+        facts: dict[str, Any] = {"nodes": graph.num_nodes}
+        of_types = {
+            "nodes": graph.node_types,
+            "edges": {edges.key: edges.count for edges in schema.edges.values()},
+        }
         if config.of_graphs:
-            return _read_of_graphs(graph, config.sampling)
-        if config.of_links and config.sampling.time is not None:
-            return _read_of_times(graph, config)
-        if graph.is_typed:
-            return _read_of_types(graph, config.sampling)
-        return _read_by(graph, config.sampling)
+            keys += [f"nodes/node/{sampling.features}", FIRST, ADDED, REMOVED]
+            keys += [PREFIX + sampling.labels, *(SPLITS + name for name in splits)]
+        elif config.of_links and sampling.time is not None:
+            keys += ["edges/edge/ids", *feature_keys(graph, sampling.features).values()]
+            keys += times_by_type(graph, config).values()
+            facts = of_types
+        else:
+            labels = schema.labels if sampling.labels == "y" else None
+            keys.append(labels or f"nodes/{schema.labelled_type or NODE}/{sampling.labels}")
+            keys += [schema.splits[name] for name in splits if name in schema.splits]
+            keys += _times(graph, sampling.time)
+            if graph.is_typed:
+                keys += feature_keys(graph, sampling.features).values()
+                facts = {**of_types, "classes": schema.classes}
+            else:
+                features = schema.features if sampling.features == "x" else None
+                keys.append(features or f"nodes/node/{sampling.features}")
+                facts |= {"undirected": schema.is_undirected, "classes": schema.classes}
+        return Identity.of(graph.arrays, keys.__contains__, **facts)
 
     def remove_scratch(self) -> None:
         """Deletes layer states, also those that a killed run left."""
@@ -78,63 +99,9 @@ class TrainDirectory(RunDirectory):
         return (*super()._directories, self.scratch, self.links)
 
 
-def _read_of_types(graph: Graph, sampling: SamplingConfig) -> Identity:
-    schema = graph.schema
-    keys = ["edges/edge/offsets", "edges/edge/sources"]
-    keys += feature_keys(graph, sampling.features).values()
-    own = sampling.labels
-    keys.append(str(schema.labels) if own == "y" else f"nodes/{schema.labelled_type}/{own}")
-    keys += [*_splits_of(graph, sampling), *_times_of(graph, sampling)]
-    return _identity(graph, keys, classes=schema.classes)
-
-
-def _read_of_times(graph: Graph, config: TrainConfig) -> Identity:
-    keys = ["edges/edge/offsets", "edges/edge/sources", "edges/edge/ids"]
-    keys += feature_keys(graph, config.sampling.features).values()
-    return _identity(graph, [*keys, *times_by_type(graph, config).values()])
-
-
-def _identity(graph: Graph, keys: list[str], **facts: Any) -> Identity:
-    return Identity.of(
-        graph.arrays,
-        keys.__contains__,
-        nodes=graph.node_types,
-        edges={edges.key: edges.count for edges in graph.schema.edges.values()},
-        **facts,
-    )
-
-
-def _times_of(graph: Graph, sampling: SamplingConfig) -> list[str]:
-    """Arrays of all types that say when something comes."""
-    if sampling.time is None:
+def _times(graph: Graph, attribute: str | None) -> list[str]:
+    """Arrays of all types with the times of `--time`."""
+    if attribute is None:
         return []
-    names = (sampling.time, sampling.time.removeprefix("edge_"))
+    names = (attribute, attribute.removeprefix("edge_"))
     return [key for key in graph.arrays if key.rpartition("/")[2] in names]
-
-
-def _splits_of(graph: Graph, sampling: SamplingConfig) -> list[str]:
-    splits = graph.schema.splits
-    wanted = (sampling.train, sampling.valid, sampling.test)
-    return [splits[name] for name in wanted if name in splits]
-
-
-def _read_by(graph: Graph, sampling: SamplingConfig) -> Identity:
-    schema = graph.schema
-    keys = ["edges/edge/offsets", "edges/edge/sources"]
-    for name, key in ((sampling.features, schema.features), (sampling.labels, schema.labels)):
-        keys.append((key if name in ("x", "y") else None) or f"nodes/node/{name}")
-    keys += [*_splits_of(graph, sampling), *_times_of(graph, sampling)]
-    return Identity.of(
-        graph.arrays,
-        keys.__contains__,
-        nodes=schema.node_types[NODE],
-        undirected=schema.is_undirected,
-        classes=schema.classes,
-    )
-
-
-def _read_of_graphs(graph: Graph, sampling: SamplingConfig) -> Identity:
-    keys = ["edges/edge/offsets", "edges/edge/sources", f"nodes/node/{sampling.features}"]
-    keys += [FIRST, ADDED, REMOVED, PREFIX + sampling.labels]
-    keys += [SPLITS + name for name in (sampling.train, sampling.valid, sampling.test)]
-    return Identity.of(graph.arrays, keys.__contains__, nodes=graph.num_nodes)

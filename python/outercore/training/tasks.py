@@ -1,9 +1,9 @@
-"""Prediction tasks: a class, labels or numbers (regression) of a node, or an edge."""
+"""Prediction tasks: labels and splits of nodes or graphs, and edges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,12 +13,75 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from outercore.base.likeness import closest
 from outercore.data.how_to_add import how_to_add
-from outercore.data.many_graphs import Labelled
+from outercore.data.many_graphs import FIRST, Labelled
+from outercore.data.schema import NODE
+from outercore.data.split_names import find_split
 from outercore.errors import CorruptError, InvalidError, NotFoundError
 from outercore.files.large_arrays import blocks, mapped
-from outercore.training.config import LinkMetric, TaskName
+from outercore.training.config import LinkMetric, SamplingConfig, TaskName
 from outercore.training.metrics import Metric, build_metric
+
+
+def with_splits(
+    graph: Labelled, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
+) -> SamplingConfig:
+    """The configuration with the names that the splits have in the data set.
+
+    `note` is called with missing splits, and with splits that a training does not use.
+
+    Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty one.
+    """
+    wanted = (sampling.train, sampling.valid, sampling.test)
+    train, valid, test = (find_split(name, graph.splits) for name in wanted)
+    if train is None:
+        raise _missing(graph, sampling.train)
+    used = [name for name in (train, valid, test) if name is not None]
+    for name in used:
+        nodes_of(graph, name)
+    if valid is None:
+        note(
+            f"no split `{sampling.valid}`: nothing is validated, no epoch ends the training early, "
+            "and the last one counts"
+        )
+    unused = [f"`{name}`" for name in graph.splits if name not in used]
+    if unused:
+        note(f"splits that training does not use: {', '.join(unused)}")
+    return replace(sampling, train=train, valid=valid or sampling.valid, test=test or sampling.test)
+
+
+def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
+    """The nodes of a split.
+
+    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty one.
+    """
+    split = find_split(name, graph.splits)
+    if split is None:
+        raise _missing(graph, name)
+    nodes: NDArray[np.int64] = graph.split(split)
+    if not len(nodes):
+        raise InvalidError(
+            f"data set `{graph.root}`: split `{split}` is empty, expected at least one node\n"
+            "hint: import the data set again with nodes in it, or without this split"
+        )
+    return nodes
+
+
+def _missing(graph: Labelled, name: str) -> NotFoundError:
+    if FIRST in graph.schema.arrays:
+        return NotFoundError(
+            f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
+            "hint: `--task graph` learns from whole graphs"
+        )
+    known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
+    close = closest(name, graph.splits)
+    adds = how_to_add(graph.root, "--split", f"{name}=FILE")
+    return NotFoundError(
+        f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
+        f"hint: {adds if close is None else f'did you mean `{close}`?'}"
+    )
+
 
 Kind = Literal["classes", "labels", "values", "links"]
 
@@ -168,14 +231,15 @@ class Task:
 
 
 def array_key(graph: Labelled, name: str) -> str:
-    """The manifest key of the node array that users call `name`."""
+    """The key of the array that users call `name`, of nodes of the labelled type."""
     schema = graph.schema
-    key = {"x": schema.features, "y": schema.labels}.get(name) or f"nodes/node/{name}"
+    prefix = f"nodes/{schema.labelled_type or NODE}/"
+    key = {"x": schema.features, "y": schema.labels}.get(name) or prefix + name
     if key not in schema.arrays:
         known = ", ".join(
-            f"`{stored.removeprefix('nodes/node/')}`"
+            f"`{stored.removeprefix(prefix)}`"
             for stored in schema.arrays
-            if stored.startswith("nodes/")
+            if stored.startswith(prefix)
         )
         raise NotFoundError(
             f"data set `{graph.root}`: no node array `{name}`; it has {known or 'none'}\n"
@@ -289,10 +353,11 @@ class _Labels:
                 found = max(found, int(most) + 1)
         if found < 2:
             raise InvalidError(f"{self._what}: expected two or more classes, found {found}")
-        if found > max(_MANY, self._graph.num_nodes):
+        nodes = self._graph.schema.num_labelled
+        if found > max(_MANY, nodes):
             raise InvalidError(
                 f"{self._what}: the largest class is {found - 1:,}, expected at most "
-                f"{max(_MANY, self._graph.num_nodes) - 1:,} with {self._graph.num_nodes:,} nodes\n"
+                f"{max(_MANY, nodes) - 1:,} with {nodes:,} nodes\n"
                 "hint: number the classes 0, 1, 2, ... and import them again; "
                 "`--task regression` predicts numbers"
             )

@@ -1,39 +1,131 @@
-"""The work of a run: task, network and batches. Here of nodes with sampled neighbours.
+"""The work of a run: task, network, batches and scores, of nodes and of whole graphs.
 
-Whole graphs are in `graph_work.py`, edges in `links/work.py` and `temporal/work.py`.
+Edges are in `links/work.py`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.data.many_graphs import Labelled
-from outercore.errors import InvalidError
+from outercore.base.sizes import parse_size
+from outercore.data.csc import edge_blocks, topology
+from outercore.data.edge_types import PLAIN_EDGE
+from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, Labelled, ManyGraphs
+from outercore.data.split_names import normal_split
+from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.files.large_arrays import forget
 from outercore.runs.custom_code import CustomCode
 from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import CustomNetwork, build_custom
-from outercore.training.degrees import degrees_for
-from outercore.training.graph_batches import GraphLoaders
-from outercore.training.inference import Context, Inference, Predictor
-from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
+from outercore.training.graph_batches import (
+    GraphLoader,
+    GraphLoaders,
+    GraphReader,
+    NodeInputs,
+    input_name,
+    node_inputs,
+)
+from outercore.training.inference import Context, Inference, Prediction, Predictor, prediction_of
+from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.metrics import Metric, Scoring, validates_fully
 from outercore.training.model_files import SavedModel
-from outercore.training.models import build_model
-from outercore.training.scoring import AnyScoring, Scoring
-from outercore.training.splits import nodes_of
-from outercore.training.tasks import Task, array_key, detect_task
-from outercore.training.typed.inputs import feature_keys, require_same_types, schema_of
-from outercore.training.typed.labelled_type import LabelledNodes
-from outercore.training.typed.models import TypedNetwork
+from outercore.training.models import GraphNetwork, build_model, evaluating
+from outercore.training.tasks import Task, array_key, detect_task, nodes_of
+from outercore.training.typed_network import (
+    TypedNetwork,
+    feature_keys,
+    require_same_types,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+
+
+_CHUNK = 1 << 20
+
+
+def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
+    """The number of arcs into each node, self-loops among them or not.
+
+    Shapes: float32 [nodes].
+    Cost: one sequential read of the offsets, and one of the edges where self-loops have to be
+    found; 4 bytes of memory a node.
+    """
+    degrees = np.empty(graph.num_nodes, np.float32)
+    offsets = topology(graph, "offsets")
+    for first in range(0, graph.num_nodes, _CHUNK):
+        last = min(first + _CHUNK, graph.num_nodes)
+        degrees[first:last] = np.diff(offsets[first : last + 1].astype(np.int64))
+        # What is mapped counts as our memory.
+        forget(offsets)
+    if not count_loops and graph.schema.import_options.get("self_loops") != "drop":
+        for _, sources, targets, _ in edge_blocks(graph, PLAIN_EDGE):
+            np.subtract.at(degrees, targets[sources == targets], 1.0)
+    return degrees
+
+
+class SplitScoring(Scoring):
+    """Evaluates the network of a `Predictor` on the splits of a data set."""
+
+    def __init__(
+        self, graph: Labelled, config: TrainConfig, task: Task, predictor: Predictor
+    ) -> None:
+        self._graph, self._config, self._task, self._predictor = graph, config, task, predictor
+        self.has_validation = config.sampling.valid in graph.splits
+        self.validates_fully = not predictor.samples_only and validates_fully(
+            config.run.validation, graph.num_edges
+        )
+
+    def _validation(self) -> Metric:
+        name = self._config.sampling.valid
+        nodes = self._graph.split(name)
+        run = self._predictor.exact if self.validates_fully else self._predictor.sampled
+        return next(iter(self._score(run(nodes), {name: nodes}).values()))
+
+    def final(self) -> dict[str, Metric]:
+        """Exact scores on the splits `valid` and `test` under their normal names, in one pass.
+
+        With sampled neighbours each split has a pass: samples depend on the other nodes of a batch,
+        and in `outercore evaluate` these are from the same split.
+        """
+        sampling = self._config.sampling
+        splits = {
+            name: self._graph.split(name)
+            for name in (sampling.valid, sampling.test)
+            if name in self._graph.splits
+        }
+        if not splits:
+            return {}
+        if self._predictor.samples_only:
+            found: dict[str, Metric] = {}
+            for name, nodes in splits.items():
+                found |= self._score(self._predictor.sampled(nodes), {name: nodes})
+            return found
+        nodes = np.unique(np.concatenate(list(splits.values())))
+        return self._score(self._predictor.exact(nodes), splits)
+
+    def _score(
+        self, predictions: Iterable[Prediction], splits: dict[str, NDArray[np.int64]]
+    ) -> dict[str, Metric]:
+        metrics = {name: self._task.metric() for name in splits}
+        members = {name: np.unique(nodes) for name, nodes in splits.items()}
+        for prediction in predictions:
+            for name, metric in metrics.items():
+                chosen = np.isin(prediction.nodes, members[name])
+                if chosen.any():
+                    self._task.update(metric, prediction.logits[chosen], prediction.labels[chosen])
+        return {normal_split(name): metric for name, metric in metrics.items()}
 
 
 class Work(ABC):
@@ -46,17 +138,39 @@ class Work(ABC):
     task: Task
     model: Any
     loaders: Loaders | GraphLoaders
+    _config: TrainConfig
+    _graph: Graph
+    """The graph along whose edges messages pass."""
+    _keys: Mapping[str, str] = MappingProxyType({})
+    """The features of each node type, for a network with an `Encoder`."""
+    _is_saved: bool
+    _degrees: Tensor | None = None
 
-    @abstractmethod
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads arrays that every batch needs."""
+    def prepare(self, timeline: Timeline) -> None:
+        """Reads the in-degrees if the network weighs by them; measures the scales of features.
+
+        A saved network has its scales.
+
+        Cost: at most 65,536 rows of each node type with features are read for its scales.
+        """
+        if self.model.needs_degrees:
+            with timeline.span("in-degrees"):
+                degrees = in_degrees(self._graph, count_loops=self.model.counts_loops)
+                self._degrees = torch.from_numpy(degrees)
+        if self._keys and not self._is_saved:
+            with timeline.span("feature scales"):
+                self.model.encoder.standardise(self._graph, self._keys)
+
+    def _degrees_of(self, batch: Any, device: torch.device) -> Tensor | None:
+        """The in-degrees of the nodes of a batch, if the network weighs by them."""
+        return None if self._degrees is None else self._degrees[batch.n_id].to(device)
 
     @abstractmethod
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """The mean loss of a batch of training, and of how many seeds it is the mean."""
 
     @abstractmethod
-    def scoring(self, context: Context) -> AnyScoring:
+    def scoring(self, context: Context) -> Scoring:
         """Scores the network after each epoch, and in the end."""
 
     def facts(self) -> dict[str, Any]:
@@ -67,15 +181,13 @@ class Work(ABC):
 class PredictingWork(Work):
     """A work whose network predicts a value for each row, and is scored on splits of these."""
 
-    _config: TrainConfig
-
     @abstractmethod
     def predictor(self, context: Context) -> Predictor:
         """Runs the network with its present weights."""
 
-    def scoring(self, context: Context) -> AnyScoring:
+    def scoring(self, context: Context) -> Scoring:
         """As `Work` says."""
-        return Scoring(self.labelled, self._config, self.task, self.predictor(context))
+        return SplitScoring(self.labelled, self._config, self.task, self.predictor(context))
 
 
 class NodeWork(PredictingWork):
@@ -103,7 +215,7 @@ class NodeWork(PredictingWork):
     ) -> None:
         """`code` makes the network in place of the configuration."""
         self._graph, self._config, self._is_saved = graph, config, saved is not None
-        self.labelled = LabelledNodes(graph) if graph.is_typed else graph
+        self.labelled = graph
         self._type = graph.labelled_type if graph.is_typed else None
         sampling = config.sampling
         self._keys = feature_keys(graph, sampling.features) if graph.is_typed else {}
@@ -119,7 +231,6 @@ class NodeWork(PredictingWork):
         else:
             self.task, self.model = saved.task, saved.model
             self._require_same_inputs()
-        self._degrees: Tensor | None = None
         self.loaders = Loaders(
             graph, config, open_loader=open_loader, note=note, **self._loader_arguments()
         )
@@ -150,29 +261,13 @@ class NodeWork(PredictingWork):
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
             return {"reserved": {"in-degrees": degrees}, "advice": advice}
-        schema, copies = self.model.schema, 1 if self._is_saved else TABLE_COPIES
-        embeddings = 4 * self._config.model.hidden * copies * schema.table_rows
-        features = {name: self._keys[name] for name, of in schema.inputs.items() if of.features}
-        return {"reserved": {"embeddings": embeddings}, "features": features or None}
-
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees where the network weighs by them; measures the scales of features.
-
-        A saved model has its scales.
-
-        Cost: of several types, reads at most 65,536 rows of each node type with features.
-        """
-        self._degrees = degrees_for(self.model, self._graph, timeline)
-        if self._type is not None and not self._is_saved:
-            with timeline.span("feature scales") if timeline is not None else nullcontext():
-                self.model.encoder.standardise(self._graph, self._keys)
+        schema, config = self.model.schema, self._config
+        embeddings = schema.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the seeds."""
-        degrees = None
-        if self._degrees is not None:
-            degrees = self._degrees[batch.n_id].to(device)
-        batch = batch.to(device)
+        degrees, batch = self._degrees_of(batch, device), batch.to(device)
         labelled = batch if self._type is None else batch[self._type]
         count = int(labelled.batch_size)
         return self.task.loss(self.model(batch, degrees), labelled.y[:count]), count
@@ -205,3 +300,141 @@ class NodeWork(PredictingWork):
 def samples_only(config: TrainConfig, model: Any) -> bool:
     """Whether a model is scored with sampled neighbours in any case."""
     return config.sampling.time is not None or isinstance(model, CustomNetwork)
+
+
+def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
+    """The configuration with the name of the node array that the network uses."""
+    name = input_name(graph, config.sampling.features)
+    return replace(config, sampling=replace(config.sampling, features=name))
+
+
+class GraphWork(PredictingWork):
+    """Whole graphs, each with all its nodes and arcs.
+
+    Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
+    where a batch needs more than the budget, `InvalidError` for far memory.
+    """
+
+    rows = "graphs"
+
+    def __init__(
+        self, graph: Graph, config: TrainConfig, *, saved: SavedModel | None = None
+    ) -> None:
+        if config.sampling.time is not None:
+            raise UnsupportedError("--time: whole graphs have no past\nhint: leave it out")
+        if config.budget.far is not None:
+            raise InvalidError(
+                "far memory: whole graphs are read from the disk\nhint: leave it out"
+            )
+        self._many = self.labelled = ManyGraphs(graph)
+        self._config, self._graph = config, graph
+        sampling = config.sampling
+        _require_labels(graph, sampling.labels)
+        trained = saved.model if saved is not None else None
+        assert trained is None or isinstance(trained, GraphNetwork)
+        known = None if trained is None else trained.categories
+        self._inputs = node_inputs(graph, sampling.features, known)
+        if saved is None or trained is None:
+            self.task = detect_task(
+                self._many,
+                sampling.labels,
+                config.run.metric,
+                nodes=nodes_of(self._many, sampling.train),
+            )
+            self.model = graph_network(config, self._inputs, self.task.outputs)
+        else:
+            self.task, self.model = saved.task, trained
+            _require_inputs(graph, self._inputs, trained)
+        self._reader = GraphReader(
+            self._many,
+            self._inputs,
+            sampling.labels,
+            memory=parse_size(config.budget.memory),
+            batch_size=sampling.seeds,
+        )
+        self.loaders = GraphLoaders(self._many, config, self._reader)
+
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """That of the task, over the graphs."""
+        batch = batch.to(device)
+        return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
+
+    def predictor(self, context: Context) -> Predictor:
+        """Runs the network, which always takes all neighbours."""
+        return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
+
+    def facts(self) -> dict[str, Any]:
+        """The number of graphs, and the node array that is used."""
+        return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
+
+
+def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> GraphNetwork:
+    """A freshly initialised network; a function of the arguments and PyTorch's seed."""
+    return GraphNetwork(
+        config.model,
+        config.layers,
+        inputs.width,
+        outputs,
+        categories=inputs.categories,
+        readout=config.graph.readout,
+        of_degrees=inputs.key is None,
+    )
+
+
+class _GraphPredictor:
+    """Runs a network over chosen graphs."""
+
+    samples_only = False
+
+    def __init__(
+        self, reader: GraphReader, model: GraphNetwork, batch_size: int, context: Context
+    ) -> None:
+        self._reader, self._model, self._batch_size = reader, model, batch_size
+        self._context = context
+
+    def sampled(
+        self, nodes: NDArray[np.int64] | None, what: str = "validation"
+    ) -> Iterator[Prediction]:
+        """As `exact`: no neighbours are sampled."""
+        yield from self.exact(nodes)
+
+    def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
+        """Predictions of the graphs `nodes`, in this order; of all without them."""
+        if nodes is None:
+            nodes = np.arange(self._reader.count)
+        loader = GraphLoader(self._reader, nodes, self._batch_size)
+        self._context.observer.evaluation_started("scores", len(loader), 0)
+        with evaluating(self._model):
+            for batch in loader:
+                self._context.stop.check()
+                here = batch.to(self._context.device)
+                # Not around the loop: it would hold in the caller's code, too.
+                with torch.no_grad():
+                    outputs = self._model(here)
+                yield prediction_of(here, outputs)
+                self._context.observer.evaluation_advanced(1)
+
+
+def _require_labels(graph: Graph, labels: str) -> None:
+    if PREFIX + labels in graph.arrays:
+        return
+    known = ", ".join(
+        f"`{key.removeprefix(PREFIX)}`"
+        for key in graph.arrays
+        if key.startswith(PREFIX) and key != FIRST and not key.startswith(SPLITS)
+    )
+    raise NotFoundError(
+        f"data set `{graph.root}`: no labels `{labels}` of graphs; it has {known or 'none'}\n"
+        "hint: import it again with `--labels FILE`, or choose others by `--labels`"
+    )
+
+
+def _require_inputs(graph: Graph, inputs: NodeInputs, trained: GraphNetwork) -> None:
+    expected = trained.categories
+    if inputs.width != trained.features or bool(inputs.categories) != bool(expected):
+        kind = "categories" if expected else "features"
+        found = "categories" if inputs.categories else "features"
+        raise InvalidError(
+            f"data set `{graph.root}`: expected {trained.features} {kind} a node, as the model "
+            f"was trained with, found {inputs.width} {found}"
+        )

@@ -26,10 +26,10 @@ from outercore.data.triples import PARTS, HeldOut, Part, Triples
 from outercore.errors import CorruptError, InvalidError, NotFoundError, VersionError
 from outercore.files.atomic import Storage, device_errors, replace_file
 from outercore.files.checked_json import checked_json_bytes, checksum_of_file, parse_checked_json
-from outercore.files.npy import NpyRows
+from outercore.files.npy import NpyRows, map_npy, read_npy
 from outercore.importing.table.torch_file import read_torch
 from outercore.loading.link_seeds import Purpose, generator
-from outercore.training.config import LinkConfig, TrainConfig
+from outercore.training.config import TrainConfig
 from outercore.training.tasks import array_key
 
 HELD_OUT: tuple[Part, ...] = ("valid", "test")
@@ -42,8 +42,6 @@ _VERSION = 2
 _WIDENED = "x.npy"
 _WIDENED_ROWS = 1 << 12
 """Rows of features that are widened together."""
-_NO_KEYS = np.empty(0, np.int64)
-_NONE_HELD_OUT = LinkConfig(held_out=0.0)
 PAIRS = 1 << 16
 """Pairs that are looked up together. Smaller pieces take less memory, but more time."""
 _HELD_OUT_ROUNDS = 200
@@ -81,7 +79,7 @@ class LinkData:
 
     def train(self) -> NDArray[Any]:
         """The edges to train on, [edges, 2], mapped from their file."""
-        return _mapped(self.root / "train.npy")
+        return map_npy(self.root / "train.npy", "edges")
 
     def sizes(self, name: str) -> tuple[int, int]:
         """Edges and negatives of a held-out part."""
@@ -91,10 +89,10 @@ class LinkData:
 
     def part(self, name: str) -> Pairs:
         """The edges and negatives of a held-out part."""
-        edges, own = np.load(self.root / f"{name}.npy"), self.root / f"{name}_target_neg.npy"
+        edges, own = read_npy(self.root / f"{name}.npy", "edges"), self.root / f"{name}{_OWN}.npy"
         if own.exists():
-            return Pairs(edges, np.empty((0, 2), np.int64), _mapped(own))
-        return Pairs(edges, np.load(self.root / f"{name}_neg.npy"))
+            return Pairs(edges, np.empty((0, 2), np.int64), map_npy(own, "negatives"))
+        return Pairs(edges, read_npy(self.root / f"{name}_neg.npy", "negatives"))
 
 
 def open_links(
@@ -132,7 +130,7 @@ def _prepare(
     divided = divide(graph, config)
     count = 0
     with Importer(root / "graph", _import_options(graph, config), _stopper(check)) as importer:
-        for pairs in divided.kept():
+        for pairs in divided.train():
             check()
             importer.push_edges(pairs[:, 0], pairs[:, 1])
             count += len(pairs)
@@ -200,12 +198,15 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class Divided:
-    """The edges of a data set by their use."""
+    """The edges of a data set by their use, without self-loops."""
 
-    kept: Callable[[], Iterator[NDArray[np.int64]]]
-    """The other edges, some at a time."""
+    train: Callable[[], Iterator[NDArray[np.int64]]]
+    """The edges to learn from, int64 [n, 2], some at a time."""
     held_out: dict[Part, NDArray[np.int64]]
-    given: EdgesFile | None
+    file: EdgesFile | None
+    """The file of held-out edges, if a run has one."""
+    keys: NDArray[np.int64]
+    """Keys of the held-out edges of this file, ascending."""
 
 
 def divide(graph: Graph, config: TrainConfig) -> Divided:
@@ -213,20 +214,27 @@ def divide(graph: Graph, config: TrainConfig) -> Divided:
 
     Cost: one pass over the edges; held-out edges are in memory.
     """
-    nodes = graph.num_nodes
+    nodes, share = graph.num_nodes, config.link.held_out / 2
+    file, keys = None, np.empty(0, np.int64)
     if config.link.edges is not None:
-        given = EdgesFile.read(Path(config.link.edges), nodes)
-        keys = given.held_out_keys(nodes)
-        every, _ = split_links(graph, _NONE_HELD_OUT, 0)
-        held = {part: given.arrays[part] for part in HELD_OUT if part in given.arrays}
-        return Divided(lambda: pairs_without(every, keys, nodes), held, given)
-    links, parts = split_links(graph, config.link, config.run.seed)
-    held = {
-        part: np.concatenate([np.empty((0, 2), np.int64), *pairs_without(some, _NO_KEYS, nodes)])
-        for part, some in parts.items()
-    }
-    held = {part: pairs for part, pairs in held.items() if len(pairs)}
-    return Divided(lambda: pairs_without(links, _NO_KEYS, nodes), held, None)
+        file = EdgesFile.read(Path(config.link.edges), nodes)
+        keys, share = file.held_out_keys(nodes), 0.0
+
+    def pairs_of(links: Triples) -> Iterator[NDArray[np.int64]]:
+        for chunk in links.chunks():
+            pairs = chunk[:, [0, 2]]
+            yield pairs[(pairs[:, 0] != pairs[:, 1]) & ~among(pair_keys(pairs, nodes), keys)]
+
+    every = Triples(Path(graph.root), generation=graph.generation)
+    parts = every.divided(HeldOut(share, share, config.run.seed))
+    left = parts.pop("train", replace(every, counted=0))
+    if file is not None:
+        held = {part: file.arrays[part] for part in HELD_OUT if part in file.arrays}
+    else:
+        none = np.empty((0, 2), np.int64)
+        whole = {part: np.concatenate([none, *pairs_of(some)]) for part, some in parts.items()}
+        held = {part: pairs for part, pairs in whole.items() if len(pairs)}
+    return Divided(lambda: pairs_of(left), held, file, keys)
 
 
 def _import_options(graph: Graph, config: TrainConfig) -> dict[str, Any]:
@@ -254,18 +262,18 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
 def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
     """The edges to learn: all edges of message passing, or the edges `train` of the given file."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
-    given = None if divided.given is None else divided.given.arrays.get("train")
-    if divided.given is not None and given is not None:
+    given = None if divided.file is None else divided.file.arrays.get("train")
+    if divided.file is not None and given is not None:
         joined = Edges(Graph(root / "graph"), PLAIN_EDGE, pairs=PAIRS).connect(given)
         if not joined.all():
             row = int(np.flatnonzero(~joined)[0])
             raise InvalidError(
-                f"edges `{divided.given.path}`: array `train`: row {row}: nodes "
+                f"edges `{divided.file.path}`: array `train`: row {row}: nodes "
                 f"{given[row, 0]} and {given[row, 1]} have no edge in data set `{graph.root}`"
             )
         count = len(given)
     with NpyRows(root / "train.npy", (count, 2), kind) as rows:
-        for pairs in divided.kept() if given is None else (given,):
+        for pairs in divided.train() if given is None else (given,):
             rows.append(pairs)
 
 
@@ -277,22 +285,17 @@ def _write_held_out(
     graph: Graph,
     seed: int,
 ) -> None:
-    arrays = {} if divided.given is None else divided.given.arrays
-    own, given = arrays.get(f"{part}_target_neg"), arrays.get(f"{part}_neg")
-    if given is None and own is None:
-        nodes = graph.num_nodes
-        keys = _NO_KEYS if divided.given is None else divided.given.held_out_keys(nodes)
+    arrays = {} if divided.file is None else divided.file.arrays
+    names = (f"{part}{_OWN}", f"{part}_neg")
+    name = next((name for name in names if name in arrays), names[-1])
+    if name not in arrays:
         purpose = Purpose.VALID if part == "valid" else Purpose.TEST
-        given = held_out_negatives(
-            len(edges), generator(seed, purpose), nodes, Edges(graph, PLAIN_EDGE, pairs=PAIRS), keys
-        )
-    files: dict[str, NDArray[np.int64]] = {part: edges}
-    if own is not None:
-        files[f"{part}_target_neg"] = own
-    elif given is not None:
-        files[f"{part}_neg"] = given
-    for name, pairs in files.items():
-        with NpyRows(root / f"{name}.npy", pairs.shape, np.int64) as rows:
+        every = Edges(graph, PLAIN_EDGE, pairs=PAIRS)
+        random = generator(seed, purpose)
+        negatives = held_out_negatives(len(edges), random, graph.num_nodes, every, divided.keys)
+        arrays = {name: negatives}
+    for file, pairs in ((part, edges), (name, arrays[name])):
+        with NpyRows(root / f"{file}.npy", pairs.shape, np.int64) as rows:
             rows.append(pairs)
 
 
@@ -319,11 +322,6 @@ def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
     with NpyRows(root / _WIDENED, tuple(shape)) as copy:
         for first in range(0, shape[0], _WIDENED_ROWS):
             copy.append(graph.rows(key, slice(first, first + _WIDENED_ROWS)))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(path, mmap_mode="r")
-    return array
 
 
 def held_out_negatives(
@@ -422,31 +420,6 @@ def require_topology(graph: Graph) -> None:
             f"data set `{graph.root}`: expected a graph with edges, found triples\n"
             f"hint: `outercore embed {quoted(graph.root)}` learns to predict these"
         )
-
-
-def split_links(graph: Graph, config: LinkConfig, seed: int) -> tuple[Triples, dict[Part, Triples]]:
-    """The links of a graph to train on, and the links that a share holds out, by part.
-
-    Cost: one pass over the graph, to count them.
-    """
-    share = config.held_out / 2
-    links = Triples(Path(graph.root), generation=graph.generation)
-    parts = links.divided(HeldOut(share, share, seed))
-    left = parts.pop("train", replace(links, counted=0))
-    return left, parts
-
-
-def pairs_without(
-    links: Triples, keys: NDArray[np.int64], nodes: int
-) -> Iterator[NDArray[np.int64]]:
-    """Pairs int64 [n, 2] of a graph's links without those in `keys`, which ascend.
-
-    Self-loops are left out, too.
-    """
-    for chunk in links.chunks():
-        pairs = chunk[:, [0, 2]]
-        wanted = (pairs[:, 0] != pairs[:, 1]) & ~among(pair_keys(pairs, nodes), keys)
-        yield pairs[wanted]
 
 
 def self_loops(graph: Graph) -> Iterator[NDArray[np.int64]]:

@@ -1,30 +1,36 @@
-"""Learning edges: the task `link`."""
+"""Learning edges: the task `link`, with times and without."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from outercore.errors import UnsupportedError
 from outercore.files.atomic import Storage
-from outercore.runs.record import Timeline
+from outercore.files.npy import map_npy
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
-from outercore.training.degrees import degrees_for
-from outercore.training.inference import Context, Inference
+from outercore.training.inference import Context, Inference, evaluation_batches
 from outercore.training.links.batches import LinkLoaders, require_fits
-from outercore.training.links.data import LinkData, open_links
-from outercore.training.links.model import LinkModel, link_loss
-from outercore.training.links.scoring import LinkScoring
+from outercore.training.links.data import open_links
+from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema, link_loss
+from outercore.training.links.scoring import EdgeScoring, LinkScoring
+from outercore.training.links.timed import NEGATIVES, timed_links, times_by_type
 from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.metrics import LinkScores
 from outercore.training.model_files import SavedModel
+from outercore.training.models import evaluating
 from outercore.training.tasks import link_task
+from outercore.training.typed_network import feature_keys, require_same_types, schema_of
 from outercore.training.work import Work
 
 if TYPE_CHECKING:
@@ -64,17 +70,21 @@ class LinkWork(Work):
     ) -> None:
         if saved is None:
             require_fits(graph, config)
-        self._config = config
+        self._config, self.labelled = config, graph
         stop, storage = place.stop.check, place.storage
         self.links = open_links(place.directory, graph, config, stop, storage)
-        self.labelled = graph
+        self._graph = self.links.graph
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
-            self.model = build_link_model(self.links, config)
+            features, rows = self.links.features, 0
+            if features is None:
+                width, rows = config.model.hidden, graph.num_nodes
+            else:
+                width = prod(map_npy(Path(features), "features").shape[1:])
+            self.model = LinkModel(config, width, rows)
         else:
             assert isinstance(saved.model, LinkModel)
             self.task, self.model = saved.task, saved.model
-        self._degrees: Tensor | None = None
         self.loaders = LinkLoaders(
             self.links,
             config,
@@ -84,17 +94,12 @@ class LinkWork(Work):
             note=note,
         )
 
-    def prepare(self, timeline: Timeline | None = None) -> None:
-        """Reads the in-degrees if the network weighs by them."""
-        self._degrees = degrees_for(self.model.encoder, self.links.graph, timeline)
-
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """The loss of a batch's edges against its negatives."""
-        degrees = None
-        if self._degrees is not None:
+        degrees, batch = self._degrees_of(batch, device), batch.to(device)
+        if degrees is not None:
             # Arcs that are edges of the batch were left out: degrees are without them.
-            degrees = self._degrees[batch.n_id].to(device) * batch.kept.to(device)
-        batch = batch.to(device)
+            degrees = degrees * batch.kept
         embeddings = self.model(batch, degrees)
         positive, negative = (
             self.model.head(embeddings[pairs[0]], embeddings[pairs[1]])
@@ -129,9 +134,162 @@ class LinkWork(Work):
         return {"links": links}
 
 
-def build_link_model(links: LinkData, config: TrainConfig) -> LinkModel:
-    """A fresh model for the nodes of a run's graph."""
-    if links.features is None:
-        return LinkModel(config, config.model.hidden, links.graph.num_nodes)
-    shape = np.load(links.features, mmap_mode="r").shape
-    return LinkModel(config, int(shape[1]) if len(shape) == 2 else 1)
+OF_EDGES_BY_TIME = ("sage", "gat")
+"""Models that learn edges by time."""
+
+
+class TemporalLinkWork(Work):
+    """The edges of one type, against other targets at the same time.
+
+    All edges of the data set pass messages, but only to later links. So held-out edges need not be
+    left out. `saved` is a model to score.
+
+    Errors: as `timed_links`; `BudgetError` if the edges or embeddings take all memory.
+    """
+
+    rows = "edges"
+    loaders: Loaders
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: TrainConfig,
+        *,
+        open_loader: LoaderFactory,
+        note: Callable[[str], None],
+        saved: SavedModel | None = None,
+    ) -> None:
+        _require_fits(graph, config)
+        self._graph, self._config, self.labelled = graph, config, graph
+        self.links = timed_links(graph, config)
+        self._is_saved = saved is not None
+        self._keys = keys = feature_keys(graph, config.sampling.features)
+        source, _, target = self.links.edge_type
+        seeds = tuple(dict.fromkeys((source, target)))
+        if saved is None:
+            self.task = link_task(config.run.metric, config.model.hidden)
+            types = schema_of(graph, seeds, config, keys, note)
+            timed = times_by_type(graph, config)
+            array = timed[self.links.edge_type].rpartition("/")[2]
+            schema = TimedSchema(types, frozenset(timed), array, self.links.span)
+            self.model = TemporalLinkModel(config, schema)
+        else:
+            assert isinstance(saved.model, TemporalLinkModel)
+            self.task, self.model = saved.task, saved.model
+            require_same_types(graph, keys, self.model.schema.types, seeds)
+        types = self.model.schema.types
+        embeddings = types.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        self.loaders = Loaders(
+            graph,
+            config,
+            seeds={**self.links_of("train", config.link.negatives), "hotness": "none"},
+            reserved={"edges": self.links.memory, "embeddings": embeddings},
+            open_loader=open_loader,
+            note=note,
+        )
+
+    def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
+        """The loss of a batch's edges against their negatives."""
+        positive, negative = self.model(batch.to(device))
+        return link_loss(self._config.link.loss, positive, negative), len(positive)
+
+    def scoring(self, context: Context) -> TemporalScoring:
+        """Scores on the edges that come after the training."""
+        metric = cast("LinkMetric", self.task.metric_name)
+        return TemporalScoring(self, metric, context)
+
+    def links_of(self, part: str, negatives: int) -> dict[str, Any]:
+        """The arguments of a loader of the links of a part, with negatives for each."""
+        links, chosen, graph = self.links, self._config.link, self._graph
+        places = links.part(part)
+        index = links.index[:, places]
+        negative: dict[str, Any] = {"mode": "triplet", "amount": negatives}
+        if chosen.negative_ends == "degree":
+            trained = links.index[1, links.part("train")]
+            count = graph.node_types[links.edge_type[2]]
+            # Those of the training: how often a target comes later is not known yet.
+            negative["dst_weight"] = np.bincount(trained, minlength=count).astype(np.float64)
+        sampling = self._config.sampling
+        return {
+            "of_links": True,
+            "num_neighbors": list(sampling.fanout),
+            "edge_label_index": (links.edge_type, index) if graph.is_typed else index,
+            "edge_label_time": links.times[places],
+            # An edge does not see itself, nor what comes at the same time.
+            "equal_times": "hidden",
+            "neg_sampling": negative,
+            "batch_size": sampling.batch_size,
+            "replace": sampling.replace,
+            "features": self._features(),
+            "labels": None,
+            "arrays": sorted(times_by_type(graph, self._config).values()),
+        }
+
+    def _features(self) -> Any:
+        """The array of each node type that has features; of one type its name."""
+        features = self.model.schema.types.features(self._keys)
+        return features if features is None or self._graph.is_typed else features["node"]
+
+    def facts(self) -> dict[str, Any]:
+        """The predicted edge type, the edges of each part, and the times at which these begin."""
+        links = self.links
+        return {
+            "links": {
+                "edge_type": list(links.edge_type),
+                "train": links.count("train"),
+                **{part: links.count(part) for part in links.parts},
+                **{
+                    f"{part}_from_time": int(links.times[links.part(part).start])
+                    for part in links.parts
+                },
+            }
+        }
+
+
+class TemporalScoring(EdgeScoring):
+    """Scores of the edges that come after the training, from sampled neighbours.
+
+    Each end is embedded from the neighbourhood that it has at the time of its edge.
+    """
+
+    validates_fully = False
+
+    def __init__(self, work: TemporalLinkWork, metric: LinkMetric, context: Context) -> None:
+        links = work.links
+        super().__init__({part: links.sizes(part)[1] for part in links.parts}, metric)
+        self._work, self._context = work, context
+
+    def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
+        """The scores of a held-out part, the same at every call."""
+        del sampled  # Each link sees its own past, so there are no states for all.
+        model = self._work.model
+        positive: list[NDArray[np.float32]] = []
+        negative: list[NDArray[np.float32]] = []
+        batches = evaluation_batches(
+            self._work.loaders, self._context, part, **self._work.links_of(part, NEGATIVES)
+        )
+        with evaluating(model), torch.no_grad():
+            for batch in batches:
+                of_links, of_negatives = model(batch)
+                positive.append(of_links.cpu().numpy())
+                negative.append(of_negatives.flatten().cpu().numpy())
+        return LinkScores(self._metric, np.concatenate(positive), np.concatenate(negative))
+
+
+def _require_fits(graph: Graph, config: TrainConfig) -> None:
+    """Errors: `UnsupportedError` for options that edges with times do not have."""
+    if config.model.kind not in OF_EDGES_BY_TIME:
+        raise UnsupportedError(
+            f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"
+            "hint: choose one of these by `--model`"
+        )
+    if config.model.residual or config.model.jumping != "none":
+        raise UnsupportedError(
+            "model.residual, model.jumping: networks of edges with times have neither\n"
+            "hint: leave them out"
+        )
+    if config.link.edges is not None:
+        raise UnsupportedError(
+            "link.held_out_edges: with `--time` the latest edges are held out\n"
+            "hint: choose how many by `--set link.held_out=SHARE`"
+        )

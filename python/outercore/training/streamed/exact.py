@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,11 +20,16 @@ from outercore.base.sizes import format_size
 from outercore.errors import BudgetError
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
-from outercore.training.streamed.columns import Columns, Targets
-from outercore.training.streamed.files import Int8Rows, Moved, Rows, RowsInMemory, rows_of
-from outercore.training.streamed.layer import Layer, LayerArcs, LayerPlan, plan_layer
-from outercore.training.streamed.messages import OwnOnDisk
-from outercore.training.streamed.steps import Computation
+from outercore.training.streamed.layer import (
+    Columns,
+    Layer,
+    LayerArcs,
+    LayerPlan,
+    Targets,
+    plan_layer,
+)
+from outercore.training.streamed.network import Computation
+from outercore.training.streamed.rows import Moved, OwnOnDisk, feature_rows
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -133,7 +138,7 @@ class Exact:
                 kept = None
                 if computation.needs_all and index < last:
                     path, width = directory / f"kept-{index + 1}", layer.steps.after
-                    kept = stack.enter_context(OwnOnDisk(path, width, self.moved))
+                    kept = stack.enter_context(closing(OwnOnDisk(path, width, self.moved)))
                     earlier.append(kept)
                 chunks = self._through(index, chunks, directory, kept)
                 # What fails within a chain of generators is closed in their order.
@@ -155,25 +160,19 @@ class Exact:
         self._started("features", [counts[name] for name in inputs])
         for name, given in inputs.items():
             with ExitStack() as stack:
-                rows = None
+                read = None
                 if given.key is not None:
-                    rows = stack.enter_context(rows_of(self._graph, given.key, given.precision))
+                    reading = feature_rows(self._graph, given.key, given.precision, self.moved)
+                    read = stack.enter_context(reading)
                 for first in range(0, counts[name], self._step):
                     self._stop.check()
                     last = min(first + self._step, counts[name])
-                    x = self._features(rows, first, last).to(self._device)
+                    x = torch.empty(last - first, 0) if read is None else read(first, last)
                     with torch.no_grad():
-                        state = given.encode(x, torch.arange(first, last, device=self._device))
+                        nodes = torch.arange(first, last, device=self._device)
+                        state = given.encode(x.to(self._device), nodes)
                     yield name, np.arange(first, last), state
                     self._observer.evaluation_advanced(1)
-
-    def _features(
-        self, rows: Rows | RowsInMemory | Int8Rows | None, first: int, last: int
-    ) -> Tensor:
-        if rows is None:
-            return torch.empty(last - first, 0)
-        self.moved.features_read += rows.row_bytes * (last - first)
-        return rows.numbers(first, last)
 
     def _through(
         self, index: int, chunks: Chunks, directory: Path, kept: OwnOnDisk | None
@@ -181,7 +180,9 @@ class Exact:
         """The states after layer `index`, whose input are `chunks` of all nodes."""
         arcs, plan = self._layers[index], self._plans[index]
         targets = arcs.steps.targets
-        with Layer(arcs, plan, directory, f"layer-{index + 1}", self._device, self.moved) as layer:
+        path = directory / f"layer-{index + 1}"
+        with ExitStack() as stack:
+            layer = Layer(arcs, plan, path, self._device, self.moved, stack)
             for name, nodes, x in chunks:
                 layer.feed(name, int(nodes[0]), x)
             counts = [arcs.targets[name].count for name in targets]

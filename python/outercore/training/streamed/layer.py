@@ -1,9 +1,9 @@
-"""One layer for all its targets: fed with its input in order, it gives the new states in order."""
+"""One layer for all its targets: it takes its input in order and gives the new states in order."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,27 +14,197 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outercore import _core
-from outercore.training.streamed.columns import (
-    Columns,
-    Incoming,
-    Targets,
-    Weight,
-    needed_sources,
-    parts_of,
-)
-from outercore.training.streamed.files import Moved
-from outercore.training.streamed.messages import (
+from outercore.data.csc import columns_of, first_ids, topology
+from outercore.data.many_graphs import spans
+from outercore.errors import CorruptError
+from outercore.files.large_arrays import forget
+from outercore.training.streamed.network import LayerSteps
+from outercore.training.streamed.rows import (
     Block,
-    Messages,
     MessagesInMemory,
     MessagesOnDisk,
+    Moved,
     OwnInMemory,
     OwnOnDisk,
 )
-from outercore.training.streamed.steps import LayerSteps
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from outercore.data.edge_types import EdgeType
+    from outercore.data.graph import Graph
+
+
+_NODES_AT_ONCE = 1 << 18
+_ARCS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """The arcs into some targets.
+
+    Shapes: `sources` uint32 or uint64 [arcs], ascending for each target; `starts` and `ends`
+    uint64 [targets], places in `sources`.
+    """
+
+    sources: NDArray[Any]
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
+
+    @property
+    def counts(self) -> NDArray[np.float32]:
+        """The number of arcs into each target, float32 [targets]."""
+        return (self.ends - self.starts).astype(np.float32)
+
+
+class Targets:
+    """Nodes of a type whose new states are computed: all, or `chosen`, which ascend.
+
+    A place is a number of a target from 0.
+    """
+
+    def __init__(self, count: int, chosen: NDArray[np.int64] | None = None) -> None:
+        """`count` nodes of the type."""
+        self.chosen = None if chosen is None or len(chosen) == count else chosen
+        self.count = count if self.chosen is None else len(self.chosen)
+
+    def nodes(self, first: int, last: int) -> NDArray[np.int64]:
+        """The targets at the places `first` to `last`, int64."""
+        return np.arange(first, last) if self.chosen is None else self.chosen[first:last]
+
+    def among(self, first: int, last: int) -> NDArray[np.int64] | None:
+        """Which of the nodes `first` to `last` are targets, as numbers from 0; `None` for all."""
+        if self.chosen is None:
+            return None
+        start, stop = np.searchsorted(self.chosen, (first, last))
+        return self.chosen[start:stop] - first
+
+
+class Columns:
+    """The arcs of an edge type into the targets of a layer; ids are those within the types."""
+
+    def __init__(self, graph: Graph, edge_type: EdgeType, targets: Targets, moved: Moved) -> None:
+        self._edge_type = edge_type
+        columns = columns_of(graph, edge_type)
+        self._offsets = topology(graph, "offsets")[columns.start : columns.stop + 1]
+        self._sources = topology(graph, "sources")
+        self._first_source = first_ids(graph)[edge_type[0]]
+        self._chosen = targets.chosen
+        self._moved = moved
+        self.id_bytes = self._sources.dtype.itemsize
+
+    def beyond(self, count: int) -> CorruptError:
+        """The error of a source with an id of `count` or more."""
+        return CorruptError(
+            f"edges `{','.join(self._edge_type)}`: a source is beyond the last of {count:,} nodes\n"
+            "hint: run `outercore check` on the data set"
+        )
+
+    def counts(self, first: int, last: int) -> NDArray[np.int64]:
+        """The number of arcs into each of the targets at the places `first` to `last`."""
+        starts, ends = self._bounds(first, last)
+        return ends - starts
+
+    def incoming(self, first: int, last: int) -> Incoming:
+        """The arcs into the targets at the places `first` to `last`."""
+        starts, ends = self._bounds(first, last)
+        if self._chosen is None:
+            sources = np.array(self._sources[starts[0] : ends[-1]] if last > first else [])
+            start = starts[0] if last > first else 0
+        else:
+            sources, start = self._of_spans(starts, ends), 0
+            ends = np.cumsum(ends - starts)
+            starts = np.append(0, ends[:-1])
+        forget(self._sources)
+        sources = sources.astype(self._sources.dtype, copy=False)
+        if self._first_source:
+            sources -= sources.dtype.type(self._first_source)
+        self._moved.topology_read += sources.nbytes
+        return Incoming(
+            sources, (starts - start).astype(np.uint64), (ends - start).astype(np.uint64)
+        )
+
+    def _of_spans(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+        """The sources of targets that do not follow each other."""
+        until = np.cumsum(ends - starts)
+        sources = np.empty(int(until[-1]) if len(until) else 0, self._sources.dtype)
+        first = at = 0
+        while first < len(starts):
+            # The places of arcs take more memory than their sources: a part of them at a time.
+            stop = max(int(np.searchsorted(until, at + _ARCS_AT_ONCE, side="right")), first + 1)
+            places = (
+                slice(int(starts[first]), int(ends[first]))
+                if stop == first + 1
+                else spans(starts[first:stop], ends[first:stop])
+            )
+            sources[at : int(until[stop - 1])] = self._sources[places]
+            first, at = stop, int(until[stop - 1])
+        return sources
+
+    def _bounds(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if self._chosen is None:
+            bounds = np.asarray(self._offsets[first : last + 1]).astype(np.int64)
+            starts, ends = bounds[:-1], bounds[1:]
+        else:
+            nodes = self._chosen[first:last]
+            starts, ends = (np.asarray(self._offsets[nodes + by]).astype(np.int64) for by in (0, 1))
+        forget(self._offsets)
+        self._moved.topology_read += 8 * (last - first)
+        arcs = len(self._sources)
+        # Nothing may be allocated or read by damaged bounds.
+        if ((starts < 0) | (starts > ends) | (ends > arcs)).any():
+            raise CorruptError(
+                f"array `edges/edge/offsets`: bounds that fall, or are beyond the {arcs:,} arcs\n"
+                "hint: run `outercore check` on the data set"
+            )
+        return starts, ends
+
+
+def parts_of(
+    count: int, step: int, most: int, columns: Sequence[Columns], target_bytes: int
+) -> tuple[list[tuple[int, int]], int]:
+    """Consecutive places of `count` targets, cut at multiples of `step`, and the largest part.
+
+    A part takes at most `most` bytes, or has one step. A target takes `target_bytes`, and an id for
+    each of its arcs in `columns`.
+    """
+    found, first, size, largest = [], 0, 0, 0
+    at_once = max(_NODES_AT_ONCE // step, 1) * step
+    for start in range(0, count, at_once):
+        stop = min(start + at_once, count)
+        places = np.append(np.arange(start, stop, step), stop)
+        sizes = np.diff(places) * target_bytes
+        for some in columns:
+            arcs = np.add.reduceat(some.counts(start, stop), places[:-1] - start)
+            sizes += arcs * some.id_bytes
+        for at, own in zip(places.tolist(), sizes.tolist(), strict=False):
+            if at > first and size + own > most:
+                found.append((first, at))
+                first, size = at, 0
+            size += own
+            largest = max(largest, size)
+    return ([*found, (first, count)] if count else []), largest
+
+
+def needed_sources(
+    columns: Columns, targets: Targets, parts: list[tuple[int, int]], nodes: int, *, loops: bool
+) -> Any:
+    """Which of `nodes` sources the arcs of each part come from.
+
+    Shapes: uint8 [parts, nodes / 8], a bit for each node, the first one highest.
+    Cost: reads the arcs once; also a byte of memory for each node.
+    """
+    found = np.empty((len(parts), -(-nodes // 8)), np.uint8)
+    for place, (first, last) in enumerate(parts):
+        used = np.zeros(nodes, np.bool_)
+        sources = columns.incoming(first, last).sources
+        if len(sources) and int(sources.max()) >= nodes:
+            raise columns.beyond(nodes)
+        for start in range(0, len(sources), _ARCS_AT_ONCE):
+            used[sources[start : start + _ARCS_AT_ONCE]] = True
+        if loops:
+            used[targets.nodes(first, last)] = True
+        found[place] = np.packbits(used)
+    return found
+
 
 _LEAST_BLOCK = 1 << 18
 """Bytes of messages that are read at once, at least."""
@@ -54,21 +224,21 @@ class LayerArcs:
     step: int
     """Nodes that come at a time."""
 
-    def weight(self, target: str) -> Weight:
-        """What targets of a type take: sums, where arcs begin, end and continue, attention."""
+    def target_bytes(self, target: str) -> int:
+        """Memory for a target of a type: sums, where arcs begin, end and continue, attention."""
         size = 16
         into = [self.steps.relations[place] for place in self.steps.into(target)]
         for relation in into:
             size += 16 + 12 * relation.heads
-            size += 0 if self.steps.query_heads else 4 * relation.sum_width
+            size += 0 if self.steps.query_heads else 4 * relation.width
         if self.steps.query_heads and into:
-            size += 8 * into[0].sum_width + 8 * self.steps.query_heads
-        return Weight([self.columns[place] for place in self.steps.into(target)], size)
+            size += 4 * into[0].width + 8 * self.steps.query_heads
+        return size
 
     def query_width(self, target: str) -> int:
         """Of the queries of a type's nodes."""
         into = self.steps.into(target) if self.steps.query_heads else []
-        return self.steps.relations[into[0]].sum_width if into else 0
+        return self.steps.relations[into[0]].width // 2 if into else 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +266,7 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     scores = sum(4 * one.heads * counts[one.source] for one in steps.relations)
     messages = {one.sends: 4 * one.width * counts[one.source] for one in steps.relations}
     kept = sum(
-        4 * arcs.targets[name].count * (steps.own_width(name) + arcs.query_width(name))
+        4 * arcs.targets[name].count * (steps.own_width[name] + arcs.query_width(name))
         for name in steps.targets
     )
     kept += sum(4 * arcs.targets[one.target].count * one.heads for one in steps.relations)
@@ -106,8 +276,14 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
     parts, largest = {}, 0
     for name in steps.targets:
-        count, weight = arcs.targets[name].count, arcs.weight(name)
-        parts[name], size = parts_of(count, arcs.step, max(part_bytes, 1), weight)
+        columns = [arcs.columns[place] for place in steps.into(name)]
+        parts[name], size = parts_of(
+            arcs.targets[name].count,
+            arcs.step,
+            max(part_bytes, 1),
+            columns,
+            arcs.target_bytes(name),
+        )
         largest = max(largest, size)
     widest = max((one.width for one in steps.relations), default=0)
     block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * widest * arcs.step)
@@ -124,89 +300,84 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
 
 
 class Layer:
-    """A layer in progress; a context manager. `feed` takes all inputs, `states` gives results."""
+    """A layer in progress: `feed` takes all inputs, then `states` gives the results."""
 
     def __init__(
         self,
         arcs: LayerArcs,
         plan: LayerPlan,
-        directory: Path,
-        name: str,
+        path: Path,
         device: torch.device,
         moved: Moved,
+        stack: ExitStack,
     ) -> None:
+        """Files begin with `path`; the end of `stack` removes them."""
         self._arcs, self._steps, self._plan = arcs, arcs.steps, plan
-        self._device, self._stack = device, ExitStack()
+        self._device, self._stack = device, stack
         self._threads = torch.get_num_threads()
-        self._path, self._moved = directory / name, moved
+        self._path, self._moved = path, moved
         self._relations = list(enumerate(self._steps.relations))
         self._first_part: list[int] = []
-        """Of each relation among the parts of its messages."""
+        """Of each relation among the parts of its messages on disk."""
         self._messages = self._open_messages()
-        counts, steps = arcs.counts, self._steps
         self._source_scores = [
-            np.empty((counts[one.source], one.heads), np.float32) for _, one in self._relations
+            np.empty((arcs.counts[one.source], one.heads), np.float32) for _, one in self._relations
         ]
         self._target_scores = [
-            self._kept(f"scores-{place}", one.target, one.heads) for place, one in self._relations
+            self._stored(f"scores-{place}", one.target, one.heads) for place, one in self._relations
         ]
-        places = list(enumerate(steps.targets))
+        places = list(enumerate(self._steps.targets))
         self._own = {
-            target: self._kept(f"own-{place}", target, steps.own_width(target))
+            target: self._stored(f"own-{place}", target, self._steps.own_width[target])
             for place, target in places
         }
         self._queries = {
-            target: self._kept(f"queries-{place}", target, arcs.query_width(target))
+            target: self._stored(f"queries-{place}", target, arcs.query_width(target))
             for place, target in places
         }
 
-    def _kept(self, what: str, target: str, width: int) -> OwnInMemory | OwnOnDisk:
+    def _stored(self, what: str, target: str, width: int) -> OwnInMemory | OwnOnDisk:
         if self._plan.in_memory:
             return OwnInMemory(self._arcs.targets[target].count, width)
-        return OwnOnDisk(self._path.with_name(f"{self._path.name}-{what}"), width, self._moved)
+        path = self._path.with_name(f"{self._path.name}-{what}")
+        return self._stack.enter_context(closing(OwnOnDisk(path, width, self._moved)))
 
-    def _open_messages(self) -> dict[Hashable, Messages]:
+    def _open_messages(self) -> dict[Hashable, MessagesInMemory | MessagesOnDisk]:
         """The messages by what names them; sets the first part of each relation."""
-        bits: dict[Hashable, list[Any]] = {}
+        counts = self._arcs.counts
+        if self._plan.in_memory:
+            self._first_part = [0] * len(self._relations)
+            sizes = {one.sends: (counts[one.source], one.width) for _, one in self._relations}
+            return {sends: MessagesInMemory(*size) for sends, size in sizes.items()}
+        needed: dict[Hashable, list[Any]] = {}
         for place, one in self._relations:
-            bits.setdefault(one.sends, [])
-            self._first_part.append(sum(map(len, bits[one.sends])))
-            if not self._plan.in_memory:
-                found = needed_sources(
-                    self._arcs.columns[place],
-                    self._arcs.targets[one.target],
-                    self._plan.parts[one.target],
-                    self._arcs.counts[one.source],
-                    loops=one.loops,
-                )
-                bits[one.sends].append(found)
-        first = {one.sends: one for _, one in reversed(self._relations)}
-        found_messages: dict[Hashable, Messages] = {}
-        for number, (sends, of_parts) in enumerate(bits.items()):
-            one = first[sends]
-            count = self._arcs.counts[one.source]
-            if self._plan.in_memory:
-                found_messages[sends] = MessagesInMemory(count, one.width)
-                continue
-            found_messages[sends] = MessagesOnDisk(
-                self._path.with_name(f"{self._path.name}-messages-{number}"),
-                np.concatenate(of_parts),
-                count,
-                one.width,
-                step=self._arcs.step,
-                block_bytes=self._plan.block_bytes,
-                moved=self._moved,
+            parts = needed.setdefault(one.sends, [])
+            self._first_part.append(sum(map(len, parts)))
+            found = needed_sources(
+                self._arcs.columns[place],
+                self._arcs.targets[one.target],
+                self._plan.parts[one.target],
+                counts[one.source],
+                loops=one.loops,
             )
-        return found_messages
-
-    def __enter__(self) -> Self:
-        kept = (*self._own.values(), *self._queries.values(), *self._target_scores)
-        for store in (*self._messages.values(), *kept):
-            self._stack.enter_context(store)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+            parts.append(found)
+        relations = {one.sends: one for _, one in self._relations}
+        return {
+            sends: self._stack.enter_context(
+                closing(
+                    MessagesOnDisk(
+                        self._path.with_name(f"{self._path.name}-messages-{number}"),
+                        np.concatenate(parts),
+                        counts[relations[sends].source],
+                        relations[sends].width,
+                        step=self._arcs.step,
+                        block_bytes=self._plan.block_bytes,
+                        moved=self._moved,
+                    )
+                )
+            )
+            for number, (sends, parts) in enumerate(needed.items())
+        }
 
     @torch.no_grad()
     def feed(self, node_type: str, first: int, x: Tensor) -> None:
@@ -220,8 +391,8 @@ class Layer:
             if one.sends not in sent:
                 sent[one.sends] = one.message(x, nodes)
                 self._messages[one.sends].append(first, sent[one.sends].cpu().numpy())
-            if one.heads:
-                scores = one.source_scores(sent[one.sends])
+            if one.attention is not None:
+                scores = one.attention.of_source(sent[one.sends])
                 self._source_scores[place][first:last] = scores.cpu().numpy()
         if node_type not in self._own:
             return
@@ -229,10 +400,11 @@ class Layer:
         own = x if among is None else x[torch.from_numpy(among)]
         self._own[node_type].append(self._steps.own(node_type, own).cpu().numpy())
         for place in self._steps.into(node_type):
-            if self._steps.relations[place].heads:
-                scores = self._steps.relations[place].target_scores(own)
+            attention = self._steps.relations[place].attention
+            if attention is not None:
+                scores = attention.of_target(own)
                 self._target_scores[place].append(scores.cpu().numpy())
-        if self._arcs.query_width(node_type):
+        if self._steps.queries is not None and self._arcs.query_width(node_type):
             queries = self._steps.queries(node_type, own)
             self._queries[node_type].append(queries.cpu().numpy())
 
@@ -275,15 +447,15 @@ class Layer:
         self, place: int, incoming: Incoming, part: int, first: int, last: int
     ) -> NDArray[np.float32]:
         relation = self._steps.relations[place]
-        sums = np.zeros((last - first, relation.sum_width), np.float32)
+        sums = np.zeros((last - first, relation.width), np.float32)
         loops = None
         if relation.loops:
             loops = self._arcs.targets[relation.target].nodes(first, last).astype(np.uint64)
         continues = incoming.starts.copy()
         attention = totals = None
-        if relation.heads:
+        if relation.attention is not None:
             here = self._target_scores[place].read(first, last)
-            attention = (self._source_scores[place], here, relation.slope)
+            attention = (self._source_scores[place], here, relation.attention.slope)
             totals = np.empty((last - first, 2 * relation.heads), np.float32)
             _core.kernel_attention_totals(
                 incoming.sources, continues, incoming.ends, loops, attention, totals, self._threads

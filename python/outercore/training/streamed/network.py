@@ -1,20 +1,150 @@
-"""The layers of a `Network` in steps.
+"""The layers of networks in steps, so that no step needs all rows of its input.
 
-A linear map comes before the sum of messages where that makes them narrower.
+A node sends a `message` along each arc and stores a row of its `own`. For each edge type the
+messages into a node are summed. `combine` makes the new state from the sums and the stored row.
+A linear map comes before the sum where that makes the messages narrower.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from outercore.base.options import Precision
+from outercore.data.edge_types import PLAIN_EDGE
+from outercore.data.schema import NODE
 from outercore.training.models import Network
-from outercore.training.streamed.steps import Computation, Input, LayerSteps, Relation
+from outercore.training.typed_network import TypedNetwork, map_by_head
 
-_NODE = "node"
+if TYPE_CHECKING:
+    from outercore.data.edge_types import EdgeType
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Weights of arcs: a softmax over a score of the source and a score of the target.
+
+    Shapes: scores [rows, heads], of messages [rows, width] and of inputs [rows, width before].
+    """
+
+    heads: int
+    slope: float
+    """Factor of a score below 0."""
+    of_source: Callable[[Tensor], Tensor]
+    of_target: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The messages along the arcs of an edge type in a layer."""
+
+    edge_type: EdgeType
+    sends: Hashable
+    """The name of the messages; relations that send the same messages have the same name."""
+    width: int
+    """Columns of a message."""
+    message: Callable[[Tensor, Tensor], Tensor]
+    """Messages [rows, width] of inputs float32 [rows, width before] and ids int64 [rows]."""
+    loops: bool = False
+    """Whether each node has exactly one arc from itself, instead of self-loops of the data."""
+    attention: Attention | None = None
+    """Without it, each arc has weight 1."""
+
+    @property
+    def source(self) -> str:
+        """The node type that sends."""
+        return self.edge_type[0]
+
+    @property
+    def target(self) -> str:
+        """The node type that receives."""
+        return self.edge_type[2]
+
+    @property
+    def heads(self) -> int:
+        """Heads of the attention; 0 without."""
+        return 0 if self.attention is None else self.attention.heads
+
+
+Combine = Callable[[str, list[Tensor], list[Tensor], Tensor, Tensor], Tensor]
+"""New states [rows, after], with norm and activation, of the nodes of a type.
+
+Arguments: the type; for each relation into it the sums [rows, width] of messages, and their number
+[rows]; the stored rows [rows, own width]; ids int64 [rows]. With queries there is one sum for all
+relations, half as wide, and no number.
+"""
+
+
+@dataclass(frozen=True)
+class LayerSteps:
+    """A layer of a network over nodes of some types."""
+
+    relations: Sequence[Relation]
+    """In the order in which their sums are added."""
+    before: int
+    """Columns of the input."""
+    after: int
+    """Columns of the states."""
+    own_width: Mapping[str, int]
+    """Columns that a node stores of itself, for each type whose states the layer computes."""
+    own: Callable[[str, Tensor], Tensor]
+    """The rows [rows, own width] that nodes of a type store, from their inputs."""
+    combine: Combine
+    query_heads: int = 0
+    """Heads of one softmax over the arcs of all relations, or 0. The weight of an arc is the
+    product of its key, the first half of a message, and of its target's query. The other half of
+    the message is summed."""
+    queries: Callable[[str, Tensor], Tensor] | None = None
+    """Queries [rows, half the width of a message] of nodes of a type."""
+
+    @property
+    def targets(self) -> list[str]:
+        """The node types whose states the layer computes."""
+        return list(self.own_width)
+
+    def into(self, target: str) -> list[int]:
+        """The numbers of the relations into a node type."""
+        return [place for place, one in enumerate(self.relations) if one.target == target]
+
+    @property
+    def widest(self) -> int:
+        """The largest number of columns of any step."""
+        widths = [one.width for one in self.relations]
+        return max(self.before, self.after, *widths, *self.own_width.values())
+
+
+@dataclass(frozen=True)
+class Input:
+    """The states of a node type before the first layer."""
+
+    encode: Callable[[Tensor, Tensor], Tensor]
+    """States [rows, width] of features float32 [rows, columns], without `key` [rows, 0], and ids
+    int64 [rows]."""
+    key: str | None = None
+    """The array of features."""
+    precision: Precision = "exact"
+
+
+@dataclass(frozen=True)
+class Computation:
+    """The computation of a network for all nodes, a layer at a time."""
+
+    inputs: Mapping[str, Input]
+    """By node type; all that a layer reads."""
+    layers: Sequence[LayerSteps]
+    """The last layer has one target: the type of the nodes with outputs."""
+    head: Callable[[list[Tensor]], Tensor]
+    """The outputs from the states of the same nodes after each layer, or after the last one."""
+    needs_all: bool
+    """Whether the outputs need the states after each layer."""
 
 
 def network_steps(model: Network, rows: Input, degrees: Tensor | None) -> Computation:
@@ -22,150 +152,268 @@ def network_steps(model: Network, rows: Input, degrees: Tensor | None) -> Comput
 
     Shapes: `degrees` float32 [nodes] where it needs them.
     """
-    kinds: dict[str, type[_Layer]] = {"sage": _Sage, "gcn": _Gcn, "gin": _Gin, "gat": _Gat}
-    kind = kinds[model.config.kind]
     return Computation(
-        inputs={_NODE: rows},
-        layers=[kind(model, index, degrees) for index in range(model.layers)],
+        inputs={NODE: rows},
+        layers=[_layer(model, index, degrees) for index in range(model.layers)],
         head=model.head,
         needs_all=model.jumping,
     )
 
 
-class _Layer(Relation, LayerSteps):
-    """A layer over nodes of one type, and the arcs of one."""
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution over nodes and arcs of one type."""
 
-    targets = (_NODE,)
+    width: int
+    message: Callable[[Tensor, Tensor], Tensor]
+    own_width: int
+    own: Callable[[Tensor], Tensor]
+    combine: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    """States before norm and activation of sums, counts, stored rows and ids."""
+    loops: bool = False
+    attention: Attention | None = None
 
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__((_NODE, "edge", _NODE))
-        self._model, self._index = model, index
-        self._conv: Any = model.gnn.convs[index]
-        self._skip: Any = model.skips[index] if model.config.residual else None
-        self._degrees = degrees
-        self.relations = [self]
-        self.before = model.width(index - 1) if index else model.features
-        self.after = model.width(index)
-        self.width = self.before
 
-    def own_width(self, target: str) -> int:
-        return self.after if self._skip is not None else 0
-
-    def own(self, target: str, x: Tensor) -> Tensor:
-        kept: Tensor = x[:, :0] if self._skip is None else self._skip(x)
-        return kept
+def _layer(model: Network, index: int, degrees: Tensor | None) -> LayerSteps:
+    kinds = {"sage": _sage, "gcn": _gcn, "gin": _gin, "gat": _gat}
+    before = model.width(index - 1) if index else model.features
+    after = model.width(index)
+    skip: Any = model.skips[index] if model.config.residual else None
+    convolution: Any = model.gnn.convs[index]
+    steps = kinds[model.config.kind](convolution, before, after, skip, degrees)
 
     def combine(
-        self, target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor, nodes: Tensor
+        target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor, nodes: Tensor
     ) -> Tensor:
-        state = self._combined(sums[0], counts[0], own, nodes)
-        return self._model.finished(self._index, state)
+        return model.finished(index, steps.combine(sums[0], counts[0], own, nodes))
 
-    @abstractmethod
-    def _combined(self, sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        """The states before norm and activation."""
-
-    def _root(self, nodes: Tensor) -> Tensor:
-        """1 / sqrt(degree + 1), as a column."""
-        assert self._degrees is not None
-        return (self._degrees[nodes] + 1).rsqrt().unsqueeze(1).to(self._conv.bias.device)
+    relation = Relation(PLAIN_EDGE, NODE, steps.width, steps.message, steps.loops, steps.attention)
+    own_width = {NODE: steps.own_width}
+    return LayerSteps([relation], before, after, own_width, lambda _, x: steps.own(x), combine)
 
 
-class _Sage(_Layer):
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self._early = self.after < self.before
-        self.width = min(self.before, self.after)
+def _sage(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) -> _Convolution:
+    early = after < before
 
-    def own_width(self, target: str) -> int:
-        return self.after
+    def own(x: Tensor) -> Tensor:
+        mapped: Tensor = conv.lin_r(x)
+        return mapped if skip is None else mapped + skip(x)
 
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        return x @ self._conv.lin_l.weight.T if self._early else x
-
-    def own(self, target: str, x: Tensor) -> Tensor:
-        kept: Tensor = self._conv.lin_r(x)
-        return kept if self._skip is None else kept + self._skip(x)
-
-    def _combined(self, sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+    def combine(sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
         mean = sums / counts.clamp(min=1).unsqueeze(1)
-        mapped: Tensor = mean + self._conv.lin_l.bias if self._early else self._conv.lin_l(mean)
+        mapped: Tensor = mean + conv.lin_l.bias if early else conv.lin_l(mean)
         return mapped + own
 
-
-class _Gcn(_Layer):
-    loops = True
-
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self._early = self.after <= self.before
-        self.width = min(self.before, self.after)
-
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        sent: Tensor = self._conv.lin(x) if self._early else x
-        return sent * self._root(nodes)
-
-    def _combined(self, sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        scaled = sums * self._root(nodes)
-        state: Tensor = (scaled if self._early else self._conv.lin(scaled)) + self._conv.bias
-        return state if self._skip is None else state + own
+    return _Convolution(
+        min(before, after),
+        lambda x, _: x @ conv.lin_l.weight.T if early else x,
+        after,
+        own,
+        combine,
+    )
 
 
-class _Gin(_Layer):
-    def own_width(self, target: str) -> int:
-        return self.before + super().own_width(target)
+def _gcn(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) -> _Convolution:
+    early = after <= before
 
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        return x
+    def root(nodes: Tensor) -> Tensor:
+        """1 / sqrt(degree + 1), as a column."""
+        assert degrees is not None
+        return (degrees[nodes] + 1).rsqrt().unsqueeze(1).to(conv.bias.device)
 
-    def own(self, target: str, x: Tensor) -> Tensor:
-        return torch.cat([(1 + self._conv.eps) * x, super().own(target, x)], dim=1)
+    def combine(sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+        scaled = sums * root(nodes)
+        state: Tensor = (scaled if early else conv.lin(scaled)) + conv.bias
+        return state if skip is None else state + own
 
-    def _combined(self, sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        state: Tensor = self._conv.nn(sums + own[:, : self.before])
-        return state if self._skip is None else state + own[:, self.before :]
+    return _Convolution(
+        min(before, after),
+        lambda x, nodes: (conv.lin(x) if early else x) * root(nodes),
+        0 if skip is None else after,
+        lambda x: _skipped(skip, x),
+        combine,
+        loops=True,
+    )
 
 
-class _Gat(_Layer):
-    loops = True
+def _gin(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) -> _Convolution:
+    def combine(sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+        state: Tensor = conv.nn(sums + own[:, :before])
+        return state if skip is None else state + own[:, before:]
 
-    def __init__(self, model: Network, index: int, degrees: Tensor | None) -> None:
-        super().__init__(model, index, degrees)
-        self.heads = self._conv.heads
-        self.width = self.heads * self._conv.out_channels
-        self.slope = float(self._conv.negative_slope)
+    return _Convolution(
+        before,
+        lambda x, _: x,
+        before + (0 if skip is None else after),
+        lambda x: torch.cat([(1 + conv.eps) * x, _skipped(skip, x)], dim=1),
+        combine,
+    )
 
-    def message(self, x: Tensor, nodes: Tensor) -> Tensor:
-        sent: Tensor = self._conv.lin(x)
-        return sent
 
-    def source_scores(self, message: Tensor) -> Tensor:
-        return by_head(message, self._conv.att_src)
-
-    def target_scores(self, x: Tensor) -> Tensor:
-        return x @ folded(self._conv.lin.weight, self._conv.att_dst)
-
-    def _combined(self, sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+def _gat(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) -> _Convolution:
+    def combine(sums: Tensor, counts: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
         state = sums
-        if not self._conv.concat:
-            state = sums.view(-1, self.heads, self._conv.out_channels).mean(dim=1)
-        state = state + self._conv.bias
-        return state if self._skip is None else state + own
+        if not conv.concat:
+            state = sums.view(-1, conv.heads, conv.out_channels).mean(dim=1)
+        state = state + conv.bias
+        return state if skip is None else state + own
+
+    return _Convolution(
+        conv.heads * conv.out_channels,
+        lambda x, _: conv.lin(x),
+        0 if skip is None else after,
+        lambda x: _skipped(skip, x),
+        combine,
+        loops=True,
+        attention=_attention(conv, conv.lin),
+    )
 
 
-def by_head(rows: Tensor, attention: Tensor) -> Tensor:
-    """The product of each head's share of a row with its vector.
-
-    Shapes: `rows` [nodes, heads * channels], `attention` [1, heads, channels]; result
-    [nodes, heads].
-    """
-    return (rows.view(-1, *attention.shape[1:]) * attention).sum(dim=-1)
+def _skipped(skip: Any, x: Tensor) -> Tensor:
+    """The map of a skip connection; no columns without one."""
+    mapped: Tensor = x[:, :0] if skip is None else skip(x)
+    return mapped
 
 
-def folded(weight: Tensor, attention: Tensor) -> Tensor:
-    """The map from rows to the result of a linear map and `by_head`.
+def _attention(conv: Any, of_target: Any) -> Attention:
+    """The attention of a `GATConv`; `of_target` is its linear map of targets."""
 
-    Shapes: `weight` [heads * channels, before], `attention` [1, heads, channels]; result
-    [before, heads].
-    """
-    return by_head(weight.T, attention)
+    def by_head(rows: Tensor, attention: Tensor) -> Tensor:
+        # [nodes, heads * channels] and [1, heads, channels] to [nodes, heads].
+        return (rows.view(-1, *attention.shape[1:]) * attention).sum(dim=-1)
+
+    return Attention(
+        conv.heads,
+        float(conv.negative_slope),
+        lambda message: by_head(message, conv.att_src),
+        # Folded into one map, the targets need no rows as wide as a message.
+        lambda x: x @ by_head(of_target.weight.T, conv.att_dst),
+    )
+
+
+def typed_network_steps(
+    model: TypedNetwork, features: Mapping[str, str], precision: Precision = "exact"
+) -> Computation:
+    """The computation of a network; `features` are arrays by node type."""
+
+    def encoded(name: str) -> Input:
+        def encode(x: Tensor, nodes: Tensor) -> Tensor:
+            return model.encoder(name, SimpleNamespace(x=x, n_id=nodes))
+
+        key = features[name] if model.schema.inputs[name].features else None
+        return Input(encode, key, precision)
+
+    layer = _transformer_layer if model.config.kind == "hgt" else _relation_sum
+    return Computation(
+        inputs={name: encoded(name) for name in model.schema.sources(0)},
+        layers=[layer(model, index) for index in range(model.layers)],
+        head=model.head,
+        needs_all=model.jumping,
+    )
+
+
+def _typed_layer(
+    model: TypedNetwork,
+    index: int,
+    relation: Callable[[EdgeType], Relation],
+    own: Callable[[str, Tensor], Tensor],
+    combine: Callable[[str, list[Tensor], list[Tensor], Tensor], Tensor],
+    **queries: Any,
+) -> LayerSteps:
+    """A layer with its skip connections, norm and activation."""
+    schema, hidden = model.schema, model.config.hidden
+    targets = schema.targets(index)
+
+    def own_with_skip(target: str, x: Tensor) -> Tensor:
+        if not model.config.residual:
+            return own(target, x)
+        skips: Any = model.skips[index]
+        return own(target, x) + skips[target](x)
+
+    def finished(
+        target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor, nodes: Tensor
+    ) -> Tensor:
+        return model.finished(index, target, combine(target, sums, counts, own))
+
+    return LayerSteps(
+        [relation(edge_type) for target in targets for edge_type in schema.into(target)],
+        hidden,
+        hidden,
+        dict.fromkeys(targets, hidden),
+        own_with_skip,
+        finished,
+        **queries,
+    )
+
+
+def _relation_sum(model: TypedNetwork, index: int) -> LayerSteps:
+    """A `RelationSum`: means or attention of each edge type, added up."""
+    convolution: Any = model.convolutions[index]
+    kind, hidden = model.config.kind, model.config.hidden
+
+    def relation(edge_type: EdgeType) -> Relation:
+        conv = convolution.relations[edge_type]
+        if kind != "gat":
+            # Sources send their state along every edge type.
+            return Relation(edge_type, edge_type[0], hidden, lambda x, _: x)
+        attention = _attention(conv, conv.lin_dst)
+        return Relation(
+            edge_type, edge_type, hidden, lambda x, _: conv.lin_src(x), attention=attention
+        )
+
+    def own(target: str, x: Tensor) -> Tensor:
+        into = model.schema.into(target) if kind == "sage" else []
+        parts = [convolution.relations[edge_type].lin_r(x) for edge_type in into]
+        if target in convolution.own:
+            parts.append(convolution.own[target](x))
+        return functools.reduce(torch.add, parts)
+
+    def combine(target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor) -> Tensor:
+        state = own
+        for edge_type, of_arcs, count in zip(model.schema.into(target), sums, counts, strict=True):
+            conv = convolution.relations[edge_type]
+            if kind == "gat":
+                state = state + (of_arcs + conv.bias)
+            else:
+                state = state + conv.lin_l(of_arcs / count.clamp(min=1).unsqueeze(1))
+        return state
+
+    return _typed_layer(model, index, relation, own, combine)
+
+
+def _transformer_layer(model: TypedNetwork, index: int) -> LayerSteps:
+    """A `TransformerLayer`: one softmax over the arcs of all edge types into a node."""
+    convolution: Any = model.convolutions[index]
+    heads, hidden = model.config.heads, model.config.hidden
+    size = hidden // heads
+
+    def relation(edge_type: EdgeType) -> Relation:
+        of_source = convolution.keys_and_values[edge_type[0]]
+        maps = convolution.relations[edge_type]
+
+        def message(x: Tensor, nodes: Tensor) -> Tensor:
+            keys, values = of_source(x).view(-1, 2, heads, size).unbind(dim=1)
+            scale = maps.prior.unsqueeze(1) / math.sqrt(size)
+            keys = map_by_head(keys, maps.attention) * scale
+            values = map_by_head(values, maps.message)
+            return torch.cat([keys.flatten(1), values.flatten(1)], dim=1)
+
+        return Relation(edge_type, edge_type, 2 * hidden, message)
+
+    def own(target: str, x: Tensor) -> Tensor:
+        if not model.schema.into(target):
+            return x
+        return (1 - convolution.targets[target].skip.sigmoid()) * x
+
+    def combine(target: str, sums: list[Tensor], counts: list[Tensor], own: Tensor) -> Tensor:
+        if not sums:
+            return own
+        maps = convolution.targets[target]
+        state: Tensor = own + maps.skip.sigmoid() * maps.out(functional.gelu(sums[0]))
+        return state
+
+    def queries(target: str, x: Tensor) -> Tensor:
+        found: Tensor = convolution.targets[target].query(x)
+        return found
+
+    return _typed_layer(model, index, relation, own, combine, query_heads=heads, queries=queries)

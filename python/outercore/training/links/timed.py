@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
     from outercore.training.config import TrainConfig
 
+
 _TIME_BYTES = 8
 _SORTING_BYTES = 24
 """For each edge while they are sorted: the order, what the sort takes, and times in both orders."""

@@ -1,11 +1,9 @@
-"""A network that embeds both ends of a link at its time, and scores the link.
-
-Its inputs are the sampled neighbourhoods of the ends, with the age of each edge.
-"""
+"""Networks that embed the ends of links, and heads that score pairs of them."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from outercore.training.config import TrainConfig
-from outercore.training.links.model import PairHead
-from outercore.training.typed.inputs import TypedSchema
-from outercore.training.typed.models import (
+from outercore.training.config import LinkHead, LinkLoss, TrainConfig
+from outercore.training.models import Model, build_model
+from outercore.training.typed_network import (
     Encoder,
     TypedParts,
+    TypedSchema,
     by_type,
     feature_deviation,
     norm_of_type,
@@ -28,6 +26,84 @@ from outercore.training.typed.models import (
 
 if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
+
+
+class LinkModel(Model):
+    """Embeddings of nodes by a graph network, scores of pairs by a head.
+
+    Nodes without features have rows in a learned table of width `hidden`.
+    """
+
+    def __init__(self, config: TrainConfig, features: int, table_rows: int = 0) -> None:
+        """`features` of a node, or the width of the table, which has `table_rows` rows."""
+        super().__init__(config.layers, features, config.model.hidden)
+        self.table_rows = table_rows
+        self.encoder = build_model(config.model, config.layers, features, config.model.hidden)
+        self.needs_degrees = self.encoder.needs_degrees
+        self.counts_loops = self.encoder.counts_loops
+        self.head = PairHead(config.link.head, config.model.hidden, config.model.dropout)
+        self.table = nn.Embedding(table_rows, features) if table_rows else None
+        if self.table is not None:
+            nn.init.xavier_uniform_(self.table.weight)
+
+    def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
+        """Embeddings of a batch's seeds, float32 [seeds, outputs]; `degrees` as `Network` has them.
+
+        Sets `batch.x` to rows of the table where there is one.
+        """
+        if self.table is not None:
+            batch.x = self.table(batch.n_id)
+        embeddings: Tensor = self.encoder(batch, degrees)
+        return embeddings
+
+
+class PairHead(nn.Module):
+    """One score of two embeddings.
+
+    It is the same in either order, except for a directed `mlp`, which takes both embeddings and
+    their product.
+    """
+
+    def __init__(
+        self, kind: LinkHead, width: int, dropout: float, *, is_directed: bool = False
+    ) -> None:
+        super().__init__()
+        self._is_directed = is_directed
+        self.kind = kind
+        self.dropout = dropout
+        self.diagonal = nn.Parameter(torch.ones(width)) if kind == "diagonal" else None
+        sizes = [width * (3 if is_directed else 1), width, 1] if kind == "mlp" else []
+        self.linears = nn.ModuleList(
+            nn.Linear(before, after) for before, after in itertools.pairwise(sizes)
+        )
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """Scores float32 [pairs] of embeddings [pairs, width]."""
+        product = first * second
+        if self.kind == "mlp":
+            seen = torch.cat([first, second, product], dim=1) if self._is_directed else product
+            hidden = functional.relu(self.linears[0](seen))
+            hidden = functional.dropout(hidden, self.dropout, self.training)
+            score: Tensor = self.linears[1](hidden)
+            return score.squeeze(1)
+        if self.diagonal is not None:
+            product = product * self.diagonal
+        return product.sum(dim=1)
+
+
+def link_loss(kind: LinkLoss, positive: Tensor, negative: Tensor) -> Tensor:
+    """How far edges are from scoring higher than negatives; never below 0.
+
+    `binary`: cross entropy, in which all edges weigh as much as all negatives. `triplet`: the loss
+    of Bayesian personalised ranking, whose slope needs no margin to be chosen.
+
+    Shapes: scores [edges] and [edges, negatives of each].
+    Source: Rendle et al., BPR, 2009, for `triplet`.
+    """
+    if kind == "binary":
+        return functional.softplus(-positive).mean() + functional.softplus(negative).mean()
+    return functional.softplus(negative - positive.unsqueeze(1)).mean()
+
 
 _WAVES = 32
 _FINEST = 1e6
@@ -185,17 +261,16 @@ class _Edges:
     ages: Tensor | None
 
 
-class TemporalLinkModel(nn.Module):
+class TemporalLinkModel(Model):
     """Scores links from the neighbourhoods that their ends had before them.
 
     Takes batches of `LinkNeighborLoader` with triplets, of graphs with one type or several.
     """
 
     def __init__(self, config: TrainConfig, schema: TimedSchema) -> None:
-        super().__init__()
+        hidden, types = config.model.hidden, schema.types
+        super().__init__(types.layers, types.inputs[types.seeds[0]].features, hidden)
         self.schema = schema
-        self.layers = schema.types.layers
-        hidden = config.model.hidden
         self.encoder = Encoder(hidden, schema.types, feature_deviation(hidden))
         self.time = TimeEncoding(schema.span)
         self.stack = nn.ModuleList(
@@ -203,16 +278,6 @@ class TemporalLinkModel(nn.Module):
         )
         dropout = config.model.dropout
         self.head = PairHead(config.link.head, hidden, dropout, is_directed=True)
-
-    @property
-    def features(self) -> int:
-        """Features of the source of a link; 0 without features."""
-        return self.schema.types.inputs[self.schema.types.seeds[0]].features
-
-    @property
-    def outputs(self) -> int:
-        """Width of the embedding of an end."""
-        return self.encoder.hidden
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Scores of the links of a batch and of their negatives.

@@ -1,1 +1,0 @@
-"""Learning which edges come next, from those that came before."""

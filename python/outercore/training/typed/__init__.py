@@ -1,1 +1,0 @@
-"""Models of graphs with several types of nodes and edges."""
