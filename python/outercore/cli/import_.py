@@ -20,7 +20,7 @@ from outercore.cli.next_step import read_again
 from outercore.data.names import KEY
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.build.graph import import_graph
 from outercore.importing.build.triples import TripleOptions, import_triples
 from outercore.importing.edge_arrays import EdgeChoice
 from outercore.importing.format.registry import TypedFormat, located, typed_format
@@ -33,7 +33,7 @@ from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.standard_input import piped
 from outercore.importing.table.text import TextOptions
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
@@ -222,7 +222,7 @@ def _import(context: typer.Context, arguments: _Options, note: Callable[[str], o
     elif arguments.triples:
         _import_facts(context, arguments, note)
     elif len(arguments.edges) == 1 and (folder := typed_format(path := located(*arguments.edges))):
-        _import_folder(context, arguments, folder, path)
+        _import_types(context, arguments, (folder, path))
     else:
         _import_edges(context, arguments, note)
 
@@ -256,30 +256,21 @@ def _import_facts(
     console.result(summary, str(arguments.out), rows, as_json=arguments.json)
 
 
-def _import_types(context: typer.Context, arguments: _Options) -> None:
-    """Imports a graph of several types of nodes and edges."""
-    known = {*_OF_TYPED, *options.OF_EACH_IMPORT}
-    _refuse(context, lambda name: name not in known, "does not go with `--edges`")
-    inputs = _typed_inputs(arguments)
-    how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
-    with console.bars(quiet=arguments.json) as progress:
-        summary = import_typed(inputs, arguments.out, how, progress, console.note)
-    _show_types(arguments, summary)
-
-
-def _import_folder(
-    context: typer.Context, arguments: _Options, folder: TypedFormat, path: Path
+def _import_types(
+    context: typer.Context, arguments: _Options, folder: tuple[TypedFormat, Path] | None = None
 ) -> None:
-    """Imports a folder that describes a graph of several types."""
-    known = {*_OF_FOLDERS, *options.OF_EACH_IMPORT, *folder.options}
-    _refuse(context, lambda name: name not in known, f"does not go with {folder.what}")
+    """Imports a graph of several types of nodes and edges; `folder` describes it, if given."""
+    of_input: tuple[str, ...] = _OF_TYPED
+    what = "`--edges`"
+    if folder is not None:
+        of_input, what = (*_OF_FOLDERS, *folder[0].options), folder[0].what
+    known = {*of_input, *options.OF_EACH_IMPORT}
+    _refuse(context, lambda name: name not in known, f"does not go with {what}")
     inputs = _typed_inputs(arguments)
     how = replace(arguments.how, allow_nan=_keeps_gaps(arguments), command=options.command_line())
-    source = folder.open(path, inputs, how)
+    source = open_typed(inputs, how) if folder is None else folder[0].open(folder[1], inputs, how)
     with console.bars(quiet=arguments.json) as progress:
-        summary = write_typed(
-            source, arguments.out, how, progress, console.note, dangling=inputs.dangling
-        )
+        summary = import_graph(source, arguments.out, how, progress, console.note)
     _show_types(arguments, summary)
 
 

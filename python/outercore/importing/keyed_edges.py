@@ -26,6 +26,7 @@ from outercore.importing.keys import (
     columns_in_words,
     readable,
 )
+from outercore.importing.table.file_state import FileState
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.rows import NodeArray, RowSource, common_type, without_gaps
 from outercore.importing.table.table import Table
@@ -119,6 +120,11 @@ class KeyedEdges:
     def key(self) -> str:
         """The name of the edge type in keys."""
         return edge_type_key(self.edge_type)
+
+    @property
+    def files(self) -> tuple[FileState, ...]:
+        """The files of all tables, in the state in which they were opened."""
+        return tuple(state for ends in self.ends for state in ends.table.files)
 
     def feed(self, importer: Importer, keys: Keys, dangling: Dangling) -> Dropped:
         """Hands the edges to the importer; returns how many were dropped.
@@ -219,10 +225,9 @@ class KeyedEdges:
                     values = without_gaps(values if kept is None else values[kept], fill)
                     yield np.ascontiguousarray(values)
 
-        files = tuple(state for ends in self.ends for state in ends.table.files)
         stored = type_of_times(filled[0].table.table, name) if True in times else None
         return RowSource(
-            f"{self.ends[0].table.spec}:{name}", dtype, chunks, files=files, times=stored
+            f"{self.ends[0].table.spec}:{name}", dtype, chunks, files=self.files, times=stored
         )
 
 

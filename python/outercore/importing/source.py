@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from outercore.base.listing import listed
 from outercore.importing.edges import EdgeSource
 from outercore.importing.graph_tables import NodeTable
-from outercore.importing.keyed_edges import KeyedEdges
+from outercore.importing.keyed_edges import Dangling, KeyedEdges
 from outercore.importing.keys import Column, Keys
 from outercore.importing.many_graphs import GraphLevel
 from outercore.importing.splits import Splits
@@ -34,14 +35,55 @@ class Format(Generic[_Opener]):
 
 
 @dataclass(frozen=True)
+class GraphTypes:
+    """Node types and edge types of a graph with several."""
+
+    nodes: dict[str, NodeTable]
+    edges: list[KeyedEdges]
+    splits: Splits | None = None
+    """Splits by keys. The columns of their keys are the last uses of the source."""
+    fill: float | None = None
+    """Replaces missing values of edges. Those of nodes are replaced when they are read."""
+    dangling: Dangling = "refuse"
+
+    def counts(self, arrays: list[NodeArray]) -> dict[str, int]:
+        """Nodes of each type; features tell where no table does."""
+        features = {array.of_type: array for array in arrays if array.role == "features"}
+        return {
+            node_type: count_rows(features[node_type].rows) if one.count is None else one.count
+            for node_type, one in self.nodes.items()
+        }
+
+    def arrays(self, keys: Keys, uses: int) -> tuple[list[NodeArray], list[str]]:
+        """The arrays that keys lead to, and notes on columns of edges that are left out.
+
+        `uses`: number of columns that refer to nodes by key.
+        """
+        arrays = []
+        if self.splits is not None:
+            arrays += self.splits.looked_up(keys, uses - len(self.splits.columns))
+        arrays += keys.arrays()
+        notes = []
+        for edges in self.edges:
+            of_edges, left_out = edges.arrays(keys, self.fill)
+            arrays += of_edges
+            if left_out and not edges.reverse:
+                notes.append(
+                    f"columns of {','.join(edges.edge_type)} are left out: {listed(left_out)}"
+                )
+        return arrays, notes
+
+
+@dataclass(frozen=True)
 class GraphSource:
     """Everything that one data set is made from."""
 
     edges: list[EdgeSource]
+    """Edges of a graph with one type."""
     arrays: list[NodeArray] = field(default_factory=list)
     nodes: int | None = None
     undirected: bool | None = None
-    """What the origin says about its edges; `ImportOptions.undirected` wins."""
+    """Whether the origin stores each edge once; `ImportOptions.undirected` has priority."""
     identity: str = ""
     """Options and further files that make another import of the same edges."""
     notes: list[str] = field(default_factory=list)
@@ -50,6 +92,18 @@ class GraphSource:
     """Which nodes belong to which graph, in a data set of many."""
     also_read: tuple[FileState, ...] = ()
     """Files that were read and hold neither edges nor arrays."""
+    types: GraphTypes | None = None
+    """Types of nodes and edges, if there are several."""
+    identities: list[str] = field(default_factory=list)
+    """Files and options that make other edges, where `edges` do not tell."""
+    named: list[str] = field(default_factory=list)
+    """The inputs by the names that the user gave, where `edges` do not tell."""
+    node_keys: list[Column] = field(default_factory=list)
+    """Columns that define the keys of nodes."""
+    uses: list[Column] = field(default_factory=list)
+    """Columns that refer to nodes by key."""
+    with_keys: Callable[[Keys], GraphSource] | None = None
+    """Completes the source once all keys have numbers."""
 
     @property
     def first_id(self) -> int:
@@ -69,16 +123,19 @@ class GraphSource:
 
     def inputs(self) -> list[str]:
         """The names of all inputs, for the provenance."""
-        return [
+        return self.named or [
             *(edge.name for edge in self.edges),
             *(array.rows.name for array in self.of_nodes),
             *(array.rows.name for array in self.of_edges if array.rows.files),
         ]
 
     def files(self) -> list[FileState]:
-        """What everything is read from, as it was when it was opened."""
+        """All files, in the state in which they were opened."""
+        types = self.types
         sources = [
+            *(() if types is None else (one.files for one in types.nodes.values())),
             *(edge.files for edge in self.edges),
+            *(() if types is None else (edges.files for edges in types.edges)),
             *(array.rows.files for array in self.arrays),
             self.also_read,
         ]
@@ -103,46 +160,3 @@ class GraphSource:
             if array.role in ("features", "labels", "array"):
                 return count_rows(array.rows)
         return None
-
-
-@dataclass(frozen=True)
-class TypedSource:
-    """Everything that one data set of several types is made from."""
-
-    nodes: dict[str, NodeTable]
-    edges: list[KeyedEdges]
-    node_keys: list[Column]
-    edge_keys: list[Column]
-    splits: Splits | None
-    """Those by keys."""
-    arrays: list[NodeArray]
-    identities: list[str]
-    """Files and options that make another import."""
-    notes: list[str]
-    inputs: list[str]
-    """What the user named, for the provenance."""
-    fill: float | None = None
-    """What stands for missing values of edges; those of nodes are filled when they are read."""
-    find_edges: Callable[[Keys], list[KeyedEdges]] | None = None
-    """Finds the edge types where only the keys tell them."""
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Nodes of each type."""
-        of_arrays = {array.of_type: array for array in self.arrays if array.role == "features"}
-        counts = {}
-        for node_type, one in self.nodes.items():
-            count = one.count
-            if count is None:
-                count = count_rows(of_arrays[node_type].rows)
-            counts[node_type] = count
-        return counts
-
-    def files(self) -> list[FileState]:
-        """What everything is read from, as it was when it was opened."""
-        sources = [
-            *(one.files for one in self.nodes.values()),
-            *(ends.table.files for edges in self.edges for ends in edges.ends),
-            *(array.rows.files for array in self.arrays),
-        ]
-        return [state for files in sources for state in files]

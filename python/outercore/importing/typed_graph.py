@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from outercore.base.native import Progress
 from outercore.errors import InvalidError
-from outercore.importing.build.graph import write_typed
+from outercore.importing.build.graph import import_graph
 from outercore.importing.features import open_features
 from outercore.importing.graph_tables import (
     EdgeTable,
@@ -20,11 +20,11 @@ from outercore.importing.graph_tables import (
     require_type_name,
 )
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.keyed_edges import edges_of_types
-from outercore.importing.keys import column_of
+from outercore.importing.keyed_edges import KeyedEdges, edges_of_types
+from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import TypedSource
+from outercore.importing.source import GraphSource, GraphTypes
 from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
 from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
@@ -34,7 +34,7 @@ from outercore.importing.table.times import TIME, has_times, is_date_column
 from outercore.importing.texts import columns_besides, open_node_texts
 
 
-def open_typed(inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_typed(inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """Opens everything that `inputs` names.
 
     Errors: `NotFoundError` and `InvalidError` name the file or the type; nothing is written.
@@ -57,17 +57,20 @@ def typed_source(
     *,
     is_timed: bool = False,
     description: str = "",
-) -> TypedSource:
+    uses: Sequence[Column] = (),
+    find_edges: Callable[[Keys], list[KeyedEdges]] | None = None,
+) -> GraphSource:
     """The source of opened tables, with the labels and splits of `inputs`.
 
     `features` are the arrays of nodes and how they were chosen, `named` what the user named.
     With `is_timed` nodes with an array `time` are divided by it. `description` is what else makes
-    another import.
+    another import. `find_edges` finds the edge types where only the keys in the columns `uses`
+    tell them.
 
     Errors: as `open_typed`.
     """
     reading = inputs.reading(options)
-    edges, uses = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
+    edges, uses_of_tables = edges_of_types(tables, nodes, add_reverse=inputs.add_reverse)
     labels = []
     if inputs.label is not None:
         labels = open_labels(inputs.label, nodes, reading, options.task)
@@ -96,21 +99,26 @@ def typed_source(
         for one in tables
         if isinstance(one.table, TextTable) and (remark := one.table.dialect.get("remark"))
     ]
-    return TypedSource(
-        nodes,
-        edges,
-        [
+    by_keys = splits if isinstance(splits, Splits) else None
+    types = GraphTypes(nodes, edges, by_keys, inputs.fill, inputs.dangling)
+    source = GraphSource(
+        [],
+        arrays,
+        notes=list(dict.fromkeys([*from_files, *notes, *dates, *more])),
+        types=types,
+        identities=[identity],
+        named=named,
+        node_keys=[
             column_of(one.node_type, one.table, one.key, space=one.space, first=one.first)
             for one in nodes.values()
             if one.table is not None and one.key
         ],
-        uses,
-        splits if isinstance(splits, Splits) else None,
-        arrays,
-        [identity],
-        list(dict.fromkeys([*from_files, *notes, *dates, *more])),
-        named,
-        inputs.fill,
+        uses=[*uses, *uses_of_tables, *(by_keys.columns if by_keys is not None else ())],
+    )
+    if find_edges is None:
+        return source
+    return replace(
+        source, with_keys=lambda keys: replace(source, types=replace(types, edges=find_edges(keys)))
     )
 
 
@@ -149,10 +157,9 @@ def import_typed(
     progress: Progress = lambda *_: None,
     note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
-    """Writes a data set of several types and returns the summary; as `write_typed`."""
+    """Writes a data set of several types and returns the summary; as `import_graph`."""
     options = options or ImportOptions()
-    source = open_typed(inputs, options)
-    return write_typed(source, out, options, progress, note, dangling=inputs.dangling)
+    return import_graph(open_typed(inputs, options), out, options, progress, note)
 
 
 def source_of_arrays(
@@ -163,7 +170,7 @@ def source_of_arrays(
     tables: list[EdgeTable],
     arrays: list[NodeArray],
     notes: list[str],
-) -> TypedSource:
+) -> GraphSource:
     """The source of a directory whose nodes have numbers.
 
     `arrays` belong to nodes and edges; `--label` and `--split` replace the labels and splits.
@@ -194,7 +201,8 @@ def source_of_arrays(
             f"`{root}`: labels and splits of {', '.join(of_types)}, expected one node type"
         )
     source = typed_source(inputs, options, nodes, tables, (left, notes), [str(root)])
-    for edges in source.edges:
+    assert source.types is not None
+    for edges in source.types.edges:
         given = edges.ends[0].table.key
         source.arrays.extend(
             replace(one, of_type=edges.key)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.base import native
-from outercore.base.listing import listed
 from outercore.base.native import Arrays, Importer, Progress
 from outercore.base.sizes import parse_size
 from outercore.data.directories import is_data_set
@@ -21,11 +20,10 @@ from outercore.data.many_graphs import FIRST
 from outercore.data.schema import Schema
 from outercore.errors import InvalidError
 from outercore.importing.edges import with_range
-from outercore.importing.keyed_edges import Dangling
 from outercore.importing.keys import Keys
 from outercore.importing.many_graphs import GraphLevel, require_inside
 from outercore.importing.options import ArrayOptions, FeatureType, ImportOptions
-from outercore.importing.source import GraphSource, TypedSource
+from outercore.importing.source import GraphSource
 from outercore.importing.table.file_state import require_unchanged
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.times import require_one_scale
@@ -36,45 +34,79 @@ def import_graph(
     out: str | Path,
     options: ImportOptions | None = None,
     progress: Progress = lambda *_: None,
+    note: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Writes a data set and returns the summary.
 
     After an interrupt the same call resumes. The data set appears only when it is
     complete.
 
-    Cost: within `options.memory`, for inputs of any size.
+    Cost: within `options.memory`, for inputs of any size; with keys 16 bytes a node on disk while
+    it is built.
     Errors: `InvalidError` names the input with its row; `NoSpaceError`; `InvalidError` where
     `out` holds a data set and `overwrite` is not given, or another process writes to it.
     """
-    options = options or ImportOptions()
+    options, out = options or ImportOptions(), Path(out)
+    _refuse_options(source, options)
     require_place(source.arrays, options)
-    undirected = options.undirected if options.undirected is not None else source.undirected
-    if source.of_edges and options.self_loops == "add":
+    for line in source.notes:
+        note(line)
+    with Keys(out, source.node_keys, source.uses, "\n".join(source.identities)) as keys:
+        keys.build(parse_size(options.memory), progress)
+        if source.with_keys is not None:
+            before, source = source.notes, source.with_keys(keys)
+            for line in source.notes[len(before) :]:
+                note(line)
+        described = _described(source, options)
+        if source.graphs is None:
+            return _write(source, keys, out, options, described, progress, note)
+        found: dict[str, Any] = {}
+        if not _is_unfinished(out, described):
+            require_inside(source.edges, source.graphs)
+            found = _write(source, keys, out, options, described, progress, note)
+        return found | _add_graphs(out, source.graphs)
+
+
+def _refuse_options(source: GraphSource, options: ImportOptions) -> None:
+    """Errors: `InvalidError` for options that mean nothing for the edges of the source."""
+    if source.types is not None:
+        for name, given in (
+            ("--undirected", options.undirected),
+            ("--self-loops", options.self_loops != "keep"),
+        ):
+            if given:
+                raise InvalidError(
+                    f"{name}: does not go with several types of nodes\n"
+                    "hint: `--add-reverse` adds the other direction of each edge type"
+                )
+    elif source.of_edges and options.self_loops == "add":
         raise InvalidError(
             "--self-loops add: the added edges have no row in the edge array "
             f"`{source.of_edges[0].name}`\nhint: add the loops to the edge list, with values"
         )
-    nodes = source.node_count()
-    described = {
+
+
+def _described(source: GraphSource, options: ImportOptions) -> dict[str, Any]:
+    """The options of the core's importer."""
+    described: dict[str, Any] = {
         "memory": parse_size(options.memory),
-        "nodes": nodes,
-        "first_id": source.first_id,
-        "undirected": bool(undirected),
-        "self_loops": options.self_loops,
         "duplicates": options.duplicates,
         "overwrite": options.overwrite,
         "command": options.command,
         "inputs": source.inputs(),
-        "edges": [edge.identity for edge in source.edges],
+        "edges": source.identities or [edge.identity for edge in source.edges],
+    }
+    if source.types is not None:
+        edges = [one.edge_type for one in source.types.edges]
+        return described | {"types": {"nodes": source.types.counts(source.arrays), "edges": edges}}
+    undirected = options.undirected if options.undirected is not None else source.undirected
+    return described | {
+        "nodes": source.node_count(),
+        "first_id": source.first_id,
+        "undirected": bool(undirected),
+        "self_loops": options.self_loops,
         "reading": source.identity,
     }
-    if source.graphs is None:
-        return _import_nodes(source, Path(out), options, described, progress)
-    found: dict[str, Any] = {}
-    if not _is_unfinished(Path(out), described):
-        require_inside(source.edges, source.graphs)
-        found = _import_nodes(source, Path(out), options, described, progress)
-    return found | _add_graphs(Path(out), source.graphs)
 
 
 def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
@@ -95,28 +127,49 @@ def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
         )
 
 
-def _import_nodes(
+def _write(
     source: GraphSource,
+    keys: Keys,
     out: Path,
     options: ImportOptions,
     described: dict[str, Any],
     progress: Progress,
+    note: Callable[[str], object],
 ) -> dict[str, Any]:
     """Writes the edges and the arrays of nodes and edges; returns the summary."""
-    arrays = [*source.of_nodes, *source.of_edges]
-    require_comparable(arrays)
-    if not described["undirected"]:
-        arrays = [replace(array, rows=array.rows.with_reverse()) for array in arrays]
+    require_comparable(source.arrays)
+    types, arrays, of_types = source.types, source.arrays, dict[str, Any]()
     with Importer(out, described, progress) as importer:
-        for edges in source.edges:
-            try:
-                edges.feed(importer, described["nodes"])
-            except InvalidError as error:
-                raise with_range(error, edges, described["nodes"]) from None
+        if types is None:
+            for edges in source.edges:
+                try:
+                    edges.feed(importer, described["nodes"])
+                except InvalidError as error:
+                    raise with_range(error, edges, described["nodes"]) from None
+            arrays = [*source.of_nodes, *source.of_edges]
+            if not described["undirected"]:
+                arrays = [replace(array, rows=array.rows.with_reverse()) for array in arrays]
+        else:
+            by_keys, notes = types.arrays(keys, len(source.uses))
+            arrays = [*arrays, *by_keys]
+            # Before the edges are read, which takes longest.
+            require_comparable(arrays)
+            dropped = {one.key: one.feed(importer, keys, types.dangling) for one in types.edges}
+            for line in notes:
+                note(line)
+            of_types = {
+                "node_types": described["types"]["nodes"],
+                "dangling_dropped": {
+                    key: one.no_node for key, one in dropped.items() if one.no_node
+                },
+                "empty_keys_dropped": {
+                    key: one.no_key for key, one in dropped.items() if one.no_key
+                },
+            }
         for array in arrays:
             feed_array(importer, array, options, progress)
         require_unchanged(source.files())
-        return importer.finish()
+        return importer.finish() | of_types
 
 
 def require_comparable(
@@ -205,77 +258,6 @@ def _refuse_other_numbers(rows: RowSource, chunk: NDArray, stored: FeatureType, 
             f"{int(values[row, place])} would change as {stored}\n"
             "hint: `--feature-dtype float64` holds whole numbers up to 2^53; or scale them before"
         )
-
-
-def _refuse_options(options: ImportOptions) -> None:
-    """Errors: `InvalidError` for options that mean nothing for edges of several types."""
-    for name, given in (
-        ("--undirected", options.undirected),
-        ("--self-loops", options.self_loops != "keep"),
-    ):
-        if given:
-            raise InvalidError(
-                f"{name}: does not go with several types of nodes\n"
-                "hint: `--add-reverse` adds the other direction of each edge type"
-            )
-
-
-def write_typed(
-    source: TypedSource,
-    out: str | Path,
-    options: ImportOptions,
-    progress: Progress = lambda *_: None,
-    note: Callable[[str], object] = lambda _: None,
-    *,
-    dangling: Dangling = "refuse",
-) -> dict[str, Any]:
-    """Writes a data set of several types and returns the summary.
-
-    Stopped in between, the same call resumes. The data set appears only when it is complete.
-
-    Cost: within `options.memory`; 16 bytes a node on disk while it is built.
-    Errors: `InvalidError` names the input with its row; `NotFoundError`; `NoSpaceError`.
-    """
-    _refuse_options(options)
-    require_place(source.arrays, options)
-    for line in source.notes:
-        note(line)
-    out = Path(out)
-    uses = [*source.edge_keys, *(source.splits.columns if source.splits else [])]
-    with Keys(out, source.node_keys, uses, "\n".join(source.identities)) as keys:
-        keys.build(parse_size(options.memory), progress)
-        if source.find_edges is not None:
-            source = replace(source, edges=source.find_edges(keys))
-        of_edges = [edges.arrays(keys, source.fill) for edges in source.edges]
-        require_comparable([*source.arrays, *(one for arrays, _ in of_edges for one in arrays)])
-        described = {
-            "memory": parse_size(options.memory),
-            "duplicates": options.duplicates,
-            "overwrite": options.overwrite,
-            "command": options.command,
-            "inputs": source.inputs,
-            "edges": source.identities,
-            "types": {"nodes": source.counts, "edges": [one.edge_type for one in source.edges]},
-        }
-        with Importer(out, described, progress) as importer:
-            dropped = {one.key: one.feed(importer, keys, dangling) for one in source.edges}
-            by_keys = []
-            if source.splits is not None:
-                by_keys = source.splits.looked_up(keys, len(source.edge_keys))
-            for array in [*source.arrays, *by_keys, *keys.arrays()]:
-                feed_array(importer, array, options, progress)
-            for edges, (arrays, left_out) in zip(source.edges, of_edges, strict=True):
-                for array in arrays:
-                    feed_array(importer, array, options, progress)
-                if left_out and not edges.reverse:
-                    note(f"columns of {','.join(edges.edge_type)} are left out: {listed(left_out)}")
-            require_unchanged(source.files())
-            found = importer.finish()
-    return found | {
-        "node_types": source.counts,
-        "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
-        "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
-    }
 
 
 def _is_unfinished(out: Path, options: dict[str, Any]) -> bool:

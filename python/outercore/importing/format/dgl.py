@@ -15,7 +15,7 @@ from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
 from outercore.data.schema import TOPOLOGY
-from outercore.importing.build.graph import write_typed
+from outercore.importing.build.graph import import_graph
 from outercore.importing.format.frames import MemoryGraph, write
 from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero
 from outercore.importing.options import ImportOptions
@@ -127,7 +127,7 @@ def _from_typed_dgl(
     chosen = None if splits is None else dict(splits)
     options = options or ImportOptions()
     source = open_hetero(data, chosen, tuple(further), 0, options, edge_arrays)
-    write_typed(source, out, options)
+    import_graph(source, out, options)
     notes = source.notes
     if not_taken:
         notes.append(

@@ -32,7 +32,7 @@ from outercore.importing.format.description import (
 from outercore.importing.graph_tables import EdgeTable, array_of_edges, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
@@ -437,7 +437,7 @@ def open_untyped(root: Path, inputs: Inputs, options: ImportOptions) -> GraphSou
     )
 
 
-def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_graphbolt(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The graph of a directory with node types, as it is described. Its first task about nodes
     has the labels and splits.
 

@@ -31,7 +31,7 @@ from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import Ends, KeyedEdges, with_reverse
 from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parquet import natural
 from outercore.importing.table.table import Missing, Table
@@ -651,7 +651,7 @@ class _Relation:
     """The node types that the sources, and the targets, may be of."""
 
 
-def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The graph in a folder of node and relationship files.
 
     The first label of a node is its type; without a label it is the name of the file. The same
@@ -680,12 +680,15 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Typ
         arrays += found
         notes += more
     description = " ".join(str(state) for one in files for state in one.files)
-    source = typed_source(
-        inputs, options, nodes, [], (arrays, notes), [str(folder)], description=description
-    )
-    return replace(
-        source,
-        edge_keys=[use for one in relations for use in _uses(one)],
+    return typed_source(
+        inputs,
+        options,
+        nodes,
+        [],
+        (arrays, notes),
+        [str(folder)],
+        description=description,
+        uses=[use for one in relations for use in _uses(one)],
         find_edges=partial(_find_edges, relations, add_reverse=inputs.add_reverse),
     )
 

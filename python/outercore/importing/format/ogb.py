@@ -23,7 +23,7 @@ from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import EdgeTable, require_type_name, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
 from outercore.importing.table.npz import member_names, open_member, read_member
@@ -268,7 +268,7 @@ _NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")
 """What a relation has besides arrays: `edge_reltype` is one number for the whole relation."""
 
 
-def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The nodes, edges, features, labels and splits under `root/raw` and `root/split`.
 
     `node-feat` and `edge-feat` become features, other `node_NAME` and `edge_NAME` arrays.

@@ -17,7 +17,7 @@ from outercore.importing.graph_tables import EdgeTable, array_of_edges
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import has_label, without_label
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.edge_array import EdgeArrayTable, EdgeShape
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import (
@@ -58,7 +58,7 @@ def _relations(root: Path, between: str) -> Iterator[tuple[EdgeType, Path]]:
             yield (parts[0], parts[1], parts[2]), path
 
 
-def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_igb(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The graph in a directory of IGBH.
 
     Labels are the 19 classes; `--label paper=FILE` takes others. Without `--split` the first 60 %
@@ -156,7 +156,7 @@ def _labelled(name: str, labels: RowSource, own: range, task: str | None) -> Row
     return RowSource(f"split `{name}`", np.dtype(np.int64), chunks, count=len(own))
 
 
-def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_mag240m(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The graph in a directory of MAG240M: `processed/`, `meta.pt` and `split_dict.pt`.
 
     Errors: `NotFoundError` where `meta.pt` is not there; `InvalidError` for a node type without a

@@ -19,14 +19,14 @@ from outercore.data.graph import Graph
 from outercore.data.schema import TOPOLOGY
 from outercore.data.split_names import normal_split
 from outercore.errors import InvalidError, NotFoundError
-from outercore.importing.build.graph import import_graph, write_typed
+from outercore.importing.build.graph import import_graph
 from outercore.importing.edges import EdgeSource, digest_of, from_edge_index
 from outercore.importing.format.download import CACHE, download_errors, library
 from outercore.importing.graph_tables import array_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
-from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.edge_array import EdgeArrayTable
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 from outercore.importing.table.times import whole_times
@@ -93,14 +93,11 @@ def from_pyg(
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
     if hasattr(data, "edge_types"):
-        typed = open_hetero(data, splits, arrays, mask_column, options)
-        write_typed(typed, out, options)
-        notes = typed.notes
+        source = open_hetero(data, splits, arrays, mask_column, options)
     else:
         source = open_data(data, splits, arrays, mask_column)
-        import_graph(source, out, options)
-        notes = source.notes
-    for note in notes:
+    import_graph(source, out, options)
+    for note in source.notes:
         warnings.warn(note, stacklevel=3)
     return Graph(out)
 
@@ -210,7 +207,7 @@ def open_hetero(
     mask_column: int,
     options: ImportOptions,
     edge_arrays: Mapping[EdgeType, Mapping[str, Any]] | None = None,
-) -> TypedSource:
+) -> GraphSource:
     """The edges and arrays of a PyG `HeteroData` object; arguments as `from_pyg`.
 
     `edge_arrays` are further arrays of edges, by their names.

@@ -19,11 +19,11 @@ from outercore.importing.format import (
 )
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, GraphSource, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.foreign import refuse_foreign
 
 PlainFormat = Format[Callable[[Path, Inputs, ImportOptions], GraphSource]]
-TypedFormat = Format[Callable[[Path, TypedInputs, ImportOptions], TypedSource]]
+TypedFormat = Format[Callable[[Path, TypedInputs, ImportOptions], GraphSource]]
 
 _TYPED: tuple[TypedFormat, ...] = (
     relational.FORMAT,

@@ -24,7 +24,7 @@ from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import label_column
 from outercore.importing.options import ImportOptions
-from outercore.importing.source import Format, TypedSource
+from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
@@ -192,7 +192,7 @@ def _require_target(
         )
 
 
-def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -> TypedSource:
+def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:
     """The graph of the tables that `tables.yaml` in a folder describes.
 
     Each table is a node type, and each foreign key an edge type: from the row that holds it to the
