@@ -96,19 +96,19 @@ def require_times(graph: DataSet, name: str | None) -> None:
             )
 
 
-def input_times(times: Any) -> NDArray[np.int64] | None:
-    """Times of seeds as int64 [seeds].
+def whole_numbers(name: str, values: Any, rows: str) -> NDArray[Any] | None:
+    """The argument `name` as an array [rows] of any integer type; not copied. `None` stays.
 
-    Errors: `InvalidError` for anything but integers [seeds].
+    Errors: `InvalidError` for anything but integers [rows].
     """
-    if times is None:
+    if values is None:
         return None
-    values = np.asarray(times.cpu() if hasattr(times, "cpu") else times)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
+    array = np.asarray(values.cpu() if hasattr(values, "cpu") else values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidError(
-            f"input_time: expected whole numbers [seeds], found {values.dtype} {values.shape}"
+            f"{name}: expected whole numbers [{rows}], found {array.dtype} {array.shape}"
         )
-    return np.ascontiguousarray(values, np.int64)
+    return array
 
 
 def edge_name(graph: DataSet, name: str) -> str | None:

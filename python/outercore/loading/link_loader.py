@@ -14,7 +14,12 @@ from torch import Tensor
 from outercore.base.fields import number
 from outercore.base.sizes import format_size
 from outercore.data.edge_types import PLAIN_EDGE, EdgeType
-from outercore.data.sample_rules import SubgraphType, TemporalStrategy, require_times
+from outercore.data.sample_rules import (
+    SubgraphType,
+    TemporalStrategy,
+    require_times,
+    whole_numbers,
+)
 from outercore.errors import BudgetError, InvalidError, UnsupportedError
 from outercore.loading.batch_edges import leave_out_links
 from outercore.loading.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, edge_type_of
@@ -128,7 +133,7 @@ class LinkNeighborLoader(NeighborLoader):
         code = code_of_links(data, graph, edge_label_index)
         check_arguments(others_of(options), type(self), lambda: code, of_links=True)
         self._edge_label = _labels(edge_label)
-        times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
+        times = whole_numbers("edge_label_time", edge_label_time, "links")
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
         self._excludes_links = exclude_seed_edges
         require_times(graph, time_attr)
@@ -247,7 +252,7 @@ class LinkNeighborLoader(NeighborLoader):
         seeds = np.concatenate([batch.seeds for batch in batches])
         bounds = np.cumsum([0, *(len(batch.seeds) for batch in batches)])
         times = [batch.times for batch in batches if batch.times is not None]
-        self._core_handle().reseed(
+        self._core.reseed(
             seeds,
             np.concatenate(times) if times else None,
             np.ascontiguousarray(bounds, np.int64),
@@ -258,9 +263,6 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_drawn": iter(())}
-
-    def _core_handle(self) -> Any:
-        return self._handle if self._handle is not None else self._core
 
     def _start(self, epoch: int, first: int) -> None:
         self._drawn = iter(self._reseed(epoch, first, self._pool))
@@ -425,10 +427,3 @@ def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> 
     if labels is None or not is_binary or not labels.numel() or labels.min() != 0:
         return labels
     return labels + 1
-
-
-def _whole(values: Any, name: str) -> NDArray[Any]:
-    array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise InvalidError(f"{name}: expected whole numbers [links], found {array.dtype}")
-    return array

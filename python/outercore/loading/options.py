@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+import numpy as np
+
 from outercore.base.fields import build, within
 from outercore.base.options import Backend, Policy, Precision, Topology
 from outercore.base.sizes import parse_size
 from outercore.base.threads import checked_threads
-from outercore.data.sample_rules import SampleRules, input_times
+from outercore.data.sample_rules import SampleRules, whole_numbers
 from outercore.errors import InvalidError
 from outercore.loading.ranks import share_of
 
@@ -32,7 +34,7 @@ class LoaderOptions(SampleRules):
     drop_last: bool = False
     seed: int = 0
     features: Any = "x"
-    labels: str | None = "y"
+    labels: Any = "y"
     edge_ids: bool = True
     arrays: Any = None
     rank: Any = None
@@ -43,7 +45,7 @@ class LoaderOptions(SampleRules):
     topology: Topology = "auto"
     precision: Precision = "exact"
     policy: Policy = "window"
-    hotness: str = "presample"
+    hotness: Any = "presample"
     look_ahead: int = 1
     group: int | None = None
     constant_share: float | None = None
@@ -78,7 +80,8 @@ class LoaderOptions(SampleRules):
                 values[field.name] = getattr(values[field.name], "value", values[field.name])
         if values.get("shuffle", False) is None:
             values["shuffle"] = False
-        values["input_time"] = input_times(values.get("input_time"))
+        times = whole_numbers("input_time", values.get("input_time"), "seeds")
+        values["input_time"] = None if times is None else np.ascontiguousarray(times, np.int64)
         return build(cls, values, "")
 
     @property
