@@ -143,3 +143,12 @@ def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
     manifest = r'"(roles|provenance)"|graph\.manifest\b'
     # `outercore info --json` prints the whole manifest.
     assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []
+
+
+def test_options_are_declared_by_option_and_reports_draw_by_one_set_of_charts() -> None:
+    # Typer's own for a callback, and for names that a parameter of Python cannot have.
+    special = ("cli/__init__.py", "cli/memory_server.py", "cli/import_.py", "cli/embed.py")
+    others = ("cli/options.py", "cli/plan.py", "cli/embedding.py")
+    assert list(lines_of(r"typer\.Option\(", *special, *others)) == []
+    assert owners(r"\.add_bar\(") <= {"runs/report/charts.py", "runs/report/embedding.py"}
+    assert owners(r"<table class") == {"runs/report/elements.py"}

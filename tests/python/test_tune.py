@@ -195,7 +195,7 @@ def test_what_was_measured_is_kept_when_tune_is_stopped_and_the_rest_follows(
         stopped.send_signal(signal.SIGTERM)
         _, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, said
-    assert "hint: run the same command again: to measure the others" in said
+    assert "hint: run the same command again to measure the others" in said
     kept = load_table(out).measurements
     assert kept
     config = TuneConfig(algorithms=("wcc",), threads=(1,), repeat=1)
