@@ -192,11 +192,11 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
     @wraps(function)
     def values_of(*arguments: _Parameters.args, **keywords: _Parameters.kwargs) -> _Values:
         try:
-            given = signature.bind(*arguments, **keywords).arguments
+            bound = signature.bind(*arguments, **keywords).arguments
         except TypeError as error:
             raise _wrong_call(function, error, keywords) from None
-        resources = given.pop("resources", {})
-        values: Any = run(function.__name__, **given, **resources).values
+        resources = bound.pop("resources", {})
+        values: Any = run(function.__name__, **bound, **resources).values
         return values
 
     ALGORITHMS[function.__name__] = values_of
@@ -204,14 +204,15 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
 
 
 def _wrong_call(
-    function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
+    function: Callable[..., Any], error: TypeError, keywords: Mapping[str, Any]
 ) -> InvalidError:
-    name, taken = function.__name__, inspect.signature(function).parameters
+    algorithm, taken = function.__name__, inspect.signature(function).parameters
     call = f"\nhint: `oc.{call_of(function)}`"
-    unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
+    known = {*taken, *Resources.__annotations__}
+    unknown = [name for name in keywords if name not in known]
     # An argument is often missing because the user called it as another library does.
-    hint = hint_of_option(name, unknown[0], taken) if unknown else ""
-    return InvalidError(f"{name}: {error}{hint or call}")
+    hint = hint_of_option(algorithm, unknown[0], taken) if unknown else ""
+    return InvalidError(f"{algorithm}: {error}{hint or call}")
 
 
 def start(
