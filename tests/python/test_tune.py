@@ -20,10 +20,9 @@ import naive
 import outercore as oc
 from outercore import analytics
 from outercore.analytics.scheduling import measure
-from outercore.analytics.scheduling.config import TuneConfig
 from outercore.analytics.scheduling.decide import GraphShape, Table
 from outercore.analytics.scheduling.files import load_table, store, table_path
-from outercore.analytics.scheduling.measure import tune
+from outercore.analytics.scheduling.measure import TuneConfig, tune
 from outercore.analytics.scheduling.needs import Work, graph_shape, least_budget, local_budget
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
