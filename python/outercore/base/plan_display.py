@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from outercore.base.display import Displayed, Forecast, Rows, value_of, words
-from outercore.base.durations import format_duration
+from outercore.base.display import Displayed, Forecast, Rows, format_duration, value_of, words
 from outercore.base.sizes import as_option, format_size
 
 Named = list[tuple[str, str]]

@@ -16,8 +16,7 @@ from outercore.analytics import ALGORITHMS, Node
 from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.recorded_run import AnalysisDirectory, resume_run, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
-from outercore.base.display import flat
-from outercore.base.durations import format_duration
+from outercore.base.display import flat, format_duration
 from outercore.base.options import Option, base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options

@@ -20,7 +20,7 @@ from outercore.errors import InvalidError
 @options.command
 def tune(
     data_set: options.DataSet,
-    values: Annotated[options.Values, TuneConfig],
+    config: TuneConfig,
     out: Annotated[
         Path | None, Option("Table to write, a `.json`; by default in the user's data directory.")
     ] = None,
@@ -42,7 +42,6 @@ def tune(
     """
     if out is not None:
         check_ending(out, (".json",), option="--out")
-    config = options.build(TuneConfig, values)
     path = out or table_path()
     with console.bars(quiet=json) as progress:
         tuned = measure(data_set, config, path, progress)

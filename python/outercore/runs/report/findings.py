@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from outercore.base.durations import format_duration
+from outercore.base.display import format_duration
 from outercore.base.shell import quoted
 from outercore.data.how_to_add import how_to_add
 from outercore.runs import record as records

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.base.durations import format_duration
+from outercore.base.display import format_duration
 from outercore.base.sizes import format_size
 from outercore.runs import record as records
 from outercore.runs.report.charts import (
