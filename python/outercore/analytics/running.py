@@ -236,6 +236,8 @@ class Run(Displayed):
     """How the budget was divided."""
     counters: dict[str, Any]
     """Passes, reads and seconds; ``far`` if a memory server was used."""
+    record: Path | None = None
+    """Directory of the run's record."""
     note: str = ""
     """Why the run has no record, if the default record could not be written."""
     data_set: Path | None = None

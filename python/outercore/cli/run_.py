@@ -127,7 +127,7 @@ def _start(job: Job) -> None:
         console.result(planned, title, planned.rows(), as_json=output.json)
         return
     with console.bars(quiet=output.json) as progress:
-        result, directory = start(
+        result = start(
             job.config,
             job.data_set,
             record=output.record,
@@ -136,7 +136,7 @@ def _start(job: Job) -> None:
             command=options.command_line(),
             recorded=output.keeps_record,
         )
-    _print(result, job, directory)
+    _print(result, job)
 
 
 def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
@@ -147,7 +147,7 @@ def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     opened = AnalysisDirectory.open(directory)
     with console.bars(quiet=json) as progress:
         result = resume_run(directory, progress, changes)
-    _print(result, Job(opened.data_set, opened.config(), _Output(json=json)), directory)
+    _print(result, Job(opened.data_set, opened.config(), _Output(json=json)))
 
 
 def _summary(algorithm: str) -> str:
@@ -281,7 +281,7 @@ def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> A
     return read_npy(Path(text), f"{option}: array")
 
 
-def _print(result: Run, job: Job, directory: Path | None) -> None:
+def _print(result: Run, job: Job) -> None:
     if result.note:
         console.note(f"note: no run record was kept: {result.note}")
     far = result.counters.get("far") or {}
@@ -297,7 +297,7 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
                 "top": top,
                 "plan": result.plan,
                 "counters": result.counters,
-                "record": None if directory is None else str(directory),
+                "record": None if result.record is None else str(result.record),
             }
         )
         return
@@ -305,7 +305,7 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
     places = {
         "values in array": job.config.save,
         "values in file": job.config.out,
-        "record": directory,
+        "record": result.record,
     }
     written = [(name, str(place)) for name, place in places.items() if place is not None]
     title = f"{result.algorithm} of {job.data_set}"
