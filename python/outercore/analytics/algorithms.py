@@ -35,7 +35,6 @@ def pagerank(
     """PageRank: how often a random walk with restarts visits each node.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         damping: probability to follow an arc instead of restarting, 0 to below 1.
         max_iterations: most iterations, one pass over the edges each.
         tolerance: stop when the ranks change by less, summed over all nodes. 0: run
@@ -72,7 +71,6 @@ def betweenness(
     """Betweenness: how many shortest paths between other nodes lead through a node.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         sources: count only paths that begin at these nodes, as ``betweenness_centrality_subset`` of
             networkx with all nodes as targets; all nodes by default.
         samples: draw this many sources without repetition, and scale the sums by nodes / samples:
@@ -112,7 +110,6 @@ def closeness(
     """Closeness: one over the mean distance from the nodes that reach a node; 0 if none does.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         nodes: compute only these nodes; NaN for all others.
         direction: distances along arcs ``in`` to a node, as in networkx, ``out`` of it, or
             ``both`` ways.
@@ -148,7 +145,6 @@ def hits(
     """HITS: good hubs point at good authorities, and good authorities are the targets of good hubs.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         max_iterations: most iterations, two passes over the edges each.
         tolerance: stop when the hub scores change by less, summed over all nodes. 0: run
             ``max_iterations`` iterations.
@@ -180,7 +176,6 @@ def degrees(
     """Degrees: number of arcs into each node, out of it, or both together.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         which: ``in``, ``out`` or ``total``.
 
     Shapes: int64 [nodes]. Loops and parallel arcs count. An undirected edge counts once for every
@@ -202,9 +197,6 @@ def wcc(
 ) -> NDArray[np.int64]:
     """Weakly connected components: nodes that reach each other if arcs lead both ways.
 
-    Args:
-        graph: an opened graph or the directory of a data set.
-
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
     Cost: one pass; with state in scratch files, passes until no label changes.
@@ -223,9 +215,6 @@ def scc(
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
     """Strongly connected components: nodes that can all reach each other along arcs.
-
-    Args:
-        graph: an opened graph or the directory of a data set.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
@@ -247,9 +236,6 @@ def kcore(
     """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
 
     Directions and loops are ignored; parallel edges count.
-
-    Args:
-        graph: an opened graph or the directory of a data set.
 
     Shapes: int64 [nodes].
 
@@ -280,7 +266,6 @@ def label_propagation(
     there, and mostly better ones on other graphs, too.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         max_iterations: most rounds; ends earlier if no label changes.
         update: ``synchronous`` changes all nodes together, as LDBC Graphalytics does.
             ``asynchronous`` changes in each round only the nodes of three in four labels, drawn at
@@ -307,9 +292,6 @@ def triangles(
 ) -> NDArray[np.int64]:
     """Number of triangles at each node; directions, loops and parallel arcs are ignored.
 
-    Args:
-        graph: an opened graph or the directory of a data set.
-
     Shapes: int64 [nodes]; their sum is three times the number of triangles.
 
     Example:
@@ -330,9 +312,6 @@ def local_clustering(
     Neighbours are the other nodes at the node's arcs, in either direction. Arcs in both directions
     count twice, parallel arcs once; an undirected edge is two arcs. 0 for a node with fewer than
     two neighbours.
-
-    Args:
-        graph: an opened graph or the directory of a data set.
 
     Shapes: float64 [nodes], 0 to 1.
 
@@ -361,7 +340,6 @@ def louvain(
     in a random order, so another ``seed`` may give other communities.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         resolution: above 1 for smaller communities, below 1 for larger ones.
         seed: random seed of the order of visits.
         weights: edge array with the weight of each edge; equal by default.
@@ -396,7 +374,6 @@ def bfs(
     """Breadth-first search: hops from ``source`` to every node; -1 for unreachable nodes.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         source: start node. With several start nodes, hops count from the nearest. A text is a name.
             In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
             ``"author:3"``.
@@ -436,7 +413,6 @@ def sssp(
     """Lengths of the shortest paths from ``source`` to every node; infinity for unreachable nodes.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         source: start node. With several start nodes, paths begin at the nearest. A text is a name.
             In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
             ``"author:3"``.
@@ -478,7 +454,6 @@ def radii(
     The largest value is a lower bound of the diameter.
 
     Args:
-        graph: an opened graph or the directory of a data set.
         sources: number of start nodes, drawn without repetition from the nodes with an arc. Rounded
             up to a multiple of 64; each 64 searches share their passes.
         seed: random seed of the draw.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ _METAVARS = {
     "personalization": f"{_NODES}|.npy",
 }
 """Placeholders in `--help` for options that name nodes."""
+_SECTION = re.compile("^(?:Args|Shapes|Cost):", re.MULTILINE)
+"""The first section of a docstring, which follows the description."""
 _LEAST_COUNTS = 1 << 20
 """Least bytes in which sizes of components are counted, even with a smaller budget."""
 _EXAMPLES = {
@@ -168,7 +171,7 @@ class _Algorithms(LazyGroup):
         def start_job(**arguments: Any) -> None:
             _start(job_of(algorithm, **arguments))
 
-        about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
+        about = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0]
         example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
         parameters = [
             options.argument("data_set", options.DataSet),
