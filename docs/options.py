@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from outercore.analytics.config import RunConfig
-from outercore.analytics.scheduling.config import TuneConfig
+from outercore.analytics.scheduling.measure import TuneConfig
 from outercore.base.options import Field, fields
 from outercore.embedding.config import EmbedConfig
 from outercore.training.config import TrainConfig

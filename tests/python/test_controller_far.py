@@ -13,11 +13,10 @@ import pytest
 import naive
 import outercore as oc
 from far_server import FarServer
-from outercore.analytics.scheduling.config import TuneConfig
 from outercore.analytics.scheduling.decide import Table
 from outercore.analytics.scheduling.launch import run_jobs
 from outercore.analytics.scheduling.machine import Machine
-from outercore.analytics.scheduling.measure import tune
+from outercore.analytics.scheduling.measure import TuneConfig, tune
 from outercore.cli.jobs import parse
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from outercore.embedding.config import RECIPES, EmbedConfig, recipe_named
@@ -11,7 +13,7 @@ from outercore.errors import InvalidError
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_a_configuration_that_survives_json(name: str) -> None:
     config = EmbedConfig.from_dict(recipe_named(name))
-    assert EmbedConfig.from_json(config.to_json()) == config
+    assert EmbedConfig.from_dict(json.loads(config.to_json())) == config
     assert config.to_dict().keys() >= RECIPES[name].keys()
     for group, values in RECIPES[name].items():
         assert {key: config.to_dict()[group][key] for key in values} == values

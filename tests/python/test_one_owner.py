@@ -153,3 +153,10 @@ def test_loaders_have_one_list_of_options_and_one_table_of_values() -> None:
     # The core divides budgets and knows the cost of reads.
     formulas = r"seconds_per_(request|byte)|\bbudget // \d|PINNED"
     assert list(lines_of(formulas, "embedding/", "cli/", "analytics/")) == []
+def test_options_are_declared_by_option_and_reports_draw_by_one_set_of_charts() -> None:
+    # Typer's own for a callback, and for names that a parameter of Python cannot have.
+    special = ("cli/__init__.py", "cli/memory_server.py", "cli/import_.py", "cli/embed.py")
+    others = ("cli/options.py", "cli/plan.py", "cli/embedding.py")
+    assert list(lines_of(r"typer\.Option\(", *special, *others)) == []
+    assert owners(r"\.add_bar\(") <= {"runs/report/charts.py", "runs/report/embedding.py"}
+    assert owners(r"<table class") == {"runs/report/elements.py"}

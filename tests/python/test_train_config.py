@@ -27,7 +27,7 @@ def test_a_configuration_survives_json() -> None:
         budget=BudgetConfig(threads=3),
         run=RunConfig(seed=5, validation="full"),
     )
-    assert TrainConfig.from_json(config.to_json()) == config
+    assert TrainConfig.from_dict(json.loads(config.to_json())) == config
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,6 @@ def test_a_mistake_is_named_with_its_path(values: dict, message: str) -> None:
 def test_choices_that_are_numbers_are_told() -> None:
     with pytest.raises(InvalidError, match=r"model\.norm: expected one of 1, 2; found 3"):
         EmbedConfig.from_dict({"model": {"norm": 3}})
-
-
-def test_text_that_is_no_json_is_refused() -> None:
-    with pytest.raises(InvalidError, match="expected JSON"):
-        TrainConfig.from_json("{")
 
 
 def test_absent_keys_take_their_defaults() -> None:

@@ -20,10 +20,9 @@ import naive
 import outercore as oc
 from outercore import analytics
 from outercore.analytics.scheduling import measure
-from outercore.analytics.scheduling.config import TuneConfig
 from outercore.analytics.scheduling.decide import GraphShape, Table
 from outercore.analytics.scheduling.files import load_table, store, table_path
-from outercore.analytics.scheduling.measure import tune
+from outercore.analytics.scheduling.measure import TuneConfig, tune
 from outercore.analytics.scheduling.needs import Work, graph_shape, least_budget, local_budget
 from outercore.data.graph import Graph
 from outercore.errors import InvalidError
@@ -195,7 +194,7 @@ def test_what_was_measured_is_kept_when_tune_is_stopped_and_the_rest_follows(
         stopped.send_signal(signal.SIGTERM)
         _, said = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, said
-    assert "hint: run the same command again: to measure the others" in said
+    assert "hint: run the same command again to measure the others" in said
     kept = load_table(out).measurements
     assert kept
     config = TuneConfig(algorithms=("wcc",), threads=(1,), repeat=1)

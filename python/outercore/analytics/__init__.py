@@ -16,18 +16,24 @@ The first algorithm builds the grid and stores it in the data set.
 
 from __future__ import annotations
 
-from outercore.analytics.centrality import betweenness, closeness, degrees, hits, pagerank
-from outercore.analytics.cohesion import (
+from outercore.analytics.algorithms import (
+    betweenness,
+    bfs,
+    closeness,
+    degrees,
+    hits,
     kcore,
     label_propagation,
     local_clustering,
     louvain,
+    pagerank,
+    radii,
     scc,
+    sssp,
     triangles,
     wcc,
 )
 from outercore.analytics.config import AnalysisConfig, RunConfig
-from outercore.analytics.distances import bfs, radii, sssp
 from outercore.analytics.grid_building import grid
 from outercore.analytics.recorded_run import resume, run, start
 from outercore.analytics.running import (

@@ -95,14 +95,14 @@ class AnalysisConfig(Configuration):
     """Whether the run may replace this array and this file."""
 
 
-def split_options(given: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
+def split_options(keywords: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     """Splits the keywords of a call into the configuration and the options of the algorithm.
 
     Errors: `InvalidError` for a wrong value.
     """
     names = [field.name for field in fields(RunConfig)]
-    used = {name: given[name] for name in names if name in given}
-    options = {name: value for name, value in given.items() if name not in used}
+    used = {name: keywords[name] for name in names if name in keywords}
+    options = {name: value for name, value in keywords.items() if name not in used}
     if used.get("scratch") is not None:
         used["scratch"] = os.fspath(used["scratch"])
     if not isinstance(used.get("relation") or "", str):

@@ -161,7 +161,7 @@ def run(
         ((200,), True)
     """
     config, own = split_options(options)
-    done, _ = start(
+    done = start(
         AnalysisConfig(algorithm, own, config, save, overwrite=overwrite),
         graph,
         record=None if record is None else Path(record),
@@ -192,11 +192,11 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
     @wraps(function)
     def values_of(*arguments: _Parameters.args, **keywords: _Parameters.kwargs) -> _Values:
         try:
-            given = signature.bind(*arguments, **keywords).arguments
+            bound = signature.bind(*arguments, **keywords).arguments
         except TypeError as error:
             raise _wrong_call(function, error, keywords) from None
-        resources = given.pop("resources", {})
-        values: Any = run(function.__name__, **given, **resources).values
+        resources = bound.pop("resources", {})
+        values: Any = run(function.__name__, **bound, **resources).values
         return values
 
     ALGORITHMS[function.__name__] = values_of
@@ -204,14 +204,15 @@ def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters,
 
 
 def _wrong_call(
-    function: Callable[..., Any], error: TypeError, given: Mapping[str, Any]
+    function: Callable[..., Any], error: TypeError, keywords: Mapping[str, Any]
 ) -> InvalidError:
-    name, taken = function.__name__, inspect.signature(function).parameters
+    algorithm, taken = function.__name__, inspect.signature(function).parameters
     call = f"\nhint: `oc.{call_of(function)}`"
-    unknown = [one for one in given if one not in taken and one not in Resources.__annotations__]
+    known = {*taken, *Resources.__annotations__}
+    unknown = [name for name in keywords if name not in known]
     # An argument is often missing because the user called it as another library does.
-    hint = hint_of_option(name, unknown[0], taken) if unknown else ""
-    return InvalidError(f"{name}: {error}{hint or call}")
+    hint = hint_of_option(algorithm, unknown[0], taken) if unknown else ""
+    return InvalidError(f"{algorithm}: {error}{hint or call}")
 
 
 def start(
@@ -223,13 +224,12 @@ def start(
     progress: Progress | None = None,
     command: str = "",
     recorded: bool = True,
-) -> tuple[Run, Path | None]:
+) -> Run:
     """Runs an algorithm in the directory `record`, or in `runs/DATA_SET-ALGORITHM-N`.
 
     The directory gets checkpoints during the run, and the record at its end. The run has no
     directory if `recorded` is false, or if `record` is `None` and no directory can be created.
 
-    Returns: the run, and its directory or `None`.
     Errors: as the algorithm. After Ctrl-C, `InterruptError` with the command that resumes.
     `InvalidError` if `record` holds a run already; `DeviceError`; `NoSpaceError`.
     """
@@ -240,7 +240,7 @@ def start(
     config = replace(config, out=out, run=replace(config.run, scratch=scratch))
     config, vector = prepared(config, graph, personalization)
     if not recorded:
-        return run_without_directory(config, graph, vector, progress), None
+        return run_without_directory(config, graph, vector, progress)
     stem = f"{graph.root.resolve().name}-{config.algorithm}"
     with ExitStack() as stack:
         try:
@@ -250,13 +250,11 @@ def start(
             if record is not None:
                 raise
             done = run_without_directory(config, graph, vector, progress)
-            return replace(done, note=str(error)), None
+            return replace(done, note=str(error))
         stack.enter_context(directory.training(new=True))
         directory.write_teleports(vector)
-        done = _run_in_directory(
-            directory, config, graph, progress, needs_record=record is not None
-        )
-    return done, None if done.note else path
+        needs_record = record is not None
+        return _run_in_directory(directory, config, graph, progress, needs_record=needs_record)
 
 
 def run_without_directory(
@@ -373,6 +371,7 @@ def _run_in_directory(
     _write_results(config, graph, done)
     try:
         directory.write_record(_record_of(done, directory, config.run, graph))
+        done = replace(done, record=directory.path)
     except DeviceError as error:
         if needs_record:
             raise

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from outercore import _core
 from outercore.analytics.config import AnalysisConfig, split_options
+from outercore.base import native
 from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
@@ -230,6 +231,8 @@ class Run(Displayed):
     """How the budget was divided."""
     counters: dict[str, Any]
     """Passes, reads and seconds; ``far`` if a memory server was used."""
+    record: Path | None = None
+    """Directory of the run's record."""
     note: str = ""
     """Why the run has no record, if the default record could not be written."""
     data_set: Path | None = None
@@ -353,7 +356,7 @@ def compute(
     graph.take_additions()
     return Run(
         config.algorithm,
-        values if isinstance(values, np.ndarray) else _mapped(values),
+        values if isinstance(values, np.ndarray) else native.mapped_values(values),
         outcome["facts"],
         outcome["plan"],
         outcome["counters"],
@@ -361,18 +364,6 @@ def compute(
         relation=config.run.relation,
         options=config.options,
     )
-
-
-def _mapped(descriptor: int) -> NDArray[Any]:
-    """Values that exceed the budget, mapped from an open scratch file."""
-    try:
-        values: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
-    finally:
-        os.close(descriptor)
-    # The number of this descriptor will be reused for another file. Programs that open mapped
-    # arrays by file name, such as joblib's workers, must not open that file.
-    values.filename = None
-    return values
 
 
 def plan(

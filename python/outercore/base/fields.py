@@ -38,15 +38,6 @@ class Configuration:
         """
         return build(cls, values, "")
 
-    @classmethod
-    def from_json(cls: type[_Own], text: str) -> _Own:
-        """Inverse of `to_json`."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidError(f"configuration: expected JSON, found: {error}") from None
-        return cls.from_dict(values)
-
 
 def build(kind: type[_Built], values: Any, path: str) -> _Built:
     """A dataclass of type `kind` from plain values. `path` is its place in the configuration.

@@ -15,6 +15,6 @@ def listed(names: Iterable[object], most: int | None = None) -> str:
         '`x`, `y` and 1 more'
     """
     every = [f"`{name}`" for name in names]
-    shown = every[:most]
-    more = f" and {len(every) - len(shown)} more" if len(shown) < len(every) else ""
-    return ", ".join(shown) + more
+    first = every[:most]
+    more = f" and {len(every) - len(first)} more" if len(first) < len(every) else ""
+    return ", ".join(first) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -150,6 +151,18 @@ def verify_arrays(path: Path, keys: list[str]) -> None:
     data_set = _core.DataSet(path)
     for key in keys:
         data_set.verify_array(key)
+
+
+def mapped_values(descriptor: int) -> NDArray[Any]:
+    """Results of the core that exceed the budget, mapped from an open scratch file."""
+    try:
+        values: np.memmap[Any, Any] = np.load(f"/proc/self/fd/{descriptor}", mmap_mode="r")
+    finally:
+        os.close(descriptor)
+    # The number of this descriptor will be reused for another file. Programs that open mapped
+    # arrays by file name, such as joblib's workers, must not open that file.
+    values.filename = None
+    return values
 
 
 def add_array(path: Path, key: str, values: NDArray[Any], origin: str) -> None:

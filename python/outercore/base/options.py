@@ -99,14 +99,14 @@ class Field:
             case None | "" | () | inspect.Parameter.empty:
                 return self.option.help
             case bool(value):
-                shown = "on" if value else "off"
+                default = "on" if value else "off"
             case tuple(value):
-                shown = ",".join(map(str, value))
+                default = ",".join(map(str, value))
             case str(value):
-                shown = f"`{value}`"
+                default = f"`{value}`"
             case value:
-                shown = f"{value:.12g}"
-        return f"{self.option.help.removesuffix('.')}; {shown} by default."
+                default = f"{value:.12g}"
+        return f"{self.option.help.removesuffix('.')}; {default} by default."
 
     def parse(self, text: str) -> Any:
         """Converts a string such as `15,10` to a value of the field.
@@ -288,17 +288,17 @@ def base_groups(base: Configuration | Mapping[str, Any] | str | Path | None) -> 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        values = json.loads(path.read_text())
     except OSError as error:
         raise NotFoundError(f"configuration `{path}`: {error.strerror}") from error
     except ValueError as error:
         raise InvalidError(f"configuration `{path}`: expected JSON, found: {error}") from None
     # `config.json` of a run has the configuration as one part.
-    if isinstance(found, Mapping) and "fingerprint" in found and "config" in found:
-        found = found["config"]
-    if not isinstance(found, Mapping):
-        raise InvalidError(f"configuration `{path}`: expected an object, found {found!r}")
-    return found
+    if isinstance(values, Mapping) and "fingerprint" in values and "config" in values:
+        values = values["config"]
+    if not isinstance(values, Mapping):
+        raise InvalidError(f"configuration `{path}`: expected an object, found {values!r}")
+    return values
 
 
 def configuration(

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from outercore.base.display import Displayed, Forecast, Rows, value_of, words
-from outercore.base.durations import format_duration
+from outercore.base.display import Displayed, Forecast, Rows, format_duration, value_of, words
 from outercore.base.sizes import as_option, format_size
 
 Named = list[tuple[str, str]]
@@ -175,11 +174,11 @@ def _loader_rows(planned: Mapping[str, Any]) -> Named:
     topology, split = planned["topology"], planned["split"]
     where = "in memory" if topology["resident"] else "read from the disk"
     rows = [("topology", f"{format_size(topology['memory'])}, {where}")]
-    kept = split["constant_slots"] + split["dynamic_slots"]
+    rows_in_memory = split["constant_slots"] + split["dynamic_slots"]
     if planned["num_rows"]:
-        share = min(kept / planned["num_rows"], 1.0)
+        share = min(rows_in_memory / planned["num_rows"], 1.0)
         rows.append(("feature rows", f"{format_size(planned['slots'])}, {share:.0%} of all"))
-    if 0 < kept < planned["num_rows"]:
+    if 0 < rows_in_memory < planned["num_rows"]:
         static = split["constant_slots"]
         rows.append(("  of them static", f"{static:,}, the others come and go"))
     flight = planned["sampled"] + planned["delivered"]

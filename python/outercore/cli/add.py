@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from outercore.base.options import Option
@@ -17,30 +17,29 @@ from outercore.importing.splits import SplitChoice
 from outercore.importing.table.text import TextOptions
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """Options of `outercore add`."""
-
-    data_set: options.DataSet
+@options.command
+def add(
+    *,
+    data_set: options.DataSet,
     features: Annotated[
         Sequence[str],
         Option(
             "Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node types "
             "`TYPE=FILE`."
         ),
-    ] = ()
+    ] = (),
     labels: Annotated[
         str | None,
         Option(
             "Labels, one row a node; `-1` or NaN for none. With several node types `TYPE=FILE`.",
             short="--label",
         ),
-    ] = None
-    split: options.Split = ()
+    ] = None,
+    split: options.Split = (),
     array: Annotated[
         Sequence[str],
         Option("`NAME=FILE`: any further node array; with several node types `TYPE/NAME=FILE`."),
-    ] = ()
+    ] = (),
     texts: Annotated[
         Sequence[str],
         Option(
@@ -48,29 +47,26 @@ class _Options:
             "node types `TYPE/NAME=FILE`.",
             name="text",
         ),
-    ] = ()
+    ] = (),
     edge_array: Annotated[
         Sequence[str],
         Option(
             "`NAME=FILE`: a row for each imported edge, in their order, such as `weight=w.npy`; "
             "with several edge types `SOURCE__RELATION__TARGET/NAME=FILE`."
         ),
-    ] = ()
+    ] = (),
     key: Annotated[
         str | None,
         Option("Column of ids in tables of nodes, if its name is not `id` or similar."),
-    ] = None
+    ] = None,
     fill: Annotated[
         float | None, Option("Value for missing entries; `nan` keeps them missing.")
-    ] = None
-    how: ArrayOptions
-    overwrite: options.Overwrite = False
-    text: Annotated[TextOptions, "How files are written"]
-    json: options.Json = False
-
-
-@options.command
-def add(arguments: _Options) -> None:
+    ] = None,
+    how: ArrayOptions,
+    overwrite: options.Overwrite = False,
+    text: Annotated[TextOptions, "How files are written"],
+    json: options.Json = False,
+) -> None:
     """Add features, labels, splits or arrays to a data set, without importing it again.
 
     Files are read as `outercore import` reads them; a table with a column of ids is joined by it.
@@ -82,28 +78,26 @@ def add(arguments: _Options) -> None:
 
         outercore add papers --array year=years.csv --edge-array weight=w.npy
     """
-    keeps_gaps = arguments.fill is not None and math.isnan(arguments.fill)
+    keeps_gaps = fill is not None and math.isnan(fill)
     additions = Additions(
-        features=tuple(arguments.features),
-        labels=arguments.labels,
-        splits=SplitChoice.parse([*arguments.split]),
-        arrays=tuple(arguments.array),
-        texts=tuple(arguments.texts),
-        edge_arrays=tuple(arguments.edge_array),
-        key=arguments.key,
-        text=arguments.text,
-        fill=None if keeps_gaps else arguments.fill,
+        features=tuple(features),
+        labels=labels,
+        splits=SplitChoice.parse([*split]),
+        arrays=tuple(array),
+        texts=tuple(texts),
+        edge_arrays=tuple(edge_array),
+        key=key,
+        text=text,
+        fill=None if keeps_gaps else fill,
     )
-    how = replace(arguments.how, allow_nan=keeps_gaps)
-    with console.bars(quiet=arguments.json) as progress:
+    how = replace(how, allow_nan=keeps_gaps)
+    with console.bars(quiet=json) as progress:
         summary = add_arrays(
-            arguments.data_set,
+            data_set,
             additions,
             how,
             progress,
             console.note,
-            overwrite=arguments.overwrite,
+            overwrite=overwrite,
         )
-    console.result(
-        summary, str(arguments.data_set), notable(summary, always=()), as_json=arguments.json
-    )
+    console.result(summary, str(data_set), notable(summary, always=()), as_json=json)

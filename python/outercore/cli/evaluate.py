@@ -34,7 +34,7 @@ def evaluate(
     logits: Annotated[Path | None, Option("Write the network's outputs to such a file.")] = None,
     network: options.Network = None,
     overwrite: options.Overwrite = False,
-    values: Annotated[options.Values, FarConfig],
+    server: FarConfig,
     json: options.Json = False,
 ) -> None:
     """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
@@ -49,7 +49,6 @@ def evaluate(
     """
     from outercore import training
 
-    far = options.build(FarConfig, values).far
     with TrainWatch(quiet=json) as watch:
         result = training.evaluate(
             model,
@@ -57,7 +56,7 @@ def evaluate(
             split=split,
             validation="sampled" if sampled else "full",
             memory=memory,
-            far=far,
+            far=server.far,
             network=network,
             predictions=predictions,
             logits=logits,

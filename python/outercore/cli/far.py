@@ -15,8 +15,6 @@ from outercore.data import far as memory
 from outercore.data.outputs import check_directory
 from outercore.errors import DeviceError, InvalidError, NoSpaceError, NotFoundError, OutercoreError
 
-_Far = Annotated[options.Values, memory.FarConfig]
-
 far = typer.Typer(
     help="Manage the data on a memory server.",
     no_args_is_help=True,
@@ -28,7 +26,7 @@ far = typer.Typer(
 @options.command
 def put(
     data_set: options.DataSet,
-    values: _Far,
+    config: memory.FarConfig,
     what: Annotated[
         str | None, Option("Of `grid,features,topology`; all that the data set has by default.")
     ] = None,
@@ -43,7 +41,7 @@ def put(
 
         outercore far put papers --what grid --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(values)
+    chosen = _server(config)
     parts = None if what is None else [part.strip() for part in what.split(",")]
     with console.bars(quiet=json) as progress:
         arrays = memory.put(data_set, chosen, what=parts, progress=progress)
@@ -62,7 +60,7 @@ def put(
 @far.command("list", no_args_is_help=True)
 @options.command
 def list_(
-    values: _Far,
+    config: memory.FarConfig,
     data_set: Annotated[
         Path | None, Option("Call regions by the keys of this data set's arrays.")
     ] = None,
@@ -74,7 +72,7 @@ def list_(
 
         outercore far list --far 10.0.0.7 --set far.token_file=far.token
     """
-    chosen = _server(values)
+    chosen = _server(config)
     with memory.build_connection(chosen) as connection:
         status = connection.status()
     if json:
@@ -103,7 +101,7 @@ def list_(
 @far.command("drop", no_args_is_help=True)
 @options.command
 def drop(
-    values: _Far,
+    config: memory.FarConfig,
     data_set: Annotated[
         Path | None, typer.Argument(help="Drop the arrays of this data set.", show_default=False)
     ] = None,
@@ -126,7 +124,7 @@ def drop(
     """
     if [data_set is not None, bool(name), everything].count(True) != 1:
         raise InvalidError("far drop: expected one of a data set, `--name` and `--all`")
-    chosen = _server(values)
+    chosen = _server(config)
     dropped: list[dict[str, Any]] = []
     failed = []
     with memory.build_connection(chosen) as connection:
@@ -167,7 +165,7 @@ def drop(
 @far.command("probe", no_args_is_help=True)
 @options.command
 def probe(
-    values: _Far,
+    config: memory.FarConfig,
     data_set: Annotated[
         Path | None,
         typer.Argument(
@@ -193,7 +191,7 @@ def probe(
         if not data_set.is_dir():
             raise NotFoundError(f"directory `{data_set}` does not exist")
         check_directory(data_set)
-    chosen = _server(values)
+    chosen = _server(config)
     with console.bars(quiet=json) as progress:
         profile = memory.probe(chosen, size=size, seconds=seconds, progress=progress)
     rows = [
@@ -219,11 +217,10 @@ def probe(
     console.points(profile["points"], cells, by="chunk", best="bytes_per_s", mark=mark)
 
 
-def _server(values: dict[str, Any]) -> memory.FarOptions:
-    server = options.build(memory.FarConfig, values).far
-    if server is None:
+def _server(config: memory.FarConfig) -> memory.FarOptions:
+    if config.far is None:
         raise InvalidError("--far: expected the address of a memory server, found none")
-    return server
+    return config.far
 
 
 def _keys(data_set: Path) -> dict[str, str]:

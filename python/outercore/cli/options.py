@@ -90,6 +90,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     - `Annotated[TYPE, Option(...)]`;
     - a dataclass, whose fields become options in the same way; fields without a description do
       not. A text in its annotation is their panel in `--help`.
+    - a configuration: it gets an option for each common field, and `--set` for the others;
     - `Annotated[Values, KIND]`: the options of a configuration or a function. The command gets
       those that the user set, by name.
     """
@@ -133,6 +134,8 @@ def _part(declared: inspect.Parameter, panel: str | None = None) -> _Part:
     name, annotation = declared.name, declared.annotation
     is_marked = get_origin(annotation) is Annotated
     inner, *marks = get_args(annotation) if is_marked else [annotation]
+    if isinstance(inner, type) and issubclass(inner, Configuration):
+        return _Part(flags(inner), lambda values: _build(inner, pop_values(inner, values)), inner)
     if is_dataclass(inner):
         return _group(inner, marks[0] if marks else panel)  # type: ignore[arg-type]
     if inner is Values:
@@ -250,11 +253,7 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
     return values | parse_settings(kind, settings or ())
 
 
-def build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
-    """The configuration of the options that the user set.
-
-    Errors: `InvalidError` names the flag of a wrong value.
-    """
+def _build(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
     with named(kind, values):
         return configuration(kind, None, values)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from outercore.base.durations import format_duration
+from outercore.base.display import format_duration
 from outercore.base.likeness import closest
 from outercore.base.options import Option
 from outercore.base.sizes import as_option, format_size, parse_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,7 @@ from outercore.analytics import ALGORITHMS, Node
 from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.recorded_run import AnalysisDirectory, resume_run, start
 from outercore.analytics.running import COMPONENTS, Run, plan_of
-from outercore.base.display import flat
-from outercore.base.durations import format_duration
+from outercore.base.display import flat, format_duration
 from outercore.base.options import Option, base_groups, fields, groups_of, merge
 from outercore.base.sizes import format_size, parse_size
 from outercore.cli import console, options
@@ -35,6 +35,8 @@ _METAVARS = {
     "personalization": f"{_NODES}|.npy",
 }
 """Placeholders in `--help` for options that name nodes."""
+_SECTION = re.compile("^(?:Args|Shapes|Cost):", re.MULTILINE)
+"""The first section of a docstring, which follows the description."""
 _LEAST_COUNTS = 1 << 20
 """Least bytes in which sizes of components are counted, even with a smaller budget."""
 _EXAMPLES = {
@@ -127,7 +129,7 @@ def _start(job: Job) -> None:
         console.result(planned, title, planned.rows(), as_json=output.json)
         return
     with console.bars(quiet=output.json) as progress:
-        result, directory = start(
+        result = start(
             job.config,
             job.data_set,
             record=output.record,
@@ -136,7 +138,7 @@ def _start(job: Job) -> None:
             command=options.command_line(),
             recorded=output.keeps_record,
         )
-    _print(result, job, directory)
+    _print(result, job)
 
 
 def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
@@ -147,7 +149,7 @@ def _resume(directory: Path, changes: dict[str, Any], *, json: bool) -> None:
     opened = AnalysisDirectory.open(directory)
     with console.bars(quiet=json) as progress:
         result = resume_run(directory, progress, changes)
-    _print(result, Job(opened.data_set, opened.config(), _Output(json=json)), directory)
+    _print(result, Job(opened.data_set, opened.config(), _Output(json=json)))
 
 
 def _summary(algorithm: str) -> str:
@@ -168,7 +170,7 @@ class _Algorithms(LazyGroup):
         def start_job(**arguments: Any) -> None:
             _start(job_of(algorithm, **arguments))
 
-        about, _, _ = (inspect.getdoc(function) or "").partition("Args:")
+        about = _SECTION.split(inspect.getdoc(function) or "", maxsplit=1)[0]
         example = f"    outercore run {name} {_EXAMPLES.get(algorithm, 'papers')}"
         parameters = [
             options.argument("data_set", options.DataSet),
@@ -277,7 +279,7 @@ def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> A
     return read_npy(Path(text), f"{option}: array")
 
 
-def _print(result: Run, job: Job, directory: Path | None) -> None:
+def _print(result: Run, job: Job) -> None:
     if result.note:
         console.note(f"note: no run record was kept: {result.note}")
     far = result.counters.get("far") or {}
@@ -293,7 +295,7 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
                 "top": top,
                 "plan": result.plan,
                 "counters": result.counters,
-                "record": None if directory is None else str(directory),
+                "record": None if result.record is None else str(result.record),
             }
         )
         return
@@ -301,7 +303,7 @@ def _print(result: Run, job: Job, directory: Path | None) -> None:
     places = {
         "values in array": job.config.save,
         "values in file": job.config.out,
-        "record": directory,
+        "record": result.record,
     }
     written = [(name, str(place)) for name, place in places.items() if place is not None]
     title = f"{result.algorithm} of {job.data_set}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,18 +18,13 @@ _LOOK_S = 0.5
 """Seconds between two checks that the server still runs."""
 
 
-@dataclass(frozen=True)
-class _Options:
-    """Options of `outercore serve`."""
-
-    data_set: options.DataSet
-    model: Annotated[Path, Option("Run of `outercore train`; its name is the model's.")]
-    config: ServerConfig
-    json: options.Json = False
-
-
 @options.command
-def serve(arguments: _Options) -> None:
+def serve(
+    data_set: options.DataSet,
+    model: Annotated[Path, Option("Run of `outercore train`; its name is the model's.")],
+    config: ServerConfig,
+    json: options.Json = False,
+) -> None:
     """Answer requests for predictions: sample, gather and compute where the data is.
 
     Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, after the waiting
@@ -42,13 +37,10 @@ def serve(arguments: _Options) -> None:
         curl -s localhost:8100/v2/models/first/infer --json '{"inputs":[{"name":"node_ids",
         "datatype":"INT64","shape":[2],"data":[7,9]}]}'
     """
-    tell = _json if arguments.json else _text
+    tell = _json if json else _text
     stop = StopRequest()
-    with (
-        stop_on_signals(stop),
-        Server(arguments.data_set, arguments.model, arguments.config) as server,
-    ):
-        tell("ready", **_described(server, arguments.config))
+    with stop_on_signals(stop), Server(data_set, model, config) as server:
+        tell("ready", **_described(server, config))
         if server.notice:
             tell("notice", text=server.notice)
         while not stop.wait(_LOOK_S) and not server.ended:

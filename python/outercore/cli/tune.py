@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from outercore.analytics.scheduling.config import TuneConfig
+from outercore.analytics.scheduling.decide import Profile
+from outercore.analytics.scheduling.files import table_path
+from outercore.analytics.scheduling.measure import TuneConfig, Tuning
+from outercore.analytics.scheduling.measure import tune as measure
 from outercore.base.options import Option
 from outercore.base.sizes import format_size
 from outercore.cli import console, options
 from outercore.data.outputs import check_ending
 from outercore.errors import InvalidError
 
-if TYPE_CHECKING:
-    from outercore.analytics.scheduling.decide import Profile
-    from outercore.analytics.scheduling.measure import Tuning
-
 
 @options.command
 def tune(
     data_set: options.DataSet,
-    values: Annotated[options.Values, TuneConfig],
+    config: TuneConfig,
     out: Annotated[
         Path | None, Option("Table to write, a `.json`; by default in the user's data directory.")
     ] = None,
@@ -41,14 +40,11 @@ def tune(
 
         outercore tune papers --far unix:/run/far.sock
     """
-    from outercore.analytics.scheduling import files, measure
-
     if out is not None:
         check_ending(out, (".json",), option="--out")
-    config = options.build(TuneConfig, values)
-    path = out or files.table_path()
+    path = out or table_path()
     with console.bars(quiet=json) as progress:
-        tuned = measure.tune(data_set, config, path, progress)
+        tuned = measure(data_set, config, path, progress)
     for reason in tuned.left_out:
         console.note(f"note: left out: {reason}")
     profiles = tuned.profiles()

@@ -404,7 +404,7 @@ class EmbedConfig(Configuration):
 
     Example:
         >>> config = EmbedConfig(model=ModelConfig(kind="distmult", dim=64))
-        >>> EmbedConfig.from_json(config.to_json()) == config
+        >>> EmbedConfig.from_dict(config.to_dict()) == config
         True
     """
 

@@ -128,11 +128,11 @@ def bytes_by_tier(counters: Mapping[str, Any]) -> dict[str, int]:
     far = counters.get("far") or {}
     arrived = int((counters.get("reads") or {}).get("bytes", 0))
     from_far = int(far.get("far_bytes", 0))
-    found = {
+    sizes = {
         "memory": int(counters.get("pinned_bytes", 0)),
         "disk": max(arrived - from_far, 0),
     }
-    return {**found, "far": from_far} if far else found
+    return {**sizes, "far": from_far} if far else sizes
 
 
 def far_share(counters: Mapping[str, Any]) -> float | None:

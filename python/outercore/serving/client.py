@@ -230,9 +230,8 @@ class Client:
             DeviceError: the disk or the connection failed. Without an answer, or if the message
                 says so, the updates may have taken effect.
         """
-        plain = [{key: _plain(value) for key, value in update.items()} for update in updates]
         named = {} if key is None else {"key": key}
-        answer = self._ask("POST", "/graph/updates", {"updates": plain, **named})
+        answer = self._ask("POST", "/graph/updates", {"updates": list(updates), **named})
         return Acknowledged(answer["lsn"], answer["results"])
 
     def add_edge(
@@ -312,12 +311,13 @@ class Client:
             BudgetError: too many analyses wait.
             DeviceError: no connection.
         """
-        body = {"algorithm": algorithm, **{key: _plain(value) for key, value in options.items()}}
         path = "/graph/analyses"
-        path = f"{path}/{self._ask('POST', path, body)['id']}"
+        path = f"{path}/{self._ask('POST', path, {'algorithm': algorithm, **options})['id']}"
         try:
             analysis = self._awaited(path, progress)
-            content = self._content(f"{path}/values")
+            values_path = f"{path}/values"
+            answer = self._send("GET", values_path, None, is_read=True)
+            content = _granted(values_path, *answer)
         finally:
             self._send("DELETE", path, None, is_read=False)
         values = np.load(BytesIO(content), allow_pickle=False)
@@ -384,12 +384,9 @@ class Client:
         self.close()
 
     def _ask(self, method: str, path: str, body: Any = None, *, is_read: bool = False) -> Any:
-        text = None if body is None else json.dumps(body).encode()
+        text = None if body is None else json.dumps(body, default=_plain).encode()
         status, content = self._send(method, path, text, is_read=is_read)
         return json.loads(_granted(path, status, content))
-
-    def _content(self, path: str) -> bytes:
-        return _granted(path, *self._send("GET", path, None, is_read=True))
 
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
@@ -401,20 +398,17 @@ class Client:
             self.close()
             is_kept = False
         may_repeat = is_read and is_kept
+        kind = {"Content-Type": "application/json"} if body is not None else {}
         while True:
             try:
-                return self._send_once(method, path, body)
+                self._connection.request(method, self._path + path, body, self._headers | kind)
+                answer = self._connection.getresponse()
+                return answer.status, answer.read()
             except (HTTPException, OSError) as error:
                 self.close()
                 if not (may_repeat and isinstance(error, ConnectionError)):
                     raise DeviceError(f"{self._url}: {error or type(error).__name__}") from error
                 may_repeat = False
-
-    def _send_once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        kind = {"Content-Type": "application/json"} if body is not None else {}
-        self._connection.request(method, self._path + path, body, {**self._headers, **kind})
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
 
 
 def _granted(path: str, status: int, content: bytes) -> bytes:
@@ -443,11 +437,9 @@ def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts values of NumPy to JSON values, within mappings and lists, too."""
+    """Converts a mapping, or a value of NumPy, for JSON."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return dict(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    return value
+    raise InvalidError(f"expected a value for JSON, found {value!r:.80}")

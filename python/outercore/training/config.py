@@ -322,7 +322,7 @@ class TrainConfig(Configuration):
 
     Example:
         >>> config = TrainConfig(model=ModelConfig(kind="gcn"))
-        >>> TrainConfig.from_json(config.to_json()) == config
+        >>> TrainConfig.from_dict(config.to_dict()) == config
         True
     """
 

@@ -117,8 +117,8 @@ class Child:
         """The error message of the process, or its exit code if it printed none."""
         lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
         named = [line for line in lines if line.startswith(("error: ", "stopped: "))]
-        said = named[-1:] or [line for line in lines if line.strip()][-1:]
-        return said[0].removeprefix("error: ") if said else f"ended with code {self.code}"
+        last = named[-1:] or [line for line in lines if line.strip()][-1:]
+        return last[0].removeprefix("error: ") if last else f"ended with code {self.code}"
 
 
 def stop_all(children: Sequence[Child]) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import tempfile
@@ -14,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -22,13 +23,15 @@ from outercore import analytics
 from outercore.analytics.config import RunConfig
 from outercore.analytics.recorded_run import AnalysisDirectory
 from outercore.analytics.scheduling.children import Child
-from outercore.analytics.scheduling.config import TuneConfig, medium_of
 from outercore.analytics.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
 from outercore.analytics.scheduling.files import load_table, store
 from outercore.analytics.scheduling.machine import described
-from outercore.analytics.scheduling.needs import Work, graph_shape, local_budget
+from outercore.analytics.scheduling.needs import Work, graph_shape, local_budget, medium_of
+from outercore.base.fields import Configuration, one_of, within
 from outercore.base.native import Progress
+from outercore.base.options import BackendOption, Option
 from outercore.base.sizes import parse_size
+from outercore.data.far import FarOptions
 from outercore.data.graph import Graph
 from outercore.errors import InterruptError, InvalidError, OutercoreError
 from outercore.runs import record as records
@@ -37,6 +40,55 @@ from outercore.runs.stop import terminate_like_interrupt
 
 LIMIT_S = 3600.0
 """Seconds after which a single run is stopped."""
+
+
+@dataclass(frozen=True)
+class TuneConfig(Configuration):
+    """The points to measure: every combination of algorithms, threads and far ratios."""
+
+    algorithms: Annotated[
+        tuple[str, ...], Option("What to measure, such as `bfs,pagerank,wcc`.", common=True)
+    ] = ("bfs", "pagerank")
+    threads: Annotated[
+        tuple[int, ...],
+        Option("Numbers of threads; 1, 2, 4, … up to the cores by default.", common=True),
+    ] = ()
+    far_ratios: Annotated[
+        tuple[float, ...], Option("Shares of the edges that are not kept in memory.", common=True)
+    ] = (0.0, 0.25, 0.5, 0.75, 1.0)
+    repeat: Annotated[int, Option("Runs of each point; the median counts.", common=True)] = 3
+    memory: Annotated[
+        str, Option("Points that need more are left out.", size=True, common=True)
+    ] = "auto"
+    backend: BackendOption = "auto"
+    far: FarOptions | None = None
+    """Memory server that holds the edges that are not in memory."""
+
+    def __post_init__(self) -> None:
+        names = tuple(name.strip().replace("-", "_") for name in self.algorithms)
+        object.__setattr__(self, "algorithms", names)
+        for name in names:
+            one_of("algorithms", name, analytics.ALGORITHMS)
+        for threads in self.threads:
+            within("threads", threads, 1, len(os.sched_getaffinity(0)))
+        for ratio in self.far_ratios:
+            within("far_ratios", ratio, 0, 1)
+        within("repeat", self.repeat, 1, None)
+        parse_size(self.memory, "memory")
+
+    def points(self, graph: GraphShape) -> list[Point]:
+        """Every combination, for one graph."""
+        cores = len(os.sched_getaffinity(0))
+        chosen = itertools.product(
+            self.algorithms,
+            sorted(self.threads or {*(1 << power for power in range(cores.bit_length())), cores}),
+            sorted(self.far_ratios),
+        )
+        medium = medium_of(self.far)
+        return [
+            Point(name, graph, medium, threads, ratio)
+            for name, threads, ratio in dict.fromkeys(chosen)
+        ]
 
 
 def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuning:

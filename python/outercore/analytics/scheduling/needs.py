@@ -14,17 +14,18 @@ import numpy as np
 from outercore import analytics
 from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.running import plan_of
-from outercore.analytics.scheduling.config import medium_of
 from outercore.analytics.scheduling.decide import (
     ASSUMED_TURNING_POINT,
     GraphShape,
     Job,
+    Medium,
     Profile,
     Table,
 )
 from outercore.base.native import Progress
 from outercore.base.plan_display import RunPlan
 from outercore.base.sizes import format_size
+from outercore.data.far import FarOptions
 from outercore.data.graph import Graph
 from outercore.errors import BudgetError, InvalidError, NotFoundError
 from outercore.files.large_arrays import blocks, mapped
@@ -140,6 +141,14 @@ def estimate(
         measured=profile is not None,
         notes=notes,
     )
+
+
+def medium_of(far: FarOptions | None) -> Medium:
+    """The medium from which a run reads edges that are not in memory."""
+    if far is None:
+        return "disk"
+    scheme = far.address.partition(":")[0]
+    return "unix" if scheme == "unix" else "fabric" if scheme == "fabric" else "tcp"
 
 
 def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tuple[str, ...]]:

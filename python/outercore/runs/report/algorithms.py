@@ -8,8 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.base.display import flat
-from outercore.base.durations import format_duration
+from outercore.base.display import flat, format_duration
 from outercore.base.plan_display import RunPlan
 from outercore.base.sizes import format_size
 from outercore.runs.report.charts import (

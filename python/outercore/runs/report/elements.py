@@ -58,8 +58,8 @@ footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
 def summary(run: Recorded, place: int, tiles: Sequence[tuple[str, str]]) -> str:
     """The name and command of a run, its tiles of titles and HTML values, and its findings."""
     record = run.record
-    said = [("limit", bottleneck(run)), *(("warning", text) for text in warnings(run))]
-    sentences = "".join(f"<p class='{kind}'>{_prose(text)}</p>" for kind, text in said if text)
+    findings = [("limit", bottleneck(run)), *(("warning", text) for text in warnings(run))]
+    sentences = "".join(f"<p class='{kind}'>{_prose(text)}</p>" for kind, text in findings if text)
     status = "" if record["status"] == "finished" else f" ({escape(record['status'])})"
     cards = "".join(
         f"<div class='card tile'><span>{escape(title)}</span><b>{value}</b></div>"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from outercore.base.durations import format_duration
+from outercore.base.display import format_duration
 from outercore.base.shell import quoted
 from outercore.data.how_to_add import how_to_add
 from outercore.runs import record as records
@@ -61,8 +61,8 @@ def warnings(run: Recorded) -> list[str]:
 
 
 def _split_for_it(data_set: str) -> str:
-    said = how_to_add(Path(data_set), "--split", "valid=FILE", what="a split for it")
-    return said[0].upper() + said[1:]
+    text = how_to_add(Path(data_set), "--split", "valid=FILE", what="a split for it")
+    return text[0].upper() + text[1:]
 
 
 def _of_training(run: Run) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from outercore.base.durations import format_duration
+from outercore.base.display import format_duration
 from outercore.base.sizes import format_size
 from outercore.runs import record as records
 from outercore.runs.report.charts import (
@@ -16,7 +16,6 @@ from outercore.runs.report.charts import (
     budget_bar,
     byte_unit,
     colour,
-    counted,
     empty,
     gantt,
     loss,
@@ -115,29 +114,19 @@ def _value(value: float, unit: str) -> str:
 
 
 def read(runs: Sequence[Run]) -> go.Figure:
-    """Bytes read by epoch, features and topology."""
-    parts = (("feature_reads", ""), ("topology_reads", "/"))
-    unit = byte_unit(size for run in runs for part, _ in parts for size in _read(run, part))
-    figure = empty("Read from the device", "epoch", unit.name)
-    for place, run in enumerate(runs):
-        for part, pattern in parts:
-            sizes = unit.of(_read(run, part))
-            if not any(sizes):
-                continue
-            figure.add_bar(
-                x=run.numbers,
-                y=sizes,
-                name=f"{run.name}: {part.removesuffix('_reads')}",
-                marker={"color": colour(place), "pattern": {"shape": pattern}},
-                offsetgroup=str(place),
-            )
-    figure.update_layout(barmode="stack" if len(runs) == 1 else "group")
-    counted(figure, max((number for run in runs for number in run.numbers), default=1))
-    return figure
-
-
-def _read(run: Run, part: str) -> list[float]:
-    return [_part(epoch, part).get("bytes", 0) for epoch in run.epochs]
+    """Bytes read by epoch, features and topology; runs with fewer epochs end with empty bars."""
+    parts: dict[tuple[str, str], list[float]] = {}
+    last = max(runs, key=lambda run: len(run.numbers))
+    for run in runs:
+        for kind in ("features", "topology"):
+            key = "feature_reads" if kind == "features" else "topology_reads"
+            sizes = [_part(epoch, key).get("bytes", 0) for epoch in run.epochs]
+            if any(sizes):
+                name = kind if len(runs) == 1 else f"{run.name}: {kind}"
+                missing = [0] * (len(last.numbers) - len(sizes))
+                parts[name, colour(len(parts))] = [*sizes, *missing]
+    several = len(runs) > 1
+    return bars("Read from the device", last.numbers, parts, byte_unit, beside=several)
 
 
 def utilisation(run: Run) -> go.Figure:
