@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.sizes import parse_size
 from outercore.data.csc import edge_blocks, topology
 from outercore.data.edge_types import PLAIN_EDGE
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, Labelled, ManyGraphs
@@ -27,15 +26,15 @@ from outercore.runs.custom_code import CustomCode
 from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import CustomNetwork, build_custom
-from outercore.training.graph_batches import (
-    GraphLoader,
-    GraphLoaders,
-    GraphReader,
-    NodeInputs,
-    input_name,
-    node_inputs,
+from outercore.training.graph_batches import GraphLoaders, NodeInputs, input_name, node_inputs
+from outercore.training.inference import (
+    Context,
+    Inference,
+    Prediction,
+    Predictor,
+    evaluation_batches,
+    prediction_of,
 )
-from outercore.training.inference import Context, Inference, Prediction, Predictor, prediction_of
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.metrics import Metric, Scoring, validates_fully
 from outercore.training.model_files import SavedModel
@@ -316,6 +315,7 @@ class GraphWork(PredictingWork):
     """
 
     rows = "graphs"
+    loaders: GraphLoaders
 
     def __init__(
         self, graph: Graph, config: TrainConfig, *, saved: SavedModel | None = None
@@ -345,14 +345,7 @@ class GraphWork(PredictingWork):
         else:
             self.task, self.model = saved.task, trained
             _require_inputs(graph, self._inputs, trained)
-        self._reader = GraphReader(
-            self._many,
-            self._inputs,
-            sampling.labels,
-            memory=parse_size(config.budget.memory),
-            batch_size=sampling.seeds,
-        )
-        self.loaders = GraphLoaders(self._many, config, self._reader)
+        self.loaders = GraphLoaders(self._many, self._inputs, config)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
         """That of the task, over the graphs."""
@@ -361,7 +354,7 @@ class GraphWork(PredictingWork):
 
     def predictor(self, context: Context) -> Predictor:
         """Runs the network, which always takes all neighbours."""
-        return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
+        return _GraphPredictor(self.loaders, self.model, context)
 
     def facts(self) -> dict[str, Any]:
         """The number of graphs, and the node array that is used."""
@@ -386,33 +379,24 @@ class _GraphPredictor:
 
     samples_only = False
 
-    def __init__(
-        self, reader: GraphReader, model: GraphNetwork, batch_size: int, context: Context
-    ) -> None:
-        self._reader, self._model, self._batch_size = reader, model, batch_size
-        self._context = context
+    def __init__(self, loaders: GraphLoaders, model: GraphNetwork, context: Context) -> None:
+        self._loaders, self._model, self._context = loaders, model, context
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
         """As `exact`: no neighbours are sampled."""
-        yield from self.exact(nodes)
+        return self.exact(nodes)
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions of the graphs `nodes`, in this order; of all without them."""
-        if nodes is None:
-            nodes = np.arange(self._reader.count)
-        loader = GraphLoader(self._reader, nodes, self._batch_size)
-        self._context.observer.evaluation_started("scores", len(loader), 0)
+        batches = evaluation_batches(self._loaders, self._context, "scores", graphs=nodes)
         with evaluating(self._model):
-            for batch in loader:
-                self._context.stop.check()
-                here = batch.to(self._context.device)
+            for batch in batches:
                 # Not around the loop: it would hold in the caller's code, too.
                 with torch.no_grad():
-                    outputs = self._model(here)
-                yield prediction_of(here, outputs)
-                self._context.observer.evaluation_advanced(1)
+                    outputs = self._model(batch)
+                yield prediction_of(batch, outputs)
 
 
 def _require_labels(graph: Graph, labels: str) -> None:
