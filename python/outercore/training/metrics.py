@@ -40,7 +40,7 @@ class Metric(Protocol):
         """The score so far; `None` where it is not defined."""
 
 
-class Accuracy:
+class _Accuracy:
     """Share of nodes whose largest output is their class."""
 
     name = "accuracy"
@@ -50,17 +50,15 @@ class Accuracy:
         self._count = 0
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         known = labels >= 0
         self._right += int((scores.argmax(axis=1)[known] == labels[known]).sum())
         self._count += int(known.sum())
 
     def value(self) -> float | None:
-        """The share, `None` before the first labelled node."""
         return self._right / self._count if self._count else None
 
 
-class RocAuc:
+class _RocAuc:
     """Area under the ROC curve; the mean over the outputs that have both classes.
 
     Cost: keeps one float32 and one byte per score. With two class outputs the score is their
@@ -74,7 +72,6 @@ class RocAuc:
         self._labels: list[NDArray[np.int8]] = []
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         if labels.ndim == 1:
             if scores.shape[1] != 2:
                 raise InvalidError(
@@ -89,7 +86,6 @@ class RocAuc:
         self._labels.append(known.astype(np.int8))
 
     def value(self) -> float | None:
-        """The area, `None` where no output has both classes."""
         if not self._scores:
             return None
         scores, labels = np.concatenate(self._scores), np.concatenate(self._labels)
@@ -102,7 +98,7 @@ class RocAuc:
         return float(np.mean(areas)) if areas else None
 
 
-class F1:
+class _F1:
     """F1 over classes or labels: `micro` pools all decisions, `macro` averages over classes."""
 
     def __init__(self, average: str) -> None:
@@ -111,7 +107,6 @@ class F1:
         self._counts: NDArray[np.int64] | None = None
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         outputs = scores.shape[1]
         if labels.ndim == 1:
             rows = labels >= 0
@@ -132,7 +127,6 @@ class F1:
         self._counts = counts if self._counts is None else self._counts + counts
 
     def value(self) -> float | None:
-        """The F1 score, `None` before the first label."""
         if self._counts is None:
             return None
         hit, wrong, missed = self._counts
@@ -198,11 +192,11 @@ class Errors:
 def build_metric(name: str) -> Metric:
     """A fresh accumulator of the metric `name`."""
     if name == "accuracy":
-        return Accuracy()
+        return _Accuracy()
     if name == "roc_auc":
-        return RocAuc()
+        return _RocAuc()
     if name in ("f1_micro", "f1_macro"):
-        return F1(name.removeprefix("f1_"))
+        return _F1(name.removeprefix("f1_"))
     if name in ("mse", "rmse", "mae", "r2"):
         return Errors(name)
     raise InvalidError(

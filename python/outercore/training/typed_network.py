@@ -619,7 +619,7 @@ class TypedNetwork(Model):
         """
         schema, parts = self.schema, TypedParts(batch)
         seeds = int(batch[schema.labelled].batch_size)
-        x = self.encode(batch, schema.sources(0))
+        x = {name: self.encoder(name, batch[name]) for name in schema.sources(0)}
         states = []
         for index in range(self.layers):
             hops = self.layers - index
@@ -634,10 +634,6 @@ class TypedNetwork(Model):
             x = self.layer(index, x, TypedHop(edges, targets))
             states.append(x[schema.labelled][:seeds])
         return self.head(states)
-
-    def encode(self, batch: Any, node_types: Iterable[str]) -> dict[str, Tensor]:
-        """The states before the first layer of a batch's nodes."""
-        return {name: self.encoder(name, batch[name]) for name in node_types}
 
 
 def norm_of_type(config: ModelConfig) -> nn.Module:
