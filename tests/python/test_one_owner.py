@@ -143,3 +143,19 @@ def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
     manifest = r'"(roles|provenance)"|graph\.manifest\b'
     # `outercore info --json` prints the whole manifest.
     assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []
+
+
+def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> None:
+    assert owners(r"\bSchema\.of_nodes\(") == {"data/many_graphs.py"}
+    identity = (PACKAGE / "training/run_directory.py").read_text()
+    assert identity.count("Identity.of(") == 1
+    works = r"^    def prepare\(self, timeline"
+    assert [line.split(":")[0] for line in lines_of(works)] == ["training/work.py"]
+    assert owners(r"^class (Model|Network|LinkModel|TypedNetwork)\(nn\.Module\)") == {
+        "training/models.py"
+    }
+    assert owners(r"\bmmap_mode=") == {"base/native.py"}
+    assert owners(r"^def _of_ranks\b|adjusted_mean_rank_index\":") == {
+        "runs/rank_metrics.py",
+        "training/metrics.py",
+    }

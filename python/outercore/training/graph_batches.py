@@ -29,9 +29,9 @@ _MOST_DEGREE = 512
 _MOST_CATEGORIES = 1 << 16
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
 _ARC_BYTES = 80
-"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
+"""Memory for an arc of a batch: its two local ends, temporary values, and the previous batch."""
 _NODE_BYTES = 112
-"""Of each node, likewise, without its inputs."""
+"""Memory for a node of a batch, without its inputs."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class NodeInputs:
     """The array; `None` for in-degrees."""
     width: int
     categories: tuple[int, ...] = ()
-    """How many each column has; empty for floats."""
+    """Number of categories of each column; empty for floats."""
 
     @property
     def row_bytes(self) -> int:
-        """Of a node, as the network takes it."""
+        """Bytes of the inputs of a node, as the network takes them."""
         return self.width * (8 if self.categories else 4)
 
     def tensor(self, values: NDArray[Any], ids: NDArray[np.int64]) -> Tensor:

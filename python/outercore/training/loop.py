@@ -347,7 +347,7 @@ class Meter:
         self._timeline = timeline
         self._refreshed = time.monotonic()
         self.counters: dict[str, Any] = dict(earlier)
-        """Of the epoch so far, what an interrupted run had counted included."""
+        """Counters of the epoch so far, with the counts from before an interruption."""
         self.spans: list[dict[str, Any]] = []
         """When each stage worked on what, in seconds since the run began; the first ones only."""
         self._stage = _idle()

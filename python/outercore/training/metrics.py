@@ -169,7 +169,7 @@ class Errors:
         self._sums += np.stack([part.sum(axis=0) for part in parts])
 
     def values(self) -> dict[str, float | None]:
-        """All of them so far; `None` where one is not defined."""
+        """All errors so far; `None` for an error that is not defined."""
         if self._shift is None or not self._sums[0].any():
             return dict.fromkeys(("mse", "rmse", "mae", "r2"))
         count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
@@ -185,7 +185,7 @@ class Errors:
         }
 
     def value(self) -> float | None:
-        """The one by which epochs are compared."""
+        """The error by which epochs are compared."""
         return self.values()[self.name]
 
 

@@ -1,6 +1,6 @@
 """Trained models on disk: weights as safetensors, with a description in JSON.
 
-Both have checksums; that of the weights is in their header.
+Both have checksums. The header of the weights holds their checksum.
 """
 
 from __future__ import annotations

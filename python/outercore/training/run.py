@@ -179,7 +179,7 @@ def resume(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
-    """Resumes a run from its last checkpoint. The bits are those of an uninterrupted run.
+    """Resumes a run from its last checkpoint. It ends with the same bits as an uninterrupted run.
 
     A finished run continues when `epochs` or `patience` is larger than before; only these `options`
     may change. Otherwise its record is returned.

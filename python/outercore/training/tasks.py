@@ -118,8 +118,8 @@ class Task:
     outputs: int
     metric_name: str
     means: tuple[float, ...] = ()
-    """Of the training split's numbers, by column. The network learns numbers less their mean, by
-    their deviation: it need not find out their unit first."""
+    """Means of the numbers of the training split, by column. The network learns numbers minus their
+    mean, divided by their deviation, so their unit does not matter."""
     deviations: tuple[float, ...] = ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class Task:
         return (logits * deviations + means).astype(np.float32)
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Of each class, or of each label, float32 [rows, outputs]."""
+        """Probabilities of classes or labels, float32 [rows, outputs]."""
         wide = torch.from_numpy(logits)
         return (wide.softmax(dim=1) if self.kind == "classes" else wide.sigmoid()).numpy()
 
@@ -211,13 +211,13 @@ class Task:
         return score < best if self.metric_name in _ERRORS else score > best
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """Of the predictions for so many nodes."""
+        """The shape of the predictions for this number of nodes."""
         one = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
         return (rows,) if one else (rows, self.outputs)
 
     @property
     def dtype(self) -> type[np.generic]:
-        """Of predictions."""
+        """The type of predictions."""
         kinds: dict[Kind, type[np.generic]] = {"classes": np.int64, "labels": np.uint8}
         return kinds.get(self.kind, np.float32)
 
@@ -379,7 +379,7 @@ class _Labels:
         return int(self._shape[1])
 
     def numbers(self) -> int:
-        """How many numbers a node has.
+        """The number of columns of a node.
 
         Errors: `InvalidError` for an infinite one.
         """

@@ -87,7 +87,7 @@ class TypedSchema:
         return found or None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The schema as plain JSON values."""
         return {
             "seeds": list(self.seeds),
             "edge_types": [list(edge_type) for edge_type in self.edge_types],

@@ -66,7 +66,7 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     for first in range(0, graph.num_nodes, _CHUNK):
         last = min(first + _CHUNK, graph.num_nodes)
         degrees[first:last] = np.diff(offsets[first : last + 1].astype(np.int64))
-        # What is mapped counts as our memory.
+        # Mapped pages count as memory of this process.
         forget(offsets)
     if not count_loops and graph.schema.import_options.get("self_loops") != "drop":
         for _, sources, targets, _ in edge_blocks(graph, PLAIN_EDGE):
@@ -185,7 +185,7 @@ class PredictingWork(Work):
         """Runs the network with its present weights."""
 
     def scoring(self, context: Context) -> Scoring:
-        """As `Work` says."""
+        """Scores the network on the splits."""
         return SplitScoring(self.labelled, self._config, self.task, self.predictor(context))
 
 
@@ -265,14 +265,14 @@ class NodeWork(PredictingWork):
         return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """That of the task, over the seeds."""
+        """The loss of the task over the seeds, and their number."""
         degrees, batch = self._degrees_of(batch, device), batch.to(device)
         labelled = batch if self._type is None else batch[self._type]
         count = int(labelled.batch_size)
         return self.task.loss(self.model(batch, degrees), labelled.y[:count]), count
 
     def predictor(self, context: Context) -> Predictor:
-        """As `PredictingWork` says."""
+        """Runs the network over nodes."""
         return Inference(
             self._graph,
             self.model,
@@ -348,7 +348,7 @@ class GraphWork(PredictingWork):
         self.loaders = GraphLoaders(self._many, self._inputs, config)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """That of the task, over the graphs."""
+        """The loss of the task over the graphs, and their number."""
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 

@@ -92,7 +92,7 @@ class PairHead(nn.Module):
 
 
 def link_loss(kind: LinkLoss, positive: Tensor, negative: Tensor) -> Tensor:
-    """How far edges are from scoring higher than negatives; never below 0.
+    """The loss of edges that should score higher than negatives; never below 0.
 
     `binary`: cross entropy, in which all edges weigh as much as all negatives. `triplet`: the loss
     of Bayesian personalised ranking, whose slope needs no margin to be chosen.
@@ -123,7 +123,7 @@ class TimedSchema:
     """From the first to the last time of the training, in the unit of the times."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The schema as plain JSON values."""
         timed = [list(one) for one in self.types.edge_types if one in self.timed]
         return {**self.types.to_dict(), "timed": timed, "array": self.array, "span": self.span}
 
@@ -138,7 +138,7 @@ class TimedSchema:
 
 
 class TimeEncoding(nn.Module):
-    """How long ago, as cosines of fixed frequencies, and its logarithm.
+    """The age of an edge as cosines of fixed frequencies, and its logarithm.
 
     The frequencies are a geometric sequence; the slowest has one period in the span of the
     training.

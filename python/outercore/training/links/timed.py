@@ -26,7 +26,7 @@ _TIME_BYTES = 8
 _SORTING_BYTES = 24
 """For each edge while they are sorted: the order, what the sort takes, and times in both orders."""
 NEGATIVES = 1
-"""Of each held-out edge: its source with another target at its time, as published scores have."""
+"""Negatives of a held-out edge: its source with another target at its time, as in publications."""
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class LinkWork(Work):
         inference = Inference(
             self.links.graph,
             self.model,
-            # The graph of training edges has no labels, whatever array the option names.
+            # The graph of training edges has no labels, so the option names no array of it.
             replace(self._config.sampling, labels="y"),
             self.loaders,
             context,
@@ -123,7 +123,7 @@ class LinkWork(Work):
         return LinkScoring(self.links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
-        """How many edges are trained on, pass messages, and are held out."""
+        """The number of edges for training, for messages, and in each held-out part."""
         sizes = {part: self.links.sizes(part) for part in self.links.parts}
         links = {
             "train": len(self.links.train()),
@@ -261,7 +261,7 @@ class TemporalScoring(EdgeScoring):
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
         """The scores of a held-out part, the same at every call."""
-        del sampled  # Each link sees its own past, so there are no states for all.
+        del sampled  # Each link sees another past, so links share no states.
         model = self._work.model
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []

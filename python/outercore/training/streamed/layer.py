@@ -236,14 +236,14 @@ class LayerArcs:
         return size
 
     def query_width(self, target: str) -> int:
-        """Of the queries of a type's nodes."""
+        """Columns of the queries of a type's nodes; 0 for none."""
         into = self.steps.into(target) if self.steps.query_heads else []
         return self.steps.relations[into[0]].width // 2 if into else 0
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """How a layer uses its memory, in bytes."""
+    """The use of memory by a layer, in bytes."""
 
     in_memory: bool
     """Messages and what targets keep of themselves; else they wait on disk."""
@@ -318,7 +318,7 @@ class Layer:
         self._path, self._moved = path, moved
         self._relations = list(enumerate(self._steps.relations))
         self._first_part: list[int] = []
-        """Of each relation among the parts of its messages on disk."""
+        """The first part of each relation among the parts of its messages on disk."""
         self._messages = self._open_messages()
         self._source_scores = [
             np.empty((arcs.counts[one.source], one.heads), np.float32) for _, one in self._relations
