@@ -155,7 +155,4 @@ def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> No
         "training/models.py"
     }
     assert owners(r"\bmmap_mode=") == {"base/native.py"}
-    assert owners(r"^def _of_ranks\b|adjusted_mean_rank_index\":") == {
-        "runs/rank_metrics.py",
-        "training/metrics.py",
-    }
+    assert owners(r"metrics_of_ranks\(1 \+|mrr_optimistic") == {"training/metrics.py"}
