@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,24 @@ _OF_RANKS = ("mean_rank", "adjusted_mean_rank", "adjusted_mean_rank_index")
 _MORE = ("mrr_optimistic", "mrr_pessimistic", *_OF_RANKS, "candidates")
 
 
-class Metric(Protocol):
-    """A score, accumulated batch by batch; larger is better, but for errors."""
+class Score(ABC):
+    """A score; larger is better, but for errors."""
 
     name: str
 
+    @abstractmethod
+    def value(self) -> float | None:
+        """The score by which epochs are compared; `None` if it is not defined."""
+
+    def values(self) -> dict[str, float | None]:
+        """All scores by name, where there are several."""
+        return {}
+
+
+class Metric(Score):
+    """A score that is accumulated batch by batch."""
+
+    @abstractmethod
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
         """Takes in a batch.
 
@@ -36,11 +48,8 @@ class Metric(Protocol):
         [rows, outputs] of 0, 1 and NaN or -1 (none), or of numbers and NaN (none).
         """
 
-    def value(self) -> float | None:
-        """The score so far; `None` where it is not defined."""
 
-
-class _Accuracy:
+class _Accuracy(Metric):
     """Share of nodes whose largest output is their class."""
 
     name = "accuracy"
@@ -58,7 +67,7 @@ class _Accuracy:
         return self._right / self._count if self._count else None
 
 
-class _RocAuc:
+class _RocAuc(Metric):
     """Area under the ROC curve; the mean over the outputs that have both classes.
 
     Cost: keeps one float32 and one byte per score. With two class outputs the score is their
@@ -98,7 +107,7 @@ class _RocAuc:
         return float(np.mean(areas)) if areas else None
 
 
-class _F1:
+class _F1(Metric):
     """F1 over classes or labels: `micro` pools all decisions, `macro` averages over classes."""
 
     def __init__(self, average: str) -> None:
@@ -140,7 +149,7 @@ class _F1:
         return float(np.mean(2 * np.asarray(hit)[seen] / denominator[seen]))
 
 
-class Errors:
+class _Errors(Metric):
     """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
 
     R2 is 1 for exact predictions, 0 for predicting each column's mean; it is not defined for a
@@ -153,7 +162,6 @@ class Errors:
         self._sums = np.zeros(0)
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         labels = labels.astype(np.float64)
         known = ~np.isnan(labels)
         actual = np.where(known, labels, 0.0)
@@ -169,7 +177,6 @@ class Errors:
         self._sums += np.stack([part.sum(axis=0) for part in parts])
 
     def values(self) -> dict[str, float | None]:
-        """All errors so far; `None` for an error that is not defined."""
         if self._shift is None or not self._sums[0].any():
             return dict.fromkeys(("mse", "rmse", "mae", "r2"))
         count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
@@ -185,7 +192,6 @@ class Errors:
         }
 
     def value(self) -> float | None:
-        """The error by which epochs are compared."""
         return self.values()[self.name]
 
 
@@ -198,7 +204,7 @@ def build_metric(name: str) -> Metric:
     if name in ("f1_micro", "f1_macro"):
         return _F1(name.removeprefix("f1_"))
     if name in ("mse", "rmse", "mae", "r2"):
-        return Errors(name)
+        return _Errors(name)
     raise InvalidError(
         "metric: expected accuracy, roc_auc, f1_micro, f1_macro, mse, rmse, mae or r2; "
         f"found `{name}`"
@@ -220,7 +226,7 @@ def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | No
     return float((rank[positive].sum() - positives * (positives + 1) / 2) / positives / negatives)
 
 
-class LinkScores:
+class LinkScores(Score):
     """Metrics of the scores of edges and of negatives, all edges against all negatives.
 
     Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
@@ -331,8 +337,6 @@ def least_negatives(name: LinkMetric) -> int:
     return _HITS.get(name, 1)
 
 
-AnyMetric: TypeAlias = Metric | LinkScores
-
 _FULL_VALIDATION_EDGES = 2_000_000
 
 
@@ -354,11 +358,11 @@ class Scoring(ABC):
         return self._validation().value() if self.has_validation else None
 
     @abstractmethod
-    def _validation(self) -> AnyMetric:
+    def _validation(self) -> Score:
         """The score on the validation data."""
 
     @abstractmethod
-    def final(self) -> Mapping[str, AnyMetric]:
+    def final(self) -> Mapping[str, Score]:
         """The last scores by part; exact, except with times."""
 
 
