@@ -212,8 +212,8 @@ class Task:
 
     def shape(self, rows: int) -> tuple[int, ...]:
         """The shape of the predictions for this number of nodes."""
-        one = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
-        return (rows,) if one else (rows, self.outputs)
+        single = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
+        return (rows,) if single else (rows, self.outputs)
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -341,27 +341,27 @@ class _Labels:
         """
         if len(self._shape) == 2:
             raise self._not("classification", f"{self._shape[1]} columns", "[nodes]", "multi-label")
-        found = self._graph.num_classes if self._imported else None
-        if not found:
-            found = 0
+        count = self._graph.num_classes if self._imported else None
+        if not count:
+            count = 0
             for first, block in self._blocks():
                 if len(wrong := np.flatnonzero(~_are_classes(block))):
                     value = f"{block[wrong[0]]:g} in row {first + wrong[0]}"
                     whole = "whole numbers from 0 on, -1 or NaN for none"
                     raise self._not("classification", value, whole, "regression")
                 most = np.nanmax(block) if (block >= 0).any() else -1
-                found = max(found, int(most) + 1)
-        if found < 2:
-            raise InvalidError(f"{self._what}: expected two or more classes, found {found}")
+                count = max(count, int(most) + 1)
+        if count < 2:
+            raise InvalidError(f"{self._what}: expected two or more classes, found {count}")
         nodes = self._graph.schema.num_labelled
-        if found > max(_MANY, nodes):
+        if count > max(_MANY, nodes):
             raise InvalidError(
-                f"{self._what}: the largest class is {found - 1:,}, expected at most "
+                f"{self._what}: the largest class is {count - 1:,}, expected at most "
                 f"{max(_MANY, nodes) - 1:,} with {nodes:,} nodes\n"
                 "hint: number the classes 0, 1, 2, ... and import them again; "
                 "`--task regression` predicts numbers"
             )
-        return int(found)
+        return int(count)
 
     def columns(self) -> int:
         """The number of labels a node.

@@ -107,10 +107,10 @@ class SplitScoring(Scoring):
         if not splits:
             return {}
         if self._predictor.samples_only:
-            found: dict[str, Metric] = {}
+            metrics: dict[str, Metric] = {}
             for name, nodes in splits.items():
-                found |= self._score(self._predictor.sampled(nodes), {name: nodes})
-            return found
+                metrics |= self._score(self._predictor.sampled(nodes), {name: nodes})
+            return metrics
         nodes = np.unique(np.concatenate(list(splits.values())))
         return self._score(self._predictor.exact(nodes), splits)
 
