@@ -76,10 +76,10 @@ class TypedSchema:
         reached = reach(self.seeds, self.edge_types, self.layers - layer)
         return [name for name in self.inputs if name in reached]
 
-    def table_bytes(self, hidden: int, *, is_saved: bool = False) -> int:
-        """Memory for the embeddings of nodes, and unless saved for what training keeps of them."""
-        rows = sum(node_input.rows for node_input in self.inputs.values())
-        return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
+    @property
+    def table_rows(self) -> int:
+        """Number of embeddings of nodes, of all types."""
+        return sum(node_input.rows for node_input in self.inputs.values())
 
     def features(self, keys: Mapping[str, str]) -> dict[str, str] | None:
         """The arrays of features that the network takes, by node type; `None` for none."""
@@ -108,6 +108,11 @@ class TypedSchema:
             {name: NodeInput(**node_input) for name, node_input in values["inputs"].items()},
             layers,
         )
+
+
+def table_bytes(rows: int, hidden: int, *, is_saved: bool = False) -> int:
+    """Memory for learned rows of nodes, with the copies of training unless the model is saved."""
+    return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
 
 
 def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> set[str]:
@@ -158,30 +163,25 @@ def schema_of(
     """
     edge_types = tuple(graph.edge_types)
     reached = reach(seeds, edge_types, config.layers)
-    counts = {
-        node_type: count for node_type, count in graph.node_types.items() if node_type in reached
-    }
-    inputs = {node_type: NodeInput() for node_type in counts}
-    with_rows = [node_type for node_type, count in counts.items() if node_type in keys and count]
-    inputs |= {
-        node_type: NodeInput(features=graph.schema.width(keys[node_type]))
-        for node_type in with_rows
-    }
-    row = 4 * config.model.hidden * TABLE_COPIES
+    counts = {name: count for name, count in graph.node_types.items() if name in reached}
+    bare = [name for name, count in counts.items() if name not in keys and count]
     allowed = room = parse_size(config.budget.memory) // _SHARE
-    for node_type in sorted(counts, key=lambda name: (counts[name], name)):
-        if node_type in keys or not counts[node_type]:
-            continue
-        table = counts[node_type] * row
-        if table <= room:
-            inputs[node_type] = NodeInput(rows=counts[node_type])
-            room -= table
+    rows = dict.fromkeys(counts, 0)
+    for name in sorted(bare, key=lambda name: (counts[name], name)):
+        size = table_bytes(counts[name], config.model.hidden)
+        if size <= room:
+            rows[name] = counts[name]
+            room -= size
             continue
         note(
-            f"node type `{node_type}` has no features, and embeddings of its "
-            f"{counts[node_type]:,} nodes would take {format_size(table)}, of "
-            f"{format_size(allowed)} for all tables: its nodes share one learnt vector"
+            f"node type `{name}` has no features, and embeddings of its {counts[name]:,} nodes "
+            f"would take {format_size(size)}, of {format_size(allowed)} for all tables: its nodes "
+            "share one learnt vector"
         )
+    inputs = {
+        name: NodeInput(graph.schema.width(keys[name]) if name in keys and count else 0, rows[name])
+        for name, count in counts.items()
+    }
     return TypedSchema(seeds, edge_types, inputs, config.layers)
 
 

@@ -45,6 +45,7 @@ from outercore.training.typed_network import (
     feature_keys,
     require_same_types,
     schema_of,
+    table_bytes,
 )
 
 if TYPE_CHECKING:
@@ -260,8 +261,8 @@ class NodeWork(PredictingWork):
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
             return {"reserved": {"in-degrees": degrees}, "advice": advice}
-        schema, config = self.model.schema, self._config
-        embeddings = schema.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        schema, hidden = self.model.schema, self._config.model.hidden
+        embeddings = table_bytes(schema.table_rows, hidden, is_saved=self._is_saved)
         return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:

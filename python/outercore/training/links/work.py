@@ -30,7 +30,12 @@ from outercore.training.metrics import LinkScores
 from outercore.training.model_files import SavedModel
 from outercore.training.models import evaluating
 from outercore.training.tasks import link_task
-from outercore.training.typed_network import feature_keys, require_same_types, schema_of
+from outercore.training.typed_network import (
+    feature_keys,
+    require_same_types,
+    schema_of,
+    table_bytes,
+)
 from outercore.training.work import Work
 
 if TYPE_CHECKING:
@@ -177,8 +182,8 @@ class TemporalLinkWork(Work):
             assert isinstance(saved.model, TemporalLinkModel)
             self.task, self.model = saved.task, saved.model
             require_same_types(graph, keys, self.model.schema.types, seeds)
-        types = self.model.schema.types
-        embeddings = types.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        rows = self.model.schema.types.table_rows
+        embeddings = table_bytes(rows, config.model.hidden, is_saved=self._is_saved)
         self.loaders = Loaders(
             graph,
             config,
