@@ -160,3 +160,14 @@ def test_options_are_declared_by_option_and_reports_draw_by_one_set_of_charts() 
     assert list(lines_of(r"typer\.Option\(", *special, *others)) == []
     assert owners(r"\.add_bar\(") <= {"runs/report/charts.py", "runs/report/embedding.py"}
     assert owners(r"<table class") == {"runs/report/elements.py"}
+def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> None:
+    assert owners(r"\bSchema\.of_nodes\(") == {"data/many_graphs.py"}
+    identity = (PACKAGE / "training/run_directory.py").read_text()
+    assert identity.count("Identity.of(") == 1
+    works = r"^    def prepare\(self, timeline"
+    assert [line.split(":")[0] for line in lines_of(works)] == ["training/work.py"]
+    assert owners(r"^class (Model|Network|LinkModel|TypedNetwork)\(nn\.Module\)") == {
+        "training/models.py"
+    }
+    assert owners(r"\bmmap_mode=") == {"base/native.py"}
+    assert owners(r"metrics_of_ranks\(1 \+|mrr_optimistic") == {"training/metrics.py"}

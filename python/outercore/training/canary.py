@@ -99,30 +99,30 @@ def canaries(
             f"--time {time}: data set `{graph.root}` has no array `{time}` of nodes or edges\n"
             f"hint: `outercore info {quoted(graph.root)}` lists them"
         )
-    found = []
+    results = []
     for node_type in types:
         on_start(f"canary: times, seeds of `{node_type}`")
-        found.append(_of_times(graph, node_type, name, memory))
+        results.append(_of_times(graph, node_type, name, memory))
     if len(graph.splits) > 1:
         on_start("canary: splits")
-        found.append(_of_splits(graph))
+        results.append(_of_splits(graph))
     if not graph.is_typed and "edges/edge/offsets" in graph.arrays and graph.num_edges:
         on_start("canary: held-out edges")
-        found.append(_of_links(graph))
-    return found
+        results.append(_of_links(graph))
+    return results
 
 
 def without_times(graph: Graph, time: str | None = None) -> list[str]:
     """The types without times `time` if others have them: samples by time always see these."""
     name = time or "time"
     edges = edge_times(graph, name)
-    nodes = [one for one in graph.node_types if f"nodes/{one}/{name}" not in graph.arrays]
+    nodes = [kind for kind in graph.node_types if f"nodes/{kind}/{name}" not in graph.arrays]
     if not edges and len(nodes) == len(graph.node_types):
         return []
-    others = [one for one in graph.edge_types if one not in edges]
+    others = [kind for kind in graph.edge_types if kind not in edges]
     return [
-        *(f"nodes of `{one}`" for one in nodes),
-        *(f"edges of `{','.join(one)}`" for one in others),
+        *(f"nodes of `{kind}`" for kind in nodes),
+        *(f"edges of `{','.join(kind)}`" for kind in others),
     ]
 
 
@@ -159,9 +159,15 @@ def _timed_types(graph: Graph, name: str) -> list[str]:
     """The node types whose samples have times to keep."""
     edges = edge_times(graph, name)
     timed = {target for _, _, target in edges} | {source for source, _, _ in edges}
-    timed |= {one for one in graph.node_types if f"nodes/{one}/{name}" in graph.arrays}
+    timed |= {
+        node_type for node_type in graph.node_types if f"nodes/{node_type}/{name}" in graph.arrays
+    }
     reached = {target for _, _, target in graph.edge_types}
-    return [one for one, count in graph.node_types.items() if one in timed & reached and count]
+    return [
+        node_type
+        for node_type, count in graph.node_types.items()
+        if node_type in timed & reached and count
+    ]
 
 
 def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Canary:
@@ -213,7 +219,7 @@ def _batches(
     if guard is not None:
         rules = {"time_attr": guard, "input_time": times}
     timed = edge_times(graph, name)
-    keys = [edge_array_key(graph, *one) for one in timed.items()]
+    keys = [edge_array_key(graph, *timed_type) for timed_type in timed.items()]
     loader = NeighborLoader(
         graph,
         list(_FAN_OUTS),
@@ -221,7 +227,7 @@ def _batches(
         batch_size=_BATCH,
         features=None,
         labels=None,
-        arrays=keys if graph.is_typed else [f"edge_{one}" for one in timed.values()],
+        arrays=keys if graph.is_typed else [f"edge_{timed_type}" for timed_type in timed.values()],
         hotness="none",
         memory=memory,
         **rules,
@@ -232,18 +238,18 @@ def _batches(
 
 
 def _later(
-    graph: Graph, batch: Any, name: str, asked: NDArray[np.int64]
+    graph: Graph, batch: Any, name: str, seed_times: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
     """Nodes and edges of a batch: kind, seeds, and whether they are later than their seeds."""
     timed = edge_times(graph, name)
     parts = TypedParts(batch)
-    of_nodes = {one: parts.nodes(one).batch.numpy() for one in graph.node_types}
-    ids = {one: parts.nodes(one).n_id.numpy() for one in graph.node_types}
+    of_nodes = {node_type: parts.nodes(node_type).batch.numpy() for node_type in graph.node_types}
+    ids = {node_type: parts.nodes(node_type).n_id.numpy() for node_type in graph.node_types}
     for node_type, seeds in of_nodes.items():
         key = f"nodes/{node_type}/{name}"
         if key in graph.arrays and len(seeds):
             times = graph.rows(key, ids[node_type]).astype(np.int64)
-            yield f"nodes of `{node_type}`", seeds, times > asked[seeds]
+            yield f"nodes of `{node_type}`", seeds, times > seed_times[seeds]
     for edge_type in graph.edge_types:
         source, _, target = edge_type
         store = parts.edges(edge_type)
@@ -254,13 +260,13 @@ def _later(
         what = f"edges of `{','.join(edge_type)}`"
         if edge_type in timed:
             times = np.asarray(store[f"edge_{timed[edge_type]}"]).astype(np.int64)
-            yield what, seeds, times > asked[seeds]
+            yield what, seeds, times > seed_times[seeds]
             continue
         mirrored = _mirrored(edge_type, timed)
         if mirrored is not None:
             edges = Edges(graph, mirrored, timed[mirrored])
             ends = ids[target][index[1]], ids[source][index[0]]
-            known = edges.has(*ends, at=asked[seeds])
+            known = edges.has(*ends, at=seed_times[seeds])
             yield f"{what}, as `{mirrored[1]}` is later", seeds, edges.has(*ends) & ~known
 
 
@@ -268,7 +274,7 @@ def _mirrored(edge_type: EdgeType, timed: dict[EdgeType, str]) -> EdgeType | Non
     """The edge type with times of which this one is the other direction."""
     source, relation, target = edge_type
     names = (relation.removeprefix(REVERSE), REVERSE + relation)
-    for other in ((target, one, source) for one in names if one != relation):
+    for other in ((target, name, source) for name in names if name != relation):
         if other in timed:
             return other
     return None
@@ -304,11 +310,11 @@ def _of_links(graph: Graph) -> Canary:
     if len(pairs) > _PAIRS:
         pairs = pairs[random.choice(len(pairs), _PAIRS, replace=False)]
     keys = np.unique(pair_keys(pairs, graph.num_nodes))
-    found = np.zeros(len(keys), np.bool_)
+    leaked = np.zeros(len(keys), np.bool_)
     for pairs in divided.train():
-        some = pair_keys(pairs, graph.num_nodes)
-        found[np.searchsorted(keys, some[among(some, keys)])] = True
-    count = int(found.sum())
+        learnt = pair_keys(pairs, graph.num_nodes)
+        leaked[np.searchsorted(keys, learnt[among(learnt, keys)])] = True
+    count = int(leaked.sum())
     seen = {"held-out edges among those to learn from, in one direction or the other": count}
     # The model asks whether there is an edge; without the guard all are there.
     score = 0.5 + count / max(2 * len(keys), 1)

@@ -191,7 +191,7 @@ def _as_sage(
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether it computes what the kind `sage` does."""
+    """Whether it computes the same as the kind `sage`."""
     convs = all(
         conv.root_weight
         and not conv.normalize

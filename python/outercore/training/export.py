@@ -41,7 +41,7 @@ from outercore.training.typed_network import TypedNetwork
 
 _VERSION = 1
 _NEWEST = 2
-"""Of models with a head, or with learnt inputs."""
+"""The version of models with a head, or with learnt inputs."""
 _MANIFEST = "model.json"
 _WEIGHTS = "model.safetensors"
 
@@ -55,7 +55,7 @@ _COUNTER = "num_batches_tracked"
 _NODES, _ARCS = 20, 60
 """Nodes and arcs of a hop of an example."""
 TOLERANCE = 1e-5
-"""Largest `difference` between the logits of the core and those of PyTorch."""
+"""Largest `difference` between logits of the core and logits of PyTorch."""
 
 
 def export_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -28,9 +29,9 @@ _MOST_DEGREE = 512
 _MOST_CATEGORIES = 1 << 16
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
 _ARC_BYTES = 80
-"""Of each arc of a batch: its two local ends, temporary values, and the previous batch."""
+"""Memory for an arc of a batch: its two local ends, temporary values, and the previous batch."""
 _NODE_BYTES = 112
-"""Of each node, likewise, without its inputs."""
+"""Memory for a node of a batch, without its inputs."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ class NodeInputs:
     """The array; `None` for in-degrees."""
     width: int
     categories: tuple[int, ...] = ()
-    """How many each column has; empty for floats."""
+    """Number of categories of each column; empty for floats."""
 
     @property
     def row_bytes(self) -> int:
-        """Of a node, as the network takes it."""
+        """Bytes of the inputs of a node, as the network takes them."""
         return self.width * (8 if self.categories else 4)
 
     def tensor(self, values: NDArray[Any], ids: NDArray[np.int64]) -> Tensor:
@@ -338,38 +339,37 @@ class GraphLoader:
         return {"counters": self._reader.take_counters(), "timeline": []}
 
 
-class GraphLoaders:
-    """The loader of training; scores are computed with the same reader, as `Loaders` has them."""
+class GraphLoaders(GraphReader):
+    """Loaders of one run: training and scores share a reader, which has the whole budget."""
 
-    def __init__(self, many: ManyGraphs, config: TrainConfig, reader: GraphReader) -> None:
-        self._many, self._config, self._reader = many, config, reader
-        self.training_plan = reader.plan
-        self.shares = {"memory": parse_size(config.budget.memory)}
+    def __init__(self, many: ManyGraphs, inputs: NodeInputs, config: TrainConfig) -> None:
+        self._config, self._seeds = config, config.sampling.seeds
+        memory = parse_size(config.budget.memory)
+        super().__init__(
+            many, inputs, config.sampling.labels, memory=memory, batch_size=self._seeds
+        )
+        self.training_plan = self.plan
+        self.shares = {"memory": memory}
 
     def all_rows_memory(self) -> None:
         """Unknown: there are no feature rows in slots."""
 
     def training(self) -> GraphLoader:
         """The loader of training."""
-        sampling = self._config.sampling
-        return GraphLoader(
-            self._reader,
-            self._many.split(sampling.train),
-            sampling.seeds,
-            shuffle=True,
-            seed=self._config.run.seed,
-        )
+        ids = self._many.split(self._config.sampling.train)
+        return GraphLoader(self, ids, self._seeds, shuffle=True, seed=self._config.run.seed)
+
+    def evaluation(self, graphs: NDArray[np.int64] | None) -> AbstractContextManager[GraphLoader]:
+        """A loader of these graphs, in order; of all graphs without them."""
+        ids = np.arange(self.count) if graphs is None else graphs
+        return nullcontext(GraphLoader(self, ids, self._seeds))
 
     def use_whole_budget(self) -> bool:
-        """Makes no difference: training and scores use the same reader."""
+        """Makes no difference."""
         return False
 
     def release_training(self) -> None:
-        """Frees nothing: scores use the reader of training."""
-
-    def close(self) -> None:
-        """Closes the reader."""
-        self._reader.close()
+        """Frees nothing: scores use the same reader."""
 
 
 def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from outercore.files.npy import NpyRows
 from outercore.runs.progress import Observer
 from outercore.runs.stop import StopRequest
 from outercore.training.config import SamplingConfig
+from outercore.training.graph_batches import GraphLoaders
 from outercore.training.links.network import LinkModel
 from outercore.training.loaders import Loaders
 from outercore.training.models import Perceptron, evaluating
@@ -230,7 +231,7 @@ class Inference:
 
 
 def evaluation_batches(
-    loaders: Loaders, context: Context, what: str, **arguments: Any
+    loaders: Loaders | GraphLoaders, context: Context, what: str, **arguments: Any
 ) -> Iterator[Any]:
     """Batches of an evaluation loader, in order.
 

@@ -25,7 +25,7 @@ from outercore.training.forecast import forecast
 from outercore.training.inference import Context
 from outercore.training.links.work import LinkPlace
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.metrics import Errors, LinkScores, Scoring
+from outercore.training.metrics import Scoring
 from outercore.training.model_files import save_model
 from outercore.training.open_work import open_work
 from outercore.training.record import EpochReport, describe, final_scalars
@@ -275,22 +275,15 @@ class Trainer:
         with self._timeline.span("final scores"):
             metrics = self._scoring.final()
         scores = {name: metric.value() for name, metric in metrics.items()}
-        errors = {
-            name: metric.values() for name, metric in metrics.items() if isinstance(metric, Errors)
-        }
-        links = {
-            name: metric.values()
-            for name, metric in metrics.items()
-            if isinstance(metric, LinkScores)
-        }
+        details = {name: metric.values() for name, metric in metrics.items()}
+        kind = "links" if self._config.of_links else "errors"
         best_epoch = self._position.best_epoch
         self._save_best({**scores, "epoch": best_epoch})
         return {
             "metric": self._task.metric_name,
             "best_epoch": best_epoch,
             "scores": scores,
-            **({"errors": errors} if errors else {}),
-            **({"links": links} if links else {}),
+            **({kind: details} if any(details.values()) else {}),
         }
 
     def _checkpoint(self) -> None:
@@ -347,7 +340,7 @@ class Meter:
         self._timeline = timeline
         self._refreshed = time.monotonic()
         self.counters: dict[str, Any] = dict(earlier)
-        """Of the epoch so far, what an interrupted run had counted included."""
+        """Counters of the epoch so far, with the counts from before an interruption."""
         self.spans: list[dict[str, Any]] = []
         """When each stage worked on what, in seconds since the run began; the first ones only."""
         self._stage = _idle()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,24 @@ _OF_RANKS = ("mean_rank", "adjusted_mean_rank", "adjusted_mean_rank_index")
 _MORE = ("mrr_optimistic", "mrr_pessimistic", *_OF_RANKS, "candidates")
 
 
-class Metric(Protocol):
-    """A score, accumulated batch by batch; larger is better, but for errors."""
+class Score(ABC):
+    """A score; larger is better, but for errors."""
 
     name: str
 
+    @abstractmethod
+    def value(self) -> float | None:
+        """The score by which epochs are compared; `None` if it is not defined."""
+
+    def values(self) -> dict[str, float | None]:
+        """All scores by name, where there are several."""
+        return {}
+
+
+class Metric(Score):
+    """A score that is accumulated batch by batch."""
+
+    @abstractmethod
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
         """Takes in a batch.
 
@@ -36,11 +48,8 @@ class Metric(Protocol):
         [rows, outputs] of 0, 1 and NaN or -1 (none), or of numbers and NaN (none).
         """
 
-    def value(self) -> float | None:
-        """The score so far; `None` where it is not defined."""
 
-
-class Accuracy:
+class _Accuracy(Metric):
     """Share of nodes whose largest output is their class."""
 
     name = "accuracy"
@@ -50,17 +59,15 @@ class Accuracy:
         self._count = 0
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         known = labels >= 0
         self._right += int((scores.argmax(axis=1)[known] == labels[known]).sum())
         self._count += int(known.sum())
 
     def value(self) -> float | None:
-        """The share, `None` before the first labelled node."""
         return self._right / self._count if self._count else None
 
 
-class RocAuc:
+class _RocAuc(Metric):
     """Area under the ROC curve; the mean over the outputs that have both classes.
 
     Cost: keeps one float32 and one byte per score. With two class outputs the score is their
@@ -74,7 +81,6 @@ class RocAuc:
         self._labels: list[NDArray[np.int8]] = []
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         if labels.ndim == 1:
             if scores.shape[1] != 2:
                 raise InvalidError(
@@ -89,7 +95,6 @@ class RocAuc:
         self._labels.append(known.astype(np.int8))
 
     def value(self) -> float | None:
-        """The area, `None` where no output has both classes."""
         if not self._scores:
             return None
         scores, labels = np.concatenate(self._scores), np.concatenate(self._labels)
@@ -102,7 +107,7 @@ class RocAuc:
         return float(np.mean(areas)) if areas else None
 
 
-class F1:
+class _F1(Metric):
     """F1 over classes or labels: `micro` pools all decisions, `macro` averages over classes."""
 
     def __init__(self, average: str) -> None:
@@ -111,7 +116,6 @@ class F1:
         self._counts: NDArray[np.int64] | None = None
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         outputs = scores.shape[1]
         if labels.ndim == 1:
             rows = labels >= 0
@@ -132,7 +136,6 @@ class F1:
         self._counts = counts if self._counts is None else self._counts + counts
 
     def value(self) -> float | None:
-        """The F1 score, `None` before the first label."""
         if self._counts is None:
             return None
         hit, wrong, missed = self._counts
@@ -146,7 +149,7 @@ class F1:
         return float(np.mean(2 * np.asarray(hit)[seen] / denominator[seen]))
 
 
-class Errors:
+class _Errors(Metric):
     """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
 
     R2 is 1 for exact predictions, 0 for predicting each column's mean; it is not defined for a
@@ -159,7 +162,6 @@ class Errors:
         self._sums = np.zeros(0)
 
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch."""
         labels = labels.astype(np.float64)
         known = ~np.isnan(labels)
         actual = np.where(known, labels, 0.0)
@@ -175,7 +177,6 @@ class Errors:
         self._sums += np.stack([part.sum(axis=0) for part in parts])
 
     def values(self) -> dict[str, float | None]:
-        """All of them so far; `None` where one is not defined."""
         if self._shift is None or not self._sums[0].any():
             return dict.fromkeys(("mse", "rmse", "mae", "r2"))
         count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
@@ -191,20 +192,19 @@ class Errors:
         }
 
     def value(self) -> float | None:
-        """The one by which epochs are compared."""
         return self.values()[self.name]
 
 
 def build_metric(name: str) -> Metric:
     """A fresh accumulator of the metric `name`."""
     if name == "accuracy":
-        return Accuracy()
+        return _Accuracy()
     if name == "roc_auc":
-        return RocAuc()
+        return _RocAuc()
     if name in ("f1_micro", "f1_macro"):
-        return F1(name.removeprefix("f1_"))
+        return _F1(name.removeprefix("f1_"))
     if name in ("mse", "rmse", "mae", "r2"):
-        return Errors(name)
+        return _Errors(name)
     raise InvalidError(
         "metric: expected accuracy, roc_auc, f1_micro, f1_macro, mse, rmse, mae or r2; "
         f"found `{name}`"
@@ -226,7 +226,7 @@ def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | No
     return float((rank[positive].sum() - positives * (positives + 1) / 2) / positives / negatives)
 
 
-class LinkScores:
+class LinkScores(Score):
     """Metrics of the scores of edges and of negatives, all edges against all negatives.
 
     Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
@@ -337,8 +337,6 @@ def least_negatives(name: LinkMetric) -> int:
     return _HITS.get(name, 1)
 
 
-AnyMetric: TypeAlias = Metric | LinkScores
-
 _FULL_VALIDATION_EDGES = 2_000_000
 
 
@@ -360,11 +358,11 @@ class Scoring(ABC):
         return self._validation().value() if self.has_validation else None
 
     @abstractmethod
-    def _validation(self) -> AnyMetric:
+    def _validation(self) -> Score:
         """The score on the validation data."""
 
     @abstractmethod
-    def final(self) -> Mapping[str, AnyMetric]:
+    def final(self) -> Mapping[str, Score]:
         """The last scores by part; exact, except with times."""
 
 

@@ -1,6 +1,6 @@
 """Trained models on disk: weights as safetensors, with a description in JSON.
 
-Both have checksums; that of the weights is in their header.
+Both have checksums. The header of the weights holds their checksum.
 """
 
 from __future__ import annotations
@@ -93,18 +93,18 @@ def save_model(
         replace_file(storage, directory / "model.safetensors", _to_bytes(tensors, scores))
 
 
-def model_directory(given: str | Path) -> Path:
+def model_directory(place: str | Path) -> Path:
     """The path `given`, or the model in the run there.
 
     Errors: `NotFoundError`, `InvalidError`.
     """
-    if not isinstance(given, (str, os.PathLike)):
+    if not isinstance(place, (str, os.PathLike)):
         raise InvalidError(
-            f"model: expected the directory of a run, found {type(given).__name__}\n"
+            f"model: expected the directory of a run, found {type(place).__name__}\n"
             "hint: give the run that `oc.train` has written, and a network of your own as "
             "`network=...`"
         )
-    path = Path(given)
+    path = Path(place)
     for directory in (path / "model", path):
         if (directory / "model.json").exists():
             return directory

@@ -31,7 +31,7 @@ class Arcs:
     """Arcs from sources to targets, with a weight each.
 
     The arcs of a target are added in their order, with any number of threads; in the gradient the
-    arcs of a source are. The bits are those of a loop over the arcs.
+    arcs of a source are. The bits are the same as of a loop over the arcs.
 
     **Cost** the arcs are sorted by source with the first gradient, and by target where they are not
     yet. The same object serves all layers that have these arcs.
@@ -122,7 +122,7 @@ class Hop:
 
     @cached_property
     def arcs(self) -> Arcs:
-        """What sums over the neighbours, each arc with weight 1."""
+        """The arcs as a matrix that sums over neighbours, each arc with weight 1."""
         return Arcs(self.edge_index, self.targets, len(self.nodes))
 
 
@@ -156,7 +156,7 @@ class Network(Model):
         super().__init__(layers, features, outputs)
         self.config = config
         self.needs_degrees = config.kind in ("gcn", "gin")
-        # `gcn` and `gat` add a self-loop of their own.
+        # `gcn` and `gat` add a self-loop to each node.
         self.counts_loops = config.kind not in ("gcn", "gat")
         self.jumping = config.jumping != "none"
         """Whether the outputs come from the states of all layers."""

@@ -110,10 +110,10 @@ def unused_times(graph: Graph, config: TrainConfig) -> str | None:
     if sampling.time is not None or config.of_graphs or kind == "mlp":
         return None
     learnt = (sampling.labels, sampling.features)
-    found = [(of, name) for of, name in time_arrays(graph) if name not in learnt]
-    if not found:
+    times = [(of, name) for of, name in time_arrays(graph) if name not in learnt]
+    if not times:
         return None
-    names = list(dict.fromkeys(name for _, name in found))
+    names = list(dict.fromkeys(name for _, name in times))
     listed = ", ".join(f"`{name}`" for name in names[:3]) + (", ..." if len(names) > 3 else "")
     if config.of_links:
         of_edges = [edges.key for edges in graph.schema.edges.values()]
@@ -125,7 +125,7 @@ def unused_times(graph: Graph, config: TrainConfig) -> str | None:
         f"the data set has times ({listed}); without `--time` {what} are predicted from what "
         "comes after them as well"
     )
-    usable = [name for of, name in found if of in seeds]
+    usable = [name for of, name in times if of in seeds]
     if usable:
         fits = kind in models if models is not None else kind not in _BY_DEGREE
         model = "" if fits else " --model sage"

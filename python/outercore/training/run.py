@@ -87,9 +87,7 @@ def train(
         'finished'
     """
     require_one_process("outercore train")
-    code, options = _custom_network(network, options)
-    chosen = configuration(config, options)
-    _require_code(chosen, code)
+    chosen, code = _configured(config, network, options)
     graph = open_graph(root_of(data_set))
     chosen = _with_inputs(graph, chosen, observer or Observer())
     if (lost := unused_times(graph, chosen)) is not None:
@@ -132,9 +130,8 @@ def plan(
         BudgetError: the budget is too small; the message has the least that works.
         UnsupportedError: the task `link` without times, whose graph is made by the run itself.
     """
-    code, options = _custom_network(network, options)
-    chosen, observer = configuration(config, options), observer or Observer()
-    _require_code(chosen, code)
+    chosen, code = _configured(config, network, options)
+    observer = observer or Observer()
     if chosen.of_links and chosen.sampling.time is None:
         raise UnsupportedError("a plan for the task `link`: the run itself makes its graph")
     graph = open_graph(root_of(data_set))
@@ -179,7 +176,7 @@ def resume(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
-    """Resumes a run from its last checkpoint. The bits are those of an uninterrupted run.
+    """Resumes a run from its last checkpoint. It ends with the same bits as an uninterrupted run.
 
     A finished run continues when `epochs` or `patience` is larger than before; only these `options`
     may change. Otherwise its record is returned.
@@ -218,28 +215,27 @@ def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
     return run.finished and config.optimiser.is_over(*run.epochs)
 
 
-def _custom_network(
-    network: NetworkSource | None, options: Mapping[str, Any]
-) -> tuple[CustomCode | None, dict[str, Any]]:
-    """The custom network, by `network` or as the option `model`; and the options."""
-    given = options.get("model")
-    if isinstance(given, str) and ":" not in given:
-        given = None
-    if network is not None and given is not None and network is not given:
+def _configured(
+    config: TrainConfig | Mapping[str, Any] | str | Path | None,
+    network: NetworkSource | None,
+    options: Mapping[str, Any],
+) -> tuple[TrainConfig, CustomCode | None]:
+    """The configuration, and the custom network, by `network` or as the option `model`."""
+    model = options.get("model")
+    if isinstance(model, str) and ":" not in model:
+        model = None
+    if network is not None and model is not None and network is not model:
         raise InvalidError("network: found a network as `model`, too\nhint: give one of them")
-    chosen = given if network is None else network
-    if chosen is None:
-        return None, dict(options)
-    code = network_code(chosen)
-    return code, {**options, "model": code.place}
-
-
-def _require_code(config: TrainConfig, code: CustomCode | None) -> None:
-    if config.model.is_custom and code is None:
+    source = model if network is None else network
+    code = None if source is None else network_code(source)
+    chosen = configuration(config, options if code is None else {**options, "model": code.place})
+    if chosen.model.is_custom and code is None:
+        kind = chosen.model.kind
         raise InvalidError(
-            f"model `{config.model.kind}`: the code of a custom network has to be given again\n"
-            f"hint: give it again by `--model {config.model.kind}`"
+            f"model `{kind}`: the code of a custom network has to be given again\n"
+            f"hint: give it again by `--model {kind}`"
         )
+    return chosen, code
 
 
 def _intact(run: TrainDirectory, network: NetworkSource | None, observer: Observer) -> bool:

@@ -118,8 +118,8 @@ class Task:
     outputs: int
     metric_name: str
     means: tuple[float, ...] = ()
-    """Of the training split's numbers, by column. The network learns numbers less their mean, by
-    their deviation: it need not find out their unit first."""
+    """Means of the numbers of the training split, by column. The network learns numbers minus their
+    mean, divided by their deviation, so their unit does not matter."""
     deviations: tuple[float, ...] = ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class Task:
         return (logits * deviations + means).astype(np.float32)
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Of each class, or of each label, float32 [rows, outputs]."""
+        """Probabilities of classes or labels, float32 [rows, outputs]."""
         wide = torch.from_numpy(logits)
         return (wide.softmax(dim=1) if self.kind == "classes" else wide.sigmoid()).numpy()
 
@@ -211,13 +211,13 @@ class Task:
         return score < best if self.metric_name in _ERRORS else score > best
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """Of the predictions for so many nodes."""
-        one = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
-        return (rows,) if one else (rows, self.outputs)
+        """The shape of the predictions for this number of nodes."""
+        single = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
+        return (rows,) if single else (rows, self.outputs)
 
     @property
     def dtype(self) -> type[np.generic]:
-        """Of predictions."""
+        """The type of predictions."""
         kinds: dict[Kind, type[np.generic]] = {"classes": np.int64, "labels": np.uint8}
         return kinds.get(self.kind, np.float32)
 
@@ -341,27 +341,27 @@ class _Labels:
         """
         if len(self._shape) == 2:
             raise self._not("classification", f"{self._shape[1]} columns", "[nodes]", "multi-label")
-        found = self._graph.num_classes if self._imported else None
-        if not found:
-            found = 0
+        count = self._graph.num_classes if self._imported else None
+        if not count:
+            count = 0
             for first, block in self._blocks():
                 if len(wrong := np.flatnonzero(~_are_classes(block))):
                     value = f"{block[wrong[0]]:g} in row {first + wrong[0]}"
                     whole = "whole numbers from 0 on, -1 or NaN for none"
                     raise self._not("classification", value, whole, "regression")
                 most = np.nanmax(block) if (block >= 0).any() else -1
-                found = max(found, int(most) + 1)
-        if found < 2:
-            raise InvalidError(f"{self._what}: expected two or more classes, found {found}")
+                count = max(count, int(most) + 1)
+        if count < 2:
+            raise InvalidError(f"{self._what}: expected two or more classes, found {count}")
         nodes = self._graph.schema.num_labelled
-        if found > max(_MANY, nodes):
+        if count > max(_MANY, nodes):
             raise InvalidError(
-                f"{self._what}: the largest class is {found - 1:,}, expected at most "
+                f"{self._what}: the largest class is {count - 1:,}, expected at most "
                 f"{max(_MANY, nodes) - 1:,} with {nodes:,} nodes\n"
                 "hint: number the classes 0, 1, 2, ... and import them again; "
                 "`--task regression` predicts numbers"
             )
-        return int(found)
+        return int(count)
 
     def columns(self) -> int:
         """The number of labels a node.
@@ -379,7 +379,7 @@ class _Labels:
         return int(self._shape[1])
 
     def numbers(self) -> int:
-        """How many numbers a node has.
+        """The number of columns of a node.
 
         Errors: `InvalidError` for an infinite one.
         """

@@ -41,7 +41,6 @@ from outercore.training.custom_network import NetworkSource
 from outercore.training.inference import Context, Prediction
 from outercore.training.links.work import LinkPlace, LinkWork, TemporalLinkWork
 from outercore.training.loaders import LoaderFactory, neighbor_loader
-from outercore.training.metrics import Errors
 from outercore.training.model_files import SavedModel, load_model, model_directory
 from outercore.training.open_work import open_work, require_model_fits
 from outercore.training.run_directory import TrainDirectory
@@ -134,7 +133,7 @@ def evaluate(
         "neighbours": neighbours,
         "metric": metric.name,
         "score": metric.value(),
-        **(metric.values() if isinstance(metric, Errors) else {}),
+        **metric.values(),
     }
 
 

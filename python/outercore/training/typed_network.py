@@ -73,27 +73,29 @@ class TypedSchema:
         return self._after(layer)
 
     def _after(self, layer: int) -> list[str]:
-        found = reach(self.seeds, self.edge_types, self.layers - layer)
-        return [name for name in self.inputs if name in found]
+        reached = reach(self.seeds, self.edge_types, self.layers - layer)
+        return [name for name in self.inputs if name in reached]
 
-    def table_bytes(self, hidden: int, *, is_saved: bool = False) -> int:
-        """Memory for the embeddings of nodes, and unless saved for what training keeps of them."""
-        rows = sum(given.rows for given in self.inputs.values())
-        return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
+    @property
+    def table_rows(self) -> int:
+        """Number of embeddings of nodes, of all types."""
+        return sum(node_input.rows for node_input in self.inputs.values())
 
     def features(self, keys: Mapping[str, str]) -> dict[str, str] | None:
         """The arrays of features that the network takes, by node type; `None` for none."""
-        found = {name: keys[name] for name, given in self.inputs.items() if given.features}
-        return found or None
+        arrays = {
+            name: keys[name] for name, node_input in self.inputs.items() if node_input.features
+        }
+        return arrays or None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The schema as plain JSON values."""
         return {
             "seeds": list(self.seeds),
             "edge_types": [list(edge_type) for edge_type in self.edge_types],
             "inputs": {
-                name: {"features": given.features, "rows": given.rows}
-                for name, given in self.inputs.items()
+                name: {"features": node_input.features, "rows": node_input.rows}
+                for name, node_input in self.inputs.items()
             },
         }
 
@@ -103,9 +105,14 @@ class TypedSchema:
         return cls(
             tuple(values["seeds"]),
             tuple((source, relation, target) for source, relation, target in values["edge_types"]),
-            {name: NodeInput(**given) for name, given in values["inputs"].items()},
+            {name: NodeInput(**node_input) for name, node_input in values["inputs"].items()},
             layers,
         )
+
+
+def table_bytes(rows: int, hidden: int, *, is_saved: bool = False) -> int:
+    """Memory for learned rows of nodes, with the copies of training unless the model is saved."""
+    return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
 
 
 def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> set[str]:
@@ -116,10 +123,10 @@ def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> 
         >>> sorted(reach(["paper"], types, 1))
         ['author', 'paper']
     """
-    found = set(seeds)
+    types = set(seeds)
     for _ in range(hops):
-        found |= {source for source, _, target in edge_types if target in found}
-    return found
+        types |= {source for source, _, target in edge_types if target in types}
+    return types
 
 
 def feature_keys(graph: Graph, name: str) -> dict[str, str]:
@@ -130,10 +137,10 @@ def feature_keys(graph: Graph, name: str) -> dict[str, str]:
     Errors: `NotFoundError` where no type has an array of this name.
     """
     if name == "x":
-        found = {one: graph.features_of(one) for one in graph.node_types}
-        return {one: key for one, key in found.items() if key is not None}
-    keys = {one: f"nodes/{one}/{name}" for one in graph.node_types}
-    keys = {one: key for one, key in keys.items() if key in graph.arrays}
+        features = {node_type: graph.features_of(node_type) for node_type in graph.node_types}
+        return {node_type: key for node_type, key in features.items() if key is not None}
+    keys = {node_type: f"nodes/{node_type}/{name}" for node_type in graph.node_types}
+    keys = {node_type: key for node_type, key in keys.items() if key in graph.arrays}
     if not keys:
         raise NotFoundError(
             f"data set `{graph.root}`: no node type has an array `{name}`\n"
@@ -156,25 +163,25 @@ def schema_of(
     """
     edge_types = tuple(graph.edge_types)
     reached = reach(seeds, edge_types, config.layers)
-    counts = {one: count for one, count in graph.node_types.items() if one in reached}
-    inputs = {one: NodeInput() for one in counts}
-    with_rows = [one for one, count in counts.items() if one in keys and count]
-    inputs |= {one: NodeInput(features=graph.schema.width(keys[one])) for one in with_rows}
-    row = 4 * config.model.hidden * TABLE_COPIES
+    counts = {name: count for name, count in graph.node_types.items() if name in reached}
+    bare = [name for name, count in counts.items() if name not in keys and count]
     allowed = room = parse_size(config.budget.memory) // _SHARE
-    for one in sorted(counts, key=lambda name: (counts[name], name)):
-        if one in keys or not counts[one]:
-            continue
-        table = counts[one] * row
-        if table <= room:
-            inputs[one] = NodeInput(rows=counts[one])
-            room -= table
+    rows = dict.fromkeys(counts, 0)
+    for name in sorted(bare, key=lambda name: (counts[name], name)):
+        size = table_bytes(counts[name], config.model.hidden)
+        if size <= room:
+            rows[name] = counts[name]
+            room -= size
             continue
         note(
-            f"node type `{one}` has no features, and embeddings of its {counts[one]:,} nodes would "
-            f"take {format_size(table)}, of {format_size(allowed)} for all tables: its nodes share "
-            "one learnt vector"
+            f"node type `{name}` has no features, and embeddings of its {counts[name]:,} nodes "
+            f"would take {format_size(size)}, of {format_size(allowed)} for all tables: its nodes "
+            "share one learnt vector"
         )
+    inputs = {
+        name: NodeInput(graph.schema.width(keys[name]) if name in keys and count else 0, rows[name])
+        for name, count in counts.items()
+    }
     return TypedSchema(seeds, edge_types, inputs, config.layers)
 
 
@@ -186,20 +193,25 @@ def require_same_types(
     Errors: `InvalidError` names the first difference.
     """
     expected, found = (
-        " ".join(",".join(one) for one in types) for types in (schema.edge_types, graph.edge_types)
+        " ".join(",".join(node_type) for node_type in types)
+        for types in (schema.edge_types, graph.edge_types)
     )
     if found != expected:
         raise _other(graph, f"edge types {expected}", found)
     if seeds != schema.seeds:
-        expected, found = (" and ".join(f"`{one}`" for one in of) for of in (schema.seeds, seeds))
+        expected, found = (
+            " and ".join(f"`{node_type}`" for node_type in of) for of in (schema.seeds, seeds)
+        )
         raise _other(graph, f"labels or links of node type {expected}", f"those of {found}")
-    for one, known in schema.inputs.items():
-        count = graph.node_types[one]
-        width = graph.schema.width(keys[one]) if one in keys and count else 0
+    for node_type, known in schema.inputs.items():
+        count = graph.node_types[node_type]
+        width = graph.schema.width(keys[node_type]) if node_type in keys and count else 0
         if width != known.features:
-            raise _other(graph, f"{known.features} features for each node of type `{one}`", width)
+            raise _other(
+                graph, f"{known.features} features for each node of type `{node_type}`", width
+            )
         if known.rows and count != known.rows:
-            raise _other(graph, f"{known.rows:,} nodes of type `{one}`", f"{count:,}")
+            raise _other(graph, f"{known.rows:,} nodes of type `{node_type}`", f"{count:,}")
 
 
 def _other(graph: Graph, expected: str, found: object) -> InvalidError:
@@ -293,8 +305,8 @@ class RelationSum(nn.Module):
         super().__init__()
         self._kind = config.kind
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
-        edge_types = [one for into in self._into.values() for one in into]
-        self.relations = by_type({one: _convolution(config) for one in edge_types})
+        edge_types = [edge_type for into in self._into.values() for edge_type in into]
+        self.relations = by_type({edge_type: _convolution(config) for edge_type in edge_types})
         self.own = by_type(
             {
                 name: nn.Linear(config.hidden, config.hidden)
@@ -312,7 +324,10 @@ class RelationSum(nn.Module):
 
     def _state(self, name: str, x: Mapping[str, Tensor], hop: TypedHop) -> Tensor:
         own = x[name][: hop.targets[name]]
-        parts = [self._message(one, x[one[0]], own, hop.edges[one]) for one in self._into[name]]
+        parts = [
+            self._message(edge_type, x[edge_type[0]], own, hop.edges[edge_type])
+            for edge_type in self._into[name]
+        ]
         if name in self.own:
             parts.append(self.own[name](own))
         return functools.reduce(torch.add, parts)
@@ -339,16 +354,20 @@ class TransformerLayer(nn.Module):
         super().__init__()
         self._heads, self._size = config.heads, config.hidden // config.heads
         self._into = {name: schema.into(name) for name in schema.targets(layer)}
-        edge_types = [one for into in self._into.values() for one in into]
+        edge_types = [edge_type for into in self._into.values() for edge_type in into]
         sources = dict.fromkeys(source for source, _, _ in edge_types)
         hidden = config.hidden
         self.keys_and_values = by_type({name: nn.Linear(hidden, 2 * hidden) for name in sources})
-        self.relations = by_type({one: _Relation(self._heads, self._size) for one in edge_types})
+        self.relations = by_type(
+            {edge_type: _Relation(self._heads, self._size) for edge_type in edge_types}
+        )
         self.targets = by_type({name: _Target(hidden) for name, into in self._into.items() if into})
 
     def forward(self, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
         """The new states of the targets; shapes as `RelationSum.forward`."""
-        sources = dict.fromkeys(one[0] for name in hop.targets for one in self._into[name])
+        sources = dict.fromkeys(
+            edge_type[0] for name in hop.targets for edge_type in self._into[name]
+        )
         shape = (-1, 2, self._heads, self._size)
         mapped = {name: self.keys_and_values[name](x[name]).view(shape) for name in sources}
         return {
@@ -619,7 +638,7 @@ class TypedNetwork(Model):
         """
         schema, parts = self.schema, TypedParts(batch)
         seeds = int(batch[schema.labelled].batch_size)
-        x = self.encode(batch, schema.sources(0))
+        x = {name: self.encoder(name, batch[name]) for name in schema.sources(0)}
         states = []
         for index in range(self.layers):
             hops = self.layers - index
@@ -634,10 +653,6 @@ class TypedNetwork(Model):
             x = self.layer(index, x, TypedHop(edges, targets))
             states.append(x[schema.labelled][:seeds])
         return self.head(states)
-
-    def encode(self, batch: Any, node_types: Iterable[str]) -> dict[str, Tensor]:
-        """The states before the first layer of a batch's nodes."""
-        return {name: self.encoder(name, batch[name]) for name in node_types}
 
 
 def norm_of_type(config: ModelConfig) -> nn.Module:

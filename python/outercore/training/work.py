@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.sizes import parse_size
 from outercore.data.csc import edge_blocks, topology
 from outercore.data.edge_types import PLAIN_EDGE
 from outercore.data.many_graphs import FIRST, PREFIX, SPLITS, Labelled, ManyGraphs
@@ -27,15 +26,15 @@ from outercore.runs.custom_code import CustomCode
 from outercore.runs.record import Timeline
 from outercore.training.config import TrainConfig
 from outercore.training.custom_network import CustomNetwork, build_custom
-from outercore.training.graph_batches import (
-    GraphLoader,
-    GraphLoaders,
-    GraphReader,
-    NodeInputs,
-    input_name,
-    node_inputs,
+from outercore.training.graph_batches import GraphLoaders, NodeInputs, input_name, node_inputs
+from outercore.training.inference import (
+    Context,
+    Inference,
+    Prediction,
+    Predictor,
+    evaluation_batches,
+    prediction_of,
 )
-from outercore.training.inference import Context, Inference, Prediction, Predictor, prediction_of
 from outercore.training.loaders import LoaderFactory, Loaders
 from outercore.training.metrics import Metric, Scoring, validates_fully
 from outercore.training.model_files import SavedModel
@@ -46,6 +45,7 @@ from outercore.training.typed_network import (
     feature_keys,
     require_same_types,
     schema_of,
+    table_bytes,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
     for first in range(0, graph.num_nodes, _CHUNK):
         last = min(first + _CHUNK, graph.num_nodes)
         degrees[first:last] = np.diff(offsets[first : last + 1].astype(np.int64))
-        # What is mapped counts as our memory.
+        # Mapped pages count as memory of this process.
         forget(offsets)
     if not count_loops and graph.schema.import_options.get("self_loops") != "drop":
         for _, sources, targets, _ in edge_blocks(graph, PLAIN_EDGE):
@@ -108,10 +108,10 @@ class SplitScoring(Scoring):
         if not splits:
             return {}
         if self._predictor.samples_only:
-            found: dict[str, Metric] = {}
+            metrics: dict[str, Metric] = {}
             for name, nodes in splits.items():
-                found |= self._score(self._predictor.sampled(nodes), {name: nodes})
-            return found
+                metrics |= self._score(self._predictor.sampled(nodes), {name: nodes})
+            return metrics
         nodes = np.unique(np.concatenate(list(splits.values())))
         return self._score(self._predictor.exact(nodes), splits)
 
@@ -186,7 +186,7 @@ class PredictingWork(Work):
         """Runs the network with its present weights."""
 
     def scoring(self, context: Context) -> Scoring:
-        """As `Work` says."""
+        """Scores the network on the splits."""
         return SplitScoring(self.labelled, self._config, self.task, self.predictor(context))
 
 
@@ -261,19 +261,19 @@ class NodeWork(PredictingWork):
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
             return {"reserved": {"in-degrees": degrees}, "advice": advice}
-        schema, config = self.model.schema, self._config
-        embeddings = schema.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        schema, hidden = self.model.schema, self._config.model.hidden
+        embeddings = table_bytes(schema.table_rows, hidden, is_saved=self._is_saved)
         return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """That of the task, over the seeds."""
+        """The loss of the task over the seeds, and their number."""
         degrees, batch = self._degrees_of(batch, device), batch.to(device)
         labelled = batch if self._type is None else batch[self._type]
         count = int(labelled.batch_size)
         return self.task.loss(self.model(batch, degrees), labelled.y[:count]), count
 
     def predictor(self, context: Context) -> Predictor:
-        """As `PredictingWork` says."""
+        """Runs the network over nodes."""
         return Inference(
             self._graph,
             self.model,
@@ -316,6 +316,7 @@ class GraphWork(PredictingWork):
     """
 
     rows = "graphs"
+    loaders: GraphLoaders
 
     def __init__(
         self, graph: Graph, config: TrainConfig, *, saved: SavedModel | None = None
@@ -345,23 +346,16 @@ class GraphWork(PredictingWork):
         else:
             self.task, self.model = saved.task, trained
             _require_inputs(graph, self._inputs, trained)
-        self._reader = GraphReader(
-            self._many,
-            self._inputs,
-            sampling.labels,
-            memory=parse_size(config.budget.memory),
-            batch_size=sampling.seeds,
-        )
-        self.loaders = GraphLoaders(self._many, config, self._reader)
+        self.loaders = GraphLoaders(self._many, self._inputs, config)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """That of the task, over the graphs."""
+        """The loss of the task over the graphs, and their number."""
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
     def predictor(self, context: Context) -> Predictor:
         """Runs the network, which always takes all neighbours."""
-        return _GraphPredictor(self._reader, self.model, self._config.sampling.seeds, context)
+        return _GraphPredictor(self.loaders, self.model, context)
 
     def facts(self) -> dict[str, Any]:
         """The number of graphs, and the node array that is used."""
@@ -386,33 +380,24 @@ class _GraphPredictor:
 
     samples_only = False
 
-    def __init__(
-        self, reader: GraphReader, model: GraphNetwork, batch_size: int, context: Context
-    ) -> None:
-        self._reader, self._model, self._batch_size = reader, model, batch_size
-        self._context = context
+    def __init__(self, loaders: GraphLoaders, model: GraphNetwork, context: Context) -> None:
+        self._loaders, self._model, self._context = loaders, model, context
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
         """As `exact`: no neighbours are sampled."""
-        yield from self.exact(nodes)
+        return self.exact(nodes)
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions of the graphs `nodes`, in this order; of all without them."""
-        if nodes is None:
-            nodes = np.arange(self._reader.count)
-        loader = GraphLoader(self._reader, nodes, self._batch_size)
-        self._context.observer.evaluation_started("scores", len(loader), 0)
+        batches = evaluation_batches(self._loaders, self._context, "scores", graphs=nodes)
         with evaluating(self._model):
-            for batch in loader:
-                self._context.stop.check()
-                here = batch.to(self._context.device)
+            for batch in batches:
                 # Not around the loop: it would hold in the caller's code, too.
                 with torch.no_grad():
-                    outputs = self._model(here)
-                yield prediction_of(here, outputs)
-                self._context.observer.evaluation_advanced(1)
+                    outputs = self._model(batch)
+                yield prediction_of(batch, outputs)
 
 
 def _require_labels(graph: Graph, labels: str) -> None:

@@ -24,7 +24,8 @@ from outercore.runs import record as records
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkConfig, TrainConfig
 from outercore.training.links.data import PAIRS, LinkData
-from outercore.training.loaders import TABLE_COPIES, LoaderFactory, Loaders
+from outercore.training.loaders import LoaderFactory, Loaders
+from outercore.training.typed_network import table_bytes
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
@@ -288,10 +289,11 @@ class LinkLoaders(Loaders):
         ends = 2 + self._negatives.ends
         self._order = EpochOrder(len(data.train()), config.sampling.seeds, ends, config.run.seed)
         pairs = [sum(data.sizes(part)) for part in data.parts]
+        nodes = data.graph.num_nodes
         reserved = {
-            "in-degrees": 4 * data.graph.num_nodes if degrees else 0,
+            "in-degrees": 4 * nodes if degrees else 0,
             "pools of edges": self._order.pool_bytes,
-            "learned table": 0 if data.features else table_bytes(data.graph, config),
+            "learned table": 0 if data.features else table_bytes(nodes, config.model.hidden),
             "held-out edges": _SCORED_BYTES * max(pairs, default=0),
         }
         super().__init__(
@@ -323,16 +325,12 @@ class LinkLoaders(Loaders):
         )
 
 
-def table_bytes(graph: Graph, config: TrainConfig) -> int:
-    """Memory for a learned row for each node, and for what training keeps of it."""
-    return TABLE_COPIES * 4 * config.model.hidden * graph.num_nodes
-
-
 def require_fits(graph: Graph, config: TrainConfig) -> None:
     """Errors: `BudgetError` where nodes without features need a larger table than the budget."""
     if config.sampling.features != "x" or graph.schema.features:
         return
-    needed, budget = table_bytes(graph, config), parse_size(config.budget.memory)
+    needed = table_bytes(graph.num_nodes, config.model.hidden)
+    budget = parse_size(config.budget.memory)
     if needed >= budget:
         raise BudgetError(
             f"memory budget {format_size(budget)}: the nodes of data set `{graph.root}` have no "

@@ -45,7 +45,7 @@ _WIDENED_ROWS = 1 << 12
 PAIRS = 1 << 16
 """Pairs that are looked up together. Smaller pieces take less memory, but more time."""
 _HELD_OUT_ROUNDS = 200
-"""How often pairs are drawn until there are enough without an edge."""
+"""Largest number of draws until enough pairs have no edge."""
 
 
 @dataclass(frozen=True)

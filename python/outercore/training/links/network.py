@@ -92,7 +92,7 @@ class PairHead(nn.Module):
 
 
 def link_loss(kind: LinkLoss, positive: Tensor, negative: Tensor) -> Tensor:
-    """How far edges are from scoring higher than negatives; never below 0.
+    """The loss of edges that should score higher than negatives; never below 0.
 
     `binary`: cross entropy, in which all edges weigh as much as all negatives. `triplet`: the loss
     of Bayesian personalised ranking, whose slope needs no margin to be chosen.
@@ -123,8 +123,8 @@ class TimedSchema:
     """From the first to the last time of the training, in the unit of the times."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        timed = [list(one) for one in self.types.edge_types if one in self.timed]
+        """The schema as plain JSON values."""
+        timed = [list(edge_type) for edge_type in self.types.edge_types if edge_type in self.timed]
         return {**self.types.to_dict(), "timed": timed, "array": self.array, "span": self.span}
 
     @classmethod
@@ -138,7 +138,7 @@ class TimedSchema:
 
 
 class TimeEncoding(nn.Module):
-    """How long ago, as cosines of fixed frequencies, and its logarithm.
+    """The age of an edge as cosines of fixed frequencies, and its logarithm.
 
     The frequencies are a geometric sequence; the slowest has one period in the span of the
     training.
@@ -197,19 +197,19 @@ class TimedRelation(nn.Module):
             messages = messages + self.age(ages)
         count = torch.bincount(targets, minlength=len(own)).float().unsqueeze(1)
         if self._heads:
-            found = self._attended(messages, own, targets)
+            mean = self._attended(messages, own, targets)
         else:
             sums = torch.zeros_like(own).index_add(0, targets, functional.relu(messages))
-            found = sums / count.clamp(min=1)
-        state: Tensor = self.out(torch.cat([found, torch.log1p(count)], dim=1))
+            mean = sums / count.clamp(min=1)
+        state: Tensor = self.out(torch.cat([mean, torch.log1p(count)], dim=1))
         return state
 
     def _attended(self, messages: Tensor, own: Tensor, targets: Tensor) -> Tensor:
         from torch_geometric.utils import softmax
 
         shape = (-1, self._heads, self.attention.shape[1])
-        asked = self.query(own).index_select(0, targets)
-        scores = functional.leaky_relu(messages + asked, 0.2).view(shape) * self.attention
+        queries = self.query(own).index_select(0, targets)
+        scores = functional.leaky_relu(messages + queries, 0.2).view(shape) * self.attention
         weights = softmax(scores.sum(dim=-1), targets, num_nodes=len(own))
         weighted = functional.relu(messages).view(shape) * weights.unsqueeze(-1)
         sums = torch.zeros_like(own).index_add(0, targets, weighted.flatten(1))
@@ -226,9 +226,9 @@ class TimedLayer(nn.Module):
         width = TimeEncoding.width
         self.relations = by_type(
             {
-                one: TimedRelation(config, width if one in schema.timed else 0)
+                edge_type: TimedRelation(config, width if edge_type in schema.timed else 0)
                 for into in self._into.values()
-                for one in into
+                for edge_type in into
             }
         )
         self.own = by_type({name: nn.Linear(hidden, hidden) for name in self._into})
@@ -246,9 +246,11 @@ class TimedLayer(nn.Module):
     ) -> Tensor:
         own = x[name][:count]
         parts = [self.own[name](own)]
-        for one in self._into[name]:
-            relation: Any = self.relations[one]
-            parts.append(relation(x[one[0]], own, edges[one].index, edges[one].ages))
+        for edge_type in self._into[name]:
+            relation: Any = self.relations[edge_type]
+            parts.append(
+                relation(x[edge_type[0]], own, edges[edge_type].index, edges[edge_type].ages)
+            )
         state = functional.relu(self.norms[name](functools.reduce(torch.add, parts)))
         return functional.dropout(state, self._dropout, self.training)
 
@@ -303,9 +305,9 @@ class TemporalLinkModel(Model):
             hops = self.layers - index
             targets = {name: parts.until(name, hops) for name in types.targets(index)}
             edges = {
-                one: self._edges(parts, one, hops, seed_time)
+                edge_type: self._edges(parts, edge_type, hops, seed_time)
                 for name in targets
-                for one in types.into(name)
+                for edge_type in types.into(name)
             }
             x = layer(x, targets, edges)
         return x

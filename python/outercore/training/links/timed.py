@@ -25,7 +25,7 @@ _TIME_BYTES = 8
 _SORTING_BYTES = 24
 """For each edge while they are sorted: the order, what the sort takes, and times in both orders."""
 NEGATIVES = 1
-"""Of each held-out edge: its source with another target at its time, as published scores have."""
+"""Negatives of a held-out edge: its source with another target at its time, as in publications."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ def _by_row(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[Any], NDArray[np
     is_edge = np.zeros(rows_of_type, bool)
     for first, sources, targets, rows in edge_blocks(graph, edge_type):
         own = np.arange(first, first + len(sources)) if rows is None else rows
-        found, at = np.unique(own, return_index=True)
-        new = ~is_edge[found]
-        found, at = found[new], at[new]
-        index[0, found], index[1, found] = sources[at], targets[at]
-        is_edge[found] = True
+        distinct, at = np.unique(own, return_index=True)
+        new = ~is_edge[distinct]
+        distinct, at = distinct[new], at[new]
+        index[0, distinct], index[1, distinct] = sources[at], targets[at]
+        is_edge[distinct] = True
     return index, is_edge
 
 
@@ -149,19 +149,19 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
         return edge_type_called(chosen, graph.edge_types, f"link.relation of `{graph.root}`")
     timed = list(times_by_type(graph, config))
     # `--add-reverse` adds the other direction of each edge type.
-    given = [one for one in timed if not one[1].startswith(REVERSE)] or timed
-    if not given:
+    candidates = [edge_type for edge_type in timed if not edge_type[1].startswith(REVERSE)] or timed
+    if not candidates:
         raise NotFoundError(
             f"--time {attribute}: no edge array `{attribute}` is in data set `{graph.root}`\n"
             f"hint: it has {', '.join(edge_array_names(graph.arrays)) or 'none'}"
         )
-    if len(given) > 1:
-        names = [",".join(one) for one in given]
+    if len(candidates) > 1:
+        names = [",".join(edge_type) for edge_type in candidates]
         raise InvalidError(
             f"data set `{graph.root}`: edges of {' and '.join(names)} have `{attribute}`\n"
             f"hint: choose the edges to predict by `--set link.relation={names[0]}`"
         )
-    return given[0]
+    return candidates[0]
 
 
 def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
@@ -189,14 +189,16 @@ def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
     """The key of the times of each edge type that has some."""
     assert config.sampling.time is not None
     times = edge_times(graph, config.sampling.time)
-    return {one: edge_array_key(graph, one, name) for one, name in times.items()}
+    return {edge_type: edge_array_key(graph, edge_type, name) for edge_type, name in times.items()}
 
 
 def edge_times(graph: Graph, attribute: str) -> dict[EdgeType, str]:
     """The name of the array of times of each edge type that has one."""
     name = edge_name(graph, attribute) or attribute
     return {
-        one: name for one in graph.edge_types if edge_array_key(graph, one, name) in graph.arrays
+        edge_type: name
+        for edge_type in graph.edge_types
+        if edge_array_key(graph, edge_type, name) in graph.arrays
     }
 
 

@@ -30,7 +30,12 @@ from outercore.training.metrics import LinkScores
 from outercore.training.model_files import SavedModel
 from outercore.training.models import evaluating
 from outercore.training.tasks import link_task
-from outercore.training.typed_network import feature_keys, require_same_types, schema_of
+from outercore.training.typed_network import (
+    feature_keys,
+    require_same_types,
+    schema_of,
+    table_bytes,
+)
 from outercore.training.work import Work
 
 if TYPE_CHECKING:
@@ -113,7 +118,7 @@ class LinkWork(Work):
         inference = Inference(
             self.links.graph,
             self.model,
-            # The graph of training edges has no labels, whatever array the option names.
+            # The graph of training edges has no labels, so the option names no array of it.
             replace(self._config.sampling, labels="y"),
             self.loaders,
             context,
@@ -123,7 +128,7 @@ class LinkWork(Work):
         return LinkScoring(self.links, self._config, self.model, metric, inference, context)
 
     def facts(self) -> dict[str, Any]:
-        """How many edges are trained on, pass messages, and are held out."""
+        """The number of edges for training, for messages, and in each held-out part."""
         sizes = {part: self.links.sizes(part) for part in self.links.parts}
         links = {
             "train": len(self.links.train()),
@@ -177,8 +182,8 @@ class TemporalLinkWork(Work):
             assert isinstance(saved.model, TemporalLinkModel)
             self.task, self.model = saved.task, saved.model
             require_same_types(graph, keys, self.model.schema.types, seeds)
-        types = self.model.schema.types
-        embeddings = types.table_bytes(config.model.hidden, is_saved=self._is_saved)
+        rows = self.model.schema.types.table_rows
+        embeddings = table_bytes(rows, config.model.hidden, is_saved=self._is_saved)
         self.loaders = Loaders(
             graph,
             config,
@@ -261,7 +266,7 @@ class TemporalScoring(EdgeScoring):
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
         """The scores of a held-out part, the same at every call."""
-        del sampled  # Each link sees its own past, so there are no states for all.
+        del sampled  # Each link sees another past, so links share no states.
         model = self._work.model
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []

@@ -71,7 +71,7 @@ class Exact:
         self._device, self._observer, self._stop = device, observer, stop
         self.moved = Moved()
         layers, counts = computation.layers, graph.node_types
-        self._widest = widest = max(one.widest for one in layers)
+        self._widest = widest = max(steps.widest for steps in layers)
         most = max(min(_STEP_NUMBERS // widest, graph.num_nodes // _STEP_SHARE), _LEAST_STEP)
         # A power of two: bits of nodes are cut at bytes.
         self._step = 1 << most.bit_length() - 1
@@ -82,8 +82,8 @@ class Exact:
         for steps in layers:
             targets = chosen if steps is layers[-1] else everyone
             columns = [
-                Columns(graph, one.edge_type, targets[one.target], self.moved)
-                for one in steps.relations
+                Columns(graph, relation.edge_type, targets[relation.target], self.moved)
+                for relation in steps.relations
             ]
             self._layers.append(LayerArcs(steps, counts, targets, columns, self._step))
         self._nodes_bytes = 0 if nodes is None else nodes.nbytes
@@ -135,19 +135,19 @@ class Exact:
             chunks = self._input()
             stack.callback(chunks.close)
             for index, layer in enumerate(self._layers):
-                kept = None
+                store = None
                 if computation.needs_all and index < last:
                     path, width = directory / f"kept-{index + 1}", layer.steps.after
-                    kept = stack.enter_context(closing(OwnOnDisk(path, width, self.moved)))
-                    earlier.append(kept)
-                chunks = self._through(index, chunks, directory, kept)
+                    store = stack.enter_context(closing(OwnOnDisk(path, width, self.moved)))
+                    earlier.append(store)
+                chunks = self._through(index, chunks, directory, store)
                 # What fails within a chain of generators is closed in their order.
                 stack.callback(chunks.close)
             done = 0
             for _, nodes, state in chunks:
                 before = [
-                    torch.from_numpy(one.read(done, done + len(nodes))).to(self._device)
-                    for one in earlier
+                    torch.from_numpy(store.read(done, done + len(nodes))).to(self._device)
+                    for store in earlier
                 ]
                 done += len(nodes)
                 with torch.no_grad():
@@ -158,11 +158,13 @@ class Exact:
         """The states before the first layer, type by type."""
         inputs, counts = self._computation.inputs, self._graph.node_types
         self._started("features", [counts[name] for name in inputs])
-        for name, given in inputs.items():
+        for name, features in inputs.items():
             with ExitStack() as stack:
                 read = None
-                if given.key is not None:
-                    reading = feature_rows(self._graph, given.key, given.precision, self.moved)
+                if features.key is not None:
+                    reading = feature_rows(
+                        self._graph, features.key, features.precision, self.moved
+                    )
                     read = stack.enter_context(reading)
                 for first in range(0, counts[name], self._step):
                     self._stop.check()
@@ -170,12 +172,12 @@ class Exact:
                     x = torch.empty(last - first, 0) if read is None else read(first, last)
                     with torch.no_grad():
                         nodes = torch.arange(first, last, device=self._device)
-                        state = given.encode(x.to(self._device), nodes)
+                        state = features.encode(x.to(self._device), nodes)
                     yield name, np.arange(first, last), state
                     self._observer.evaluation_advanced(1)
 
     def _through(
-        self, index: int, chunks: Chunks, directory: Path, kept: OwnOnDisk | None
+        self, index: int, chunks: Chunks, directory: Path, store: OwnOnDisk | None
     ) -> Chunks:
         """The states after layer `index`, whose input are `chunks` of all nodes."""
         arcs, plan = self._layers[index], self._plans[index]
@@ -190,11 +192,11 @@ class Exact:
             for name in targets:
                 for nodes, state in layer.states(name):
                     self._stop.check()
-                    if kept is not None and name == self._labelled:
+                    if store is not None and name == self._labelled:
                         among = (
                             self._layers[-1].targets[name].among(int(nodes[0]), int(nodes[-1]) + 1)
                         )
-                        kept.append((state if among is None else state[among]).cpu().numpy())
+                        store.append((state if among is None else state[among]).cpu().numpy())
                     yield name, nodes, state
                     self._observer.evaluation_advanced(1)
 

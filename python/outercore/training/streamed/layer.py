@@ -166,22 +166,22 @@ def parts_of(
     A part takes at most `most` bytes, or has one step. A target takes `target_bytes`, and an id for
     each of its arcs in `columns`.
     """
-    found, first, size, largest = [], 0, 0, 0
+    parts, first, size, largest = [], 0, 0, 0
     at_once = max(_NODES_AT_ONCE // step, 1) * step
     for start in range(0, count, at_once):
         stop = min(start + at_once, count)
         places = np.append(np.arange(start, stop, step), stop)
         sizes = np.diff(places) * target_bytes
-        for some in columns:
-            arcs = np.add.reduceat(some.counts(start, stop), places[:-1] - start)
-            sizes += arcs * some.id_bytes
-        for at, own in zip(places.tolist(), sizes.tolist(), strict=False):
-            if at > first and size + own > most:
-                found.append((first, at))
+        for relation in columns:
+            arcs = np.add.reduceat(relation.counts(start, stop), places[:-1] - start)
+            sizes += arcs * relation.id_bytes
+        for at, added in zip(places.tolist(), sizes.tolist(), strict=False):
+            if at > first and size + added > most:
+                parts.append((first, at))
                 first, size = at, 0
-            size += own
+            size += added
             largest = max(largest, size)
-    return ([*found, (first, count)] if count else []), largest
+    return ([*parts, (first, count)] if count else []), largest
 
 
 def needed_sources(
@@ -192,7 +192,7 @@ def needed_sources(
     Shapes: uint8 [parts, nodes / 8], a bit for each node, the first one highest.
     Cost: reads the arcs once; also a byte of memory for each node.
     """
-    found = np.empty((len(parts), -(-nodes // 8)), np.uint8)
+    bits = np.empty((len(parts), -(-nodes // 8)), np.uint8)
     for place, (first, last) in enumerate(parts):
         used = np.zeros(nodes, np.bool_)
         sources = columns.incoming(first, last).sources
@@ -202,8 +202,8 @@ def needed_sources(
             used[sources[start : start + _ARCS_AT_ONCE]] = True
         if loops:
             used[targets.nodes(first, last)] = True
-        found[place] = np.packbits(used)
-    return found
+        bits[place] = np.packbits(used)
+    return bits
 
 
 _LEAST_BLOCK = 1 << 18
@@ -236,14 +236,14 @@ class LayerArcs:
         return size
 
     def query_width(self, target: str) -> int:
-        """Of the queries of a type's nodes."""
+        """Columns of the queries of a type's nodes; 0 for none."""
         into = self.steps.into(target) if self.steps.query_heads else []
         return self.steps.relations[into[0]].width // 2 if into else 0
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """How a layer uses its memory, in bytes."""
+    """The use of memory by a layer, in bytes."""
 
     in_memory: bool
     """Messages and what targets keep of themselves; else they wait on disk."""
@@ -263,14 +263,18 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     possible, and works with at most a half.
     """
     steps, counts = arcs.steps, arcs.counts
-    scores = sum(4 * one.heads * counts[one.source] for one in steps.relations)
-    messages = {one.sends: 4 * one.width * counts[one.source] for one in steps.relations}
-    kept = sum(
+    scores = sum(4 * relation.heads * counts[relation.source] for relation in steps.relations)
+    messages = {
+        relation.sends: 4 * relation.width * counts[relation.source] for relation in steps.relations
+    }
+    rows = sum(
         4 * arcs.targets[name].count * (steps.own_width[name] + arcs.query_width(name))
         for name in steps.targets
     )
-    kept += sum(4 * arcs.targets[one.target].count * one.heads for one in steps.relations)
-    whole = sum(messages.values()) + kept + scores
+    rows += sum(
+        4 * arcs.targets[relation.target].count * relation.heads for relation in steps.relations
+    )
+    whole = sum(messages.values()) + rows + scores
     in_memory = 8 * whole <= 3 * memory
     # More in a part would only leave the processor's caches where messages are in memory.
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
@@ -285,11 +289,14 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
             arcs.target_bytes(name),
         )
         largest = max(largest, size)
-    widest = max((one.width for one in steps.relations), default=0)
+    widest = max((relation.width for relation in steps.relations), default=0)
     block_bytes = max(memory // 12, _LEAST_BLOCK, 4 * widest * arcs.step)
-    bits = sum(len(parts[one.target]) * -(-counts[one.source] // 8) for one in steps.relations)
-    # While it is found which sources a part needs, there is a byte for each node.
-    bits += max((counts[one.source] for one in steps.relations), default=0)
+    bits = sum(
+        len(parts[relation.target]) * -(-counts[relation.source] // 8)
+        for relation in steps.relations
+    )
+    # There is a byte for each node while the sources of a part are looked up.
+    bits += max((counts[relation.source] for relation in steps.relations), default=0)
     return LayerPlan(
         in_memory,
         parts,
@@ -318,13 +325,15 @@ class Layer:
         self._path, self._moved = path, moved
         self._relations = list(enumerate(self._steps.relations))
         self._first_part: list[int] = []
-        """Of each relation among the parts of its messages on disk."""
+        """The first part of each relation among the parts of its messages on disk."""
         self._messages = self._open_messages()
         self._source_scores = [
-            np.empty((arcs.counts[one.source], one.heads), np.float32) for _, one in self._relations
+            np.empty((arcs.counts[relation.source], relation.heads), np.float32)
+            for _, relation in self._relations
         ]
         self._target_scores = [
-            self._stored(f"scores-{place}", one.target, one.heads) for place, one in self._relations
+            self._stored(f"scores-{place}", relation.target, relation.heads)
+            for place, relation in self._relations
         ]
         places = list(enumerate(self._steps.targets))
         self._own = {
@@ -343,41 +352,38 @@ class Layer:
         return self._stack.enter_context(closing(OwnOnDisk(path, width, self._moved)))
 
     def _open_messages(self) -> dict[Hashable, MessagesInMemory | MessagesOnDisk]:
-        """The messages by what names them; sets the first part of each relation."""
-        counts = self._arcs.counts
+        """The messages by their name; sets the first part of each relation."""
+        relations = {relation.sends: relation for _, relation in self._relations}
         if self._plan.in_memory:
             self._first_part = [0] * len(self._relations)
-            sizes = {one.sends: (counts[one.source], one.width) for _, one in self._relations}
-            return {sends: MessagesInMemory(*size) for sends, size in sizes.items()}
-        needed: dict[Hashable, list[Any]] = {}
-        for place, one in self._relations:
-            parts = needed.setdefault(one.sends, [])
-            self._first_part.append(sum(map(len, parts)))
-            found = needed_sources(
+            return {
+                sends: MessagesInMemory(self._arcs.counts[relation.source], relation.width)
+                for sends, relation in relations.items()
+            }
+        needed: dict[Hashable, list[Any]] = {sends: [] for sends in relations}
+        for place, relation in self._relations:
+            self._first_part.append(sum(map(len, needed[relation.sends])))
+            bits = needed_sources(
                 self._arcs.columns[place],
-                self._arcs.targets[one.target],
-                self._plan.parts[one.target],
-                counts[one.source],
-                loops=one.loops,
+                self._arcs.targets[relation.target],
+                self._plan.parts[relation.target],
+                self._arcs.counts[relation.source],
+                loops=relation.loops,
             )
-            parts.append(found)
-        relations = {one.sends: one for _, one in self._relations}
-        return {
-            sends: self._stack.enter_context(
-                closing(
-                    MessagesOnDisk(
-                        self._path.with_name(f"{self._path.name}-messages-{number}"),
-                        np.concatenate(parts),
-                        counts[relations[sends].source],
-                        relations[sends].width,
-                        step=self._arcs.step,
-                        block_bytes=self._plan.block_bytes,
-                        moved=self._moved,
-                    )
-                )
+            needed[relation.sends].append(bits)
+        opened: dict[Hashable, MessagesInMemory | MessagesOnDisk] = {}
+        for number, (sends, relation) in enumerate(relations.items()):
+            messages = MessagesOnDisk(
+                self._path.with_name(f"{self._path.name}-messages-{number}"),
+                np.concatenate(needed[sends]),
+                self._arcs.counts[relation.source],
+                relation.width,
+                step=self._arcs.step,
+                block_bytes=self._plan.block_bytes,
+                moved=self._moved,
             )
-            for number, (sends, parts) in enumerate(needed.items())
-        }
+            opened[sends] = self._stack.enter_context(closing(messages))
+        return opened
 
     @torch.no_grad()
     def feed(self, node_type: str, first: int, x: Tensor) -> None:
@@ -385,14 +391,15 @@ class Layer:
         last = first + len(x)
         x, nodes = x.to(self._device), torch.arange(first, last)
         sent: dict[Hashable, Tensor] = {}
-        for place, one in self._relations:
-            if one.source != node_type:
+        for place, relation in self._relations:
+            if relation.source != node_type:
                 continue
-            if one.sends not in sent:
-                sent[one.sends] = one.message(x, nodes)
-                self._messages[one.sends].append(first, sent[one.sends].cpu().numpy())
-            if one.attention is not None:
-                scores = one.attention.of_source(sent[one.sends])
+            sends = relation.sends
+            if sends not in sent:
+                sent[sends] = relation.message(x, nodes)
+                self._messages[sends].append(first, sent[sends].cpu().numpy())
+            if relation.attention is not None:
+                scores = relation.attention.of_source(sent[sends])
                 self._source_scores[place][first:last] = scores.cpu().numpy()
         if node_type not in self._own:
             return
@@ -419,8 +426,8 @@ class Layer:
                 with torch.no_grad():
                     state = self._steps.combine(
                         target,
-                        [self._on_device(one[here]) for one in sums],
-                        [self._on_device(one[here]) for one in counts],
+                        [self._on_device(rows[here]) for rows in sums],
+                        [self._on_device(rows[here]) for rows in counts],
                         self._on_device(self._own[target].read(start, stop)),
                         torch.from_numpy(nodes),
                     )

@@ -112,12 +112,12 @@ class LayerSteps:
 
     def into(self, target: str) -> list[int]:
         """The numbers of the relations into a node type."""
-        return [place for place, one in enumerate(self.relations) if one.target == target]
+        return [place for place, relation in enumerate(self.relations) if relation.target == target]
 
     @property
     def widest(self) -> int:
         """The largest number of columns of any step."""
-        widths = [one.width for one in self.relations]
+        widths = [relation.width for relation in self.relations]
         return max(self.before, self.after, *widths, *self.own_width.values())
 
 
@@ -413,7 +413,7 @@ def _transformer_layer(model: TypedNetwork, index: int) -> LayerSteps:
         return state
 
     def queries(target: str, x: Tensor) -> Tensor:
-        found: Tensor = convolution.targets[target].query(x)
-        return found
+        rows: Tensor = convolution.targets[target].query(x)
+        return rows
 
     return _typed_layer(model, index, relation, own, combine, query_heads=heads, queries=queries)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _AHEAD = 4 << 20
-"""Bytes that the system is asked to read before they are needed."""
+"""Bytes that the kernel reads ahead."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class RowsInMemory:
         """Nothing is open."""
 
     def read(self, first: int, last: int) -> NDArray[Any]:
-        """As `Rows.read`."""
+        """The rows `first` to `last`."""
         return self._array[first:last]
 
 
