@@ -143,3 +143,12 @@ def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
     manifest = r'"(roles|provenance)"|graph\.manifest\b'
     # `outercore info --json` prints the whole manifest.
     assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []
+
+
+def test_scores_of_embeddings_have_one_gradient_and_runs_one_reader_of_their_inputs() -> None:
+    models = {"embedding/gradients/models.py"}
+    assert owners(r"autograd\.grad\(") == models
+    assert owners(r"def \w+_backward\(") == set()
+    assert owners(r"\.norm == ") == {"embedding/config.py"}
+    assert owners(r"from_data is not None and start_from is None") == {"embedding/preparation.py"}
+    assert owners(r"sum\(dim=1, dtype=torch\.int32\)") == {"embedding/ranking/ranks.py"}

@@ -85,8 +85,6 @@ class EmbedData:
 def data_of(graph: Graph, config: EmbedConfig, progress: Progress | None = None) -> EmbedData:
     """The triples of a data set, or the links of its topology if it lacks triples.
 
-    `progress` is called during a pass over them, if one is needed.
-
     Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
     shape.
     """
