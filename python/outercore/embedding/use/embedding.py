@@ -328,8 +328,8 @@ class Embedding:
         from outercore.embedding.gradients.models import build_model
 
         made_with = self.description.get("score"), self.description.get("score_digest", "")
-        own = require_same_score(f"embedding `{self.root}`", made_with, self.score)
-        return build_model(self.model, own and own.value)
+        code = require_same_score(f"embedding `{self.root}`", made_with, self.score)
+        return build_model(self.model, code and code.value)
 
     def _ids(
         self, wanted: str | int | Iterable[str | int], kind: Named, *, by_id: bool
@@ -387,15 +387,15 @@ class Embedding:
 
     def _checked(self, ids: ArrayLike, kind: Named, first: int = 0) -> NDArray[np.int64]:
         """The ids as integers, checked. Messages count them from `first`, like the caller."""
-        wanted = np.asarray(ids)
-        if wanted.size and wanted.dtype.kind not in "iu":
-            raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
-        wanted = wanted.reshape(-1).astype(np.int64)
-        bad = wanted[(wanted < 0) | (wanted >= self._count(kind))]
+        rows = np.asarray(ids)
+        if rows.size and rows.dtype.kind not in "iu":
+            raise InvalidError(f"{kind} ids: type {rows.dtype}, expected integers")
+        rows = rows.reshape(-1).astype(np.int64)
+        bad = rows[(rows < 0) | (rows >= self._count(kind))]
         if bad.size:
             last = self._count(kind) - 1 + first
             raise InvalidError(f"{kind} {bad[0] + first}: expected {first} to {last}")
-        return wanted
+        return rows
 
     def _count(self, kind: Named) -> int:
         return self.num_entities if kind == "entity" else self.num_relations

@@ -85,13 +85,13 @@ def export(
         written.append(path.with_suffix(".names.txt"))
         check_place(written[1], overwrite=overwrite)
     # Write names before the table, so that a reader of the table finds its names.
-    for one in reversed(written):
-        with whole_file(one) as file:
-            match one.suffix.lower():
+    for place in reversed(written):
+        with whole_file(place) as file:
+            match place.suffix.lower():
                 case ".parquet":
                     _write_parquet(file, table, progress)
                 case ".csv":
-                    _write_csv(file, one, table, progress)
+                    _write_csv(file, place, table, progress)
                 case ".tsv":
                     _write_text(file, table, progress)
                 case ".npy":

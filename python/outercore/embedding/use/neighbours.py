@@ -280,12 +280,12 @@ def rescored(
     queries = measured(metric, queries)
     step = max(1, LARGEST // max(count * queries.size(1), 1))
     for start in range(0, questions, step):
-        wanted = ids[start : start + step]
-        real = torch.from_numpy(wanted >= 0).reshape(-1)
-        rows = torch.from_numpy(embedding.rows(np.maximum(wanted, 0)))
-        again = queries[start : start + step].repeat_interleave(count, dim=0)
-        found = _SIMILARITIES[metric].paired(again, measured(metric, rows))
-        scores[start : start + step] = torch.where(real, found, -torch.inf).view(-1, count)
+        block = ids[start : start + step]
+        real = torch.from_numpy(block >= 0).reshape(-1)
+        rows = torch.from_numpy(embedding.rows(np.maximum(block, 0)))
+        repeated = queries[start : start + step].repeat_interleave(count, dim=0)
+        of_pairs = _SIMILARITIES[metric].paired(repeated, measured(metric, rows))
+        scores[start : start + step] = torch.where(real, of_pairs, -torch.inf).view(-1, count)
     # Sort by id first, so that equal scores are in the order of ids.
     by_id = torch.from_numpy(ids).argsort(dim=1, stable=True)
     scores = scores.gather(1, by_id)
@@ -373,8 +373,8 @@ def neighbours(
         def score(some: slice, block: Tensor) -> Tensor:
             return similarity.scores(prepared[some], measured(chosen, block))
 
-        found, _ = search.table(len(queries), k, score, hidden)
-        return rescored(embedding, chosen, queries, found, k)
+        best, _ = search.table(len(queries), k, score, hidden)
+        return rescored(embedding, chosen, queries, best, k)
 
     return Nearest(chosen, *in_groups(len(rows), nearest))
 
