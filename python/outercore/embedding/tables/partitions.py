@@ -35,11 +35,10 @@ class SlotCopies:
 
     After the first batch of a step, a slot is older than its copy. `send` updates the slots: of
     leaving partitions before the next step, of all partitions before other reads of the slots.
-    Partitions that stay are not copied again. If the core moves partitions for another reason, such
-    as a checkpoint, end the step first: its copies must not overwrite new partitions.
+    If the core moves partitions for another reason, such as a checkpoint, end the step first: its
+    copies must not overwrite new partitions.
 
     Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
-    Memory: as much on the device.
     """
 
     def __init__(

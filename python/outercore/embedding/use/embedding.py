@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from outercore.base.fields import build
 from outercore.base.shell import quoted
@@ -22,6 +23,7 @@ from outercore.data.edge_types import edge_type_called
 from outercore.data.graph import Graph
 from outercore.data.names import Names
 from outercore.data.node_numbers import NodeNumbers
+from outercore.data.outputs import arrow_names_of
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
@@ -318,6 +320,15 @@ class Embedding:
     def relation_names(self, ids: ArrayLike) -> list[str]:
         """Names of relations; see `entity_names`."""
         return self._names(ids, "relation")
+
+    def labels(self, rows: ArrayLike, kind: Named = "entity", *, by_id: bool = False) -> pa.Array:
+        """Rows as an output shows them: names, or ids of the imported files; `by_id` as numbers."""
+        rows = np.asarray(rows, np.int64)
+        if by_id or not (self.named or self.typed):
+            return pa.array(rows + (self.first_id if kind == "entity" and not by_id else 0))
+        if (names := self._dictionary(kind)) is not None:
+            return arrow_names_of(names, rows)
+        return pa.array(self._names(rows, kind), pa.large_string())
 
     def build_model(self) -> Model:
         """The score function. Needs PyTorch.

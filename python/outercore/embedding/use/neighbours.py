@@ -2,13 +2,6 @@
 
 The search is exact by default: one pass over the table answers a group of questions of any size.
 With an `Index`, it reads only a few lists and scores their entities exactly.
-
-The index is an inverted file of FAISS: each entity is in the list of its nearest centre, with one
-byte per dimension. A question searches the lists with the nearest centres. Lists are mapped, so the
-index may exceed memory. It is built in pieces, one file each; only one piece is in memory.
-
-FAISS supports inner products and Euclidean distances. For the sums of absolute values of `transe`
-and `rotate`, the index proposes candidates by Euclidean distance, and more of them.
 """
 
 from __future__ import annotations
@@ -144,10 +137,7 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Hidden:
-    """Pairs of a question and an id that must not be its answer.
-
-    Shapes: `questions` and `ids` int64 [pairs].
-    """
+    """Pairs of a question and an id that must not be its answer, int64 [pairs]."""
 
     def __init__(self, questions: ArrayLike = (), ids: ArrayLike = ()) -> None:
         of, hidden = (torch.from_numpy(np.array(some, np.int64)) for some in (questions, ids))
@@ -174,16 +164,14 @@ class Hidden:
 
 
 class Search:
-    """The candidates of a search: all entities, a subset, or candidates from an index."""
+    """The candidates of a search: all entities, a subset of ids, or candidates from an index.
+
+    Errors: `InvalidError` for an unknown id, an empty list, or candidates together with an index.
+    """
 
     def __init__(
         self, embedding: Embedding, candidates: ArrayLike | None, index: Index | None
     ) -> None:
-        """Binds the candidates. `candidates`: ids of a subset; `None` for all entities.
-
-        Errors: `InvalidError` for an unknown id, an empty list, or candidates together with an
-        index.
-        """
         self.embedding, self.index = embedding, index
         self._others: Tensor | None = None
         if candidates is None:
@@ -406,7 +394,15 @@ class Recall:
 
 
 class Index:
-    """An index on disk: lists of entities, for one metric of one embedding."""
+    """An inverted file of FAISS on disk, for one metric of one embedding.
+
+    Each entity is in the list of its nearest centre, with one byte per dimension. A question
+    searches the lists with the nearest centres. Lists are mapped, so the index may exceed memory.
+    It is built in pieces, one file each; only one piece is in memory.
+
+    FAISS supports inner products and Euclidean distances. For the sums of absolute values of
+    `transe` and `rotate`, it proposes candidates by Euclidean distance, and more of them.
+    """
 
     def __init__(self, root: Path, description: dict[str, Any]) -> None:
         self.root = root
