@@ -16,10 +16,9 @@ import torch
 import outercore as oc
 from embedded import facts, random_triples
 from other_device import DEVICE, OtherDevice
-from outercore.embedding import session
 from outercore.embedding.config import RunConfig
 from outercore.embedding.gradients.trainer import DivergedError, Trainer
-from outercore.embedding.session import choose_device
+from outercore.embedding.run import choose_device
 from outercore.embedding.tables.partitions import SlotCopies
 from outercore.embedding.tables.placement import Placement
 from outercore.errors import BudgetError, InterruptError, InvalidError
@@ -68,7 +67,7 @@ def by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 def elsewhere() -> Iterator[None]:
     """Runs are on the other device meanwhile."""
     with pytest.MonkeyPatch.context() as patched, OtherDevice():
-        patched.setattr(session, "choose_device", lambda name, placement: DEVICE)
+        patched.setattr("outercore.embedding.run.choose_device", lambda name, placement: DEVICE)
         yield
 
 

@@ -13,7 +13,7 @@ import outercore as oc
 from embed_runs import assert_same_bits, circle, interrupt, small
 from outercore.embedding.gradients.trainer import DivergedError, Trainer
 from outercore.embedding.ranking.scoring import Scoring
-from outercore.embedding.session import Session
+from outercore.embedding.run import Session
 from outercore.errors import (
     InterruptError,
     InvalidError,

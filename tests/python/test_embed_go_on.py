@@ -15,8 +15,8 @@ import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, losses, small
 from outercore.embedding.gradients.trainer import Trainer
 from outercore.embedding.ranking.scoring import Scoring
+from outercore.embedding.run import Session
 from outercore.embedding.run_directory import EmbedDirectory
-from outercore.embedding.session import Session
 from outercore.errors import DeviceError, InterruptError, InvalidError
 from outercore.files.atomic import Storage
 from outercore.files.checked_json import parse_checked_json

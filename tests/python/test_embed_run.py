@@ -526,7 +526,7 @@ def test_a_failed_start_takes_away_only_what_it_made(
     for name in ("table", "tensorboard"):
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "notes").write_text("mine")
-    monkeypatch.setattr("outercore.embedding.session.choose_device", fails)
+    monkeypatch.setattr("outercore.embedding.run.choose_device", fails)
     for out in ("mine", "new"):
         with pytest.raises(InvalidError, match="no"):
             oc.embed(facts, small(), out=tmp_path / out)

@@ -14,6 +14,7 @@ import torch
 
 import outercore as oc
 from embed_runs import IN_PARTITIONS, After, assert_same_bits, circle, interrupt, small, watch_pools
+from outercore import _core
 from outercore.embedding import resume
 from outercore.embedding.config import EmbedConfig
 from outercore.embedding.gradients.models import build_model
@@ -163,16 +164,16 @@ def test_a_run_that_has_begun_keeps_its_partitions(hubs: Path, tmp_path: Path) -
 def test_counting_that_is_stopped_leaves_nothing(
     hubs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sort, counted = BucketCounter._sort, 0
+    sort, counted = _core.sort_triples, 0
 
-    def interrupted(counter: BucketCounter, parts: int, memory: int) -> str:
+    def interrupted(*arguments: Any) -> dict[str, Any]:
         nonlocal counted
         counted += 1
         if counted == 2:
             interrupt()
-        return sort(counter, parts, memory)
+        return sort(*arguments)
 
-    monkeypatch.setattr(BucketCounter, "_sort", interrupted)
+    monkeypatch.setattr(_core, "sort_triples", interrupted)
     with pytest.raises(InterruptError, match="run the same command again"):
         oc.embed(hubs, groups(), memory=TOO_SMALL, out=tmp_path / "run")
     assert counted == 2

@@ -171,3 +171,10 @@ def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> No
     }
     assert owners(r"\bmmap_mode=") == {"base/native.py"}
     assert owners(r"metrics_of_ranks\(1 \+|mrr_optimistic") == {"training/metrics.py"}
+def test_scores_of_embeddings_have_one_gradient_and_runs_one_reader_of_their_inputs() -> None:
+    models = {"embedding/gradients/models.py"}
+    assert owners(r"autograd\.grad\(") == models
+    assert owners(r"def \w+_backward\(") == set()
+    assert owners(r"\.norm == [12]") == {"embedding/config.py"}
+    assert owners(r"from_data is not None and start_from is None") == {"embedding/preparation.py"}
+    assert owners(r"sum\(dim=1, dtype=torch\.int32\)") == {"embedding/ranking/ranks.py"}

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _GROUP = 1024
 """Questions of a file that share a pass over the table."""
-_NAME = pa.large_string()
 _FLAGS = {
     "evaluation.candidates": "--candidates",
     "evaluation.count": "--count",
@@ -503,8 +502,7 @@ def index(arguments: _Index) -> None:
     )
 
 
-_Columns = dict[str, tuple[Any, pa.DataType]]
-"""Columns of a table: values and their type."""
+_Columns = dict[str, pa.Array]
 
 
 def _write(arguments: _Search, tables: Iterable[_Columns]) -> None:
@@ -513,41 +511,39 @@ def _write(arguments: _Search, tables: Iterable[_Columns]) -> None:
     The rows of a file, of a table on the terminal, and of the JSON are the same.
     """
     records: list[dict[str, Any]] = []
-    types: dict[str, pa.DataType] = {}
+    columns: _Columns = {}
     file: TableWriter | None = None
     with ExitStack() as stack:
         for columns in tables:
-            types = {name: kind for name, (_, kind) in columns.items()}
-            values = {name: column for name, (column, _) in columns.items()}
             if arguments.out is None:
-                arrays = [pa.array(values[name], kind) for name, kind in types.items()]
-                records += pa.table(arrays, [*types]).to_pylist()
+                records += pa.table(columns).to_pylist()
                 continue
             if file is None:
+                types = {name: column.type for name, column in columns.items()}
                 file = stack.enter_context(table_file(arguments.out, types))
-            file.append(values)
+            file.append({**columns})
     if arguments.out is not None:
         _print_rows(0 if file is None else file.rows, arguments.out, json=arguments.json)
     elif arguments.json:
         console.json_data(records)
     else:
-        console.columns(records, console.cells_of(types))
+        console.columns(records, console.cells_of(columns))
 
 
 class _Answers:
-    """Answers as columns, with names, or with ids if the user wants ids or the run lacks names."""
+    """Answers as columns."""
 
     def __init__(self, opened: embeddings.Embedding, *, by_id: bool) -> None:
-        self._embedding, self._ids = opened, by_id
+        self._embedding, self._by_id = opened, by_id
 
     def neighbours(self, entities: NDArray[np.int64], nearest: Nearest) -> _Columns:
         rows, ranks = np.nonzero(nearest.ids >= 0)
         ids = nearest.ids[rows, ranks]
         return {
-            "entity": self._names("entity", entities[rows]),
-            "rank": (ranks + 1, pa.int32()),
-            "neighbour": self._names("entity", ids),
-            "score": (nearest.scores[rows, ranks], pa.float32()),
+            "entity": self._labels("entity", entities[rows]),
+            "rank": pa.array(ranks + 1, pa.int32()),
+            "neighbour": self._labels("entity", ids),
+            "score": pa.array(nearest.scores[rows, ranks], pa.float32()),
             "seen": self._seen("entity", ids),
         }
 
@@ -559,29 +555,23 @@ class _Answers:
         triples = predictions.questions[rows]
         triples[:, COLUMNS.index(part)] = answers
         return {
-            **{name: self._names(name, triples[:, at]) for at, name in enumerate(COLUMNS)},
-            "asked": (np.full(len(triples), part), _NAME),
-            "rank": (ranks + 1, pa.int32()),
-            "score": (predictions.scores[rows, ranks], pa.float32()),
+            **{name: self._labels(name, triples[:, at]) for at, name in enumerate(COLUMNS)},
+            "asked": pa.array([part] * len(triples), pa.large_string()),
+            "rank": pa.array(ranks + 1, pa.int32()),
+            "score": pa.array(predictions.scores[rows, ranks], pa.float32()),
             "seen": self._seen(part, answers),
         }
 
-    def _seen(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
-        """Whether training has seen each answer; `None` if that is unknown, and for relations."""
+    def _seen(self, part: str, ids: NDArray[np.int64]) -> pa.Array:
+        """Whether training has seen each answer; missing if that is unknown, and for relations."""
         seen = None if part == "relation" else self._embedding.seen
-        return [None] * len(ids) if seen is None else seen[ids].tolist(), pa.bool_()
+        return pa.nulls(len(ids), pa.bool_()) if seen is None else pa.array(seen[ids])
 
-    def _names(self, part: str, ids: NDArray[np.int64]) -> tuple[Any, pa.DataType]:
-        named = (self._embedding.named or self._embedding.typed) and not self._ids
-        if (ids < 0).any():
-            # A question without a relation.
-            return [None] * len(ids), _NAME if named else pa.int64()
-        if not named:
-            from_0 = self._ids or part == "relation"
-            return ids + (0 if from_0 else self._embedding.first_id), pa.int64()
-        if part == "relation":
-            return self._embedding.relation_names(ids), _NAME
-        return self._embedding.entity_names(ids), _NAME
+    def _labels(self, part: str, ids: NDArray[np.int64]) -> pa.Array:
+        kind: Any = "relation" if part == "relation" else "entity"
+        labels = self._embedding.labels(ids.clip(0), kind, by_id=self._by_id)
+        # A question without a relation.
+        return pa.nulls(len(ids), labels.type) if (ids < 0).any() else labels
 
 
 def _print_rows(rows: int, path: Path, *, json: bool) -> None:

@@ -272,6 +272,12 @@ class RegulariserConfig:
         if self.relation_weight is not None:
             within("regulariser.relation_weight", self.relation_weight, 0.0, None)
 
+    def of_relations(self, model: ModelConfig) -> float:
+        """The weight for the rows of relations. A row of angles has no size."""
+        if model.relation_width != model.dim:
+            return 0.0
+        return self.weight if self.relation_weight is None else self.relation_weight
+
 
 @dataclass(frozen=True)
 class DataConfig:

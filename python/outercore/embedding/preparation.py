@@ -65,10 +65,7 @@ class BucketCounter:
         seed: int,
         progress: Progress | None = None,
     ) -> None:
-        """Sorts triples in `memory` bytes; more memory gives longer writes.
-
-        `progress` is called during each pass. An error that it raises stops the work.
-        """
+        """Sorts triples in `memory` bytes; more memory gives longer writes."""
         self._run, self._memory, self._progress = run, memory, progress
         self._sorting = sorting(
             data.train.to_core(run.fingerprint),
@@ -203,9 +200,6 @@ class Planned:
     ) -> Store:
         """Opens the tables of a run at its last checkpoint, or creates new ones.
 
-        `progress` is called while triples are read and initial rows are written. An error that it
-        raises stops the work.
-
         Errors: `BudgetError` if partitions exceed their part of the budget; `InvalidError` for
         invalid triples.
         """
@@ -282,8 +276,6 @@ def plan_session(
     warm: WarmStart | None = None,
 ) -> Planned:
     """Opens the triples, counts true answers to held-out triples, and divides the budget.
-
-    `progress` is called during passes over the triples. An error that it raises stops the work.
 
     Errors: `BudgetError` with the smallest sufficient budget; `NotFoundError` for missing triples.
     """

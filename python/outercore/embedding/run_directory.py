@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 DESCRIPTION = "embedding.json"
 DESCRIPTION_VERSION = 2
 """Version 1 lacks checksums."""
-_TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
+_TOPOLOGY: tuple[str, ...] = ("edges/edge/offsets", "edges/edge/sources")
 _WEIGHTS = "edges/edge/weight"
 _OF_WEIGHTS = (_WEIGHTS, "edges/edge/ids")
+_NAMES: tuple[str, ...] = ("names/entity.", "names/relation.")
+"""Arrays with names of rows, as opposed to texts of nodes."""
 
 
 class EmbedDirectory(RunDirectory):
@@ -38,12 +40,17 @@ class EmbedDirectory(RunDirectory):
     @staticmethod
     def identity_of(graph: Graph, config: Configuration | None = None) -> Identity:
         """The identity of the data set: triples, or topology with weights, and names."""
+        folders, links = _NAMES, _TOPOLOGY
         if graph.schema.has_triples:
-            read = _is_fact
-        else:
-            read = _is_weighted_link if _WEIGHTS in graph.arrays else _is_link
-        undirected = graph.schema.is_undirected
-        return Identity.of(graph.arrays, read, nodes=graph.num_nodes, undirected=undirected)
+            folders, links = ("triples/", *_NAMES), ()
+        elif _WEIGHTS in graph.arrays:
+            links = (*_TOPOLOGY, *_OF_WEIGHTS)
+        return Identity.of(
+            graph.arrays,
+            lambda key: key.startswith(folders) or key in links,
+            nodes=graph.num_nodes,
+            undirected=graph.schema.is_undirected,
+        )
 
     @property
     def entities(self) -> Path:
@@ -83,9 +90,9 @@ class EmbedDirectory(RunDirectory):
         """Saves the chosen partitions before the table is created. The user's budget is kept."""
         described = self._described()
         config = described["config"]
-        asked = described.get("asked", config["budget"])
-        budget = {**asdict(chosen), "memory": asked["memory"]}
-        described |= {"config": {**config, "budget": budget}, "asked": asked}
+        requested = described.get("asked", config["budget"])
+        budget = {**asdict(chosen), "memory": requested["memory"]}
+        described |= {"config": {**config, "budget": budget}, "asked": requested}
         self._describe(described)
 
     @property
@@ -112,19 +119,3 @@ class EmbedDirectory(RunDirectory):
         trained = self._record.exists() and self.record()["epochs"]
         if not trained and not self.description.exists():
             super().discard_if_unused()
-
-
-_NAMES = ("names/entity.", "names/relation.")
-"""Arrays with names of rows, as opposed to texts of nodes."""
-
-
-def _is_fact(key: str) -> bool:
-    return key.startswith(("triples/", *_NAMES))
-
-
-def _is_link(key: str) -> bool:
-    return key in _TOPOLOGY or key.startswith(_NAMES)
-
-
-def _is_weighted_link(key: str) -> bool:
-    return _is_link(key) or key in _OF_WEIGHTS

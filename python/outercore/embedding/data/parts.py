@@ -85,8 +85,6 @@ class EmbedData:
 def data_of(graph: Graph, config: EmbedConfig, progress: Progress | None = None) -> EmbedData:
     """The triples of a data set, or the links of its topology if it lacks triples.
 
-    `progress` is called during a pass over them, if one is needed.
-
     Errors: `NotFoundError` if the data set has neither; `InvalidError` for an array of a wrong
     shape.
     """
@@ -111,9 +109,9 @@ def knowledge_graph(
     """
     parts: dict[Part, Triples] = {}
     for part, name in zip(PARTS, (config.train, config.valid, config.test), strict=True):
-        found = _triples(graph, name)
-        if found is not None and found.count:
-            parts[part] = found
+        triples = _triples(graph, name)
+        if triples is not None and triples.count:
+            parts[part] = triples
     if "train" not in parts:
         known = ", ".join(sorted(key for key in graph.arrays if key.startswith("triples/")))
         raise NotFoundError(
@@ -176,31 +174,31 @@ def _divided(
     progress: Progress | None,
 ) -> dict[Part, Triples]:
     """The training triples, randomly divided into parts."""
-    own = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
-    if own:
+    held_out = [f"`{triples.name}`" for part, triples in parts.items() if part != "train"]
+    if held_out:
         raise InvalidError(
             f"held-out share {config.held_out_triples:g}: data set `{graph.root}` brings "
-            f"{' and '.join(own)} of its own, which are ranked\n"
+            f"{' and '.join(held_out)} of its own, which are ranked\n"
             "hint: leave out `--held-out`, or import the training triples alone"
         )
     share = config.held_out_triples / 2
-    found = parts["train"].divided(HeldOut(share, share, seed), progress)
-    if "train" not in found:
+    divided = parts["train"].divided(HeldOut(share, share, seed), progress)
+    if "train" not in divided:
         raise InvalidError(
             f"held-out share {config.held_out_triples:g}: none of the {parts['train'].count:,} "
             f"triples of data set `{graph.root}` is left to train on\nhint: hold out fewer"
         )
-    return found
+    return divided
 
 
 def _relations(graph: Graph, parts: Mapping[Part, Triples], progress: Progress | None) -> int:
     names = graph.arrays.get("names/relation.offsets")
     if names is not None:
         return int(names["shape"][0]) - 1
-    every = chain.from_iterable(part.chunks() for part in parts.values())
+    chunks = chain.from_iterable(part.chunks() for part in parts.values())
     total = sum(part.count for part in parts.values())
-    chunks = watched(every, "count relations", total, progress)
-    return 1 + max(int(some[:, 1].max()) for some in chunks)
+    watched_chunks = watched(chunks, "count relations", total, progress)
+    return 1 + max(int(chunk[:, 1].max()) for chunk in watched_chunks)
 
 
 def watched(

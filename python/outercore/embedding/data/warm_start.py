@@ -36,7 +36,7 @@ def match_names(old: Names, new: Names) -> NDArray[np.int64]:
 
     Cost: reads both dictionaries once in the order of names, with a block of each in memory.
     """
-    found = np.full(len(new), -1, np.int64)
+    old_of_new = np.full(len(new), -1, np.int64)
     for start in range(0, len(new), _BLOCK):
         ids, names = _ranked(new, start, min(start + _BLOCK, len(new)))
         # Both dictionaries are sorted, so candidates among the old names form a range.
@@ -46,8 +46,8 @@ def match_names(old: Names, new: Names) -> NDArray[np.int64]:
             old_ids, old_names = _ranked(old, begin, min(begin + _BLOCK, last))
             places = pc.index_in(names, value_set=old_names)
             hits = pc.is_valid(places).to_numpy(zero_copy_only=False)
-            found[ids[hits]] = old_ids[places.drop_null().to_numpy()]
-    return found
+            old_of_new[ids[hits]] = old_ids[places.drop_null().to_numpy()]
+    return old_of_new
 
 
 def match(what: str, old: Names | int, new: Names | int) -> NDArray[np.int64]:

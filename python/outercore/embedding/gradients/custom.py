@@ -32,7 +32,7 @@ def load_score(score: ScoreFunction | str) -> CustomCode:
     return custom_code("score", score, "--score my_scores.py:bilinear", "a function")
 
 
-def check_score(own: CustomCode, width: int, relation_width: int) -> None:
+def check_score(code: CustomCode, width: int, relation_width: int) -> None:
     """Calls the function with rows as in training and ranking, before anything is written.
 
     Errors: `InvalidError` if the function fails, its result has a wrong shape, or its result does
@@ -40,29 +40,29 @@ def check_score(own: CustomCode, width: int, relation_width: int) -> None:
     """
     import torch
 
-    one, relation, many = (2, 1, width), (2, 1, relation_width), (3, width)
+    anchor, relation, many = (2, 1, width), (2, 1, relation_width), (3, width)
     paired = (4, width), (4, relation_width), (4, width)
     for shapes, expected in (
-        ((one, relation, many), (2, 3)),
-        ((many, relation, one), (2, 3)),
+        ((anchor, relation, many), (2, 3)),
+        ((many, relation, anchor), (2, 3)),
         (paired, (4,)),
     ):
         rows = [torch.linspace(0.1, 1.0, math.prod(shape)).reshape(shape) for shape in shapes]
         what = "heads {}, relations {}, tails {}".format(*map(list, shapes))
         try:
-            found: Any = own.value(*(some.requires_grad_() for some in rows))
+            scores: Any = code.value(*(some.requires_grad_() for some in rows))
         except Exception as error:
             raise InvalidError(
-                f"score `{own.place}` fails for {what}: {type(error).__name__}: {error}\n{_HINT}"
+                f"score `{code.place}` fails for {what}: {type(error).__name__}: {error}\n{_HINT}"
             ) from error
-        shape = tuple(getattr(found, "shape", ()))
-        if not isinstance(found, torch.Tensor) or shape != expected:
+        shape = tuple(getattr(scores, "shape", ()))
+        if not isinstance(scores, torch.Tensor) or shape != expected:
             raise InvalidError(
-                f"score `{own.place}`: {what}: expected a tensor {list(expected)}, found "
-                f"{type(found).__name__} {list(shape)}\n{_HINT}"
+                f"score `{code.place}`: {what}: expected a tensor {list(expected)}, found "
+                f"{type(scores).__name__} {list(shape)}\n{_HINT}"
             )
-        if not found.requires_grad:
-            raise InvalidError(f"score `{own.place}`: its result does not depend on the rows")
+        if not scores.requires_grad:
+            raise InvalidError(f"score `{code.place}`: its result does not depend on the rows")
 
 
 def require_same_score(
@@ -72,6 +72,6 @@ def require_same_score(
 
     Errors: as `require_same_code` and `load_score`.
     """
-    own = None if score is None else load_score(score)
-    require_same_code(what, made_with, own, give=GIVE_SCORE, leave_out="leave out `score`")
-    return own
+    code = None if score is None else load_score(score)
+    require_same_code(what, made_with, code, give=GIVE_SCORE, leave_out="leave out `score`")
+    return code

@@ -30,10 +30,8 @@ _TOGETHER = 1 << 15
 def even_pieces(places: Tensor, size: int) -> tuple[Tensor, ...]:
     """Divides `places` into pieces of about `size`. Their lengths differ by at most one.
 
-    The number of pieces is the rounded quotient, but at least one. So a piece has 0.75 to 1.5 times
-    `size`, unless there are too few places. Every batch makes a step of equal size, so a small last
-    batch would have too much influence. Each batch also has a constant cost, which two halves of a
-    pool slightly larger than a batch would pay twice.
+    A piece has 0.75 to 1.5 times `size`, unless there are too few places. Every batch makes a step
+    of equal size, so a small last batch would have too much influence.
 
     Example:
         >>> import torch
@@ -155,8 +153,8 @@ def occurrences(candidates: Tensor, rows: Tensor, targets: Tensor) -> Pairs:
     targets = targets.contiguous()
     first = torch.searchsorted(candidates, targets)
     counts = torch.searchsorted(candidates, targets, right=True) - first
-    pairs, offsets = repeat_ranges(counts)
-    return Pairs(rows[pairs], first[pairs] + offsets)
+    owners, offsets = repeat_ranges(counts)
+    return Pairs(rows[owners], first[owners] + offsets)
 
 
 def repeat_ranges(counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,12 +190,10 @@ class Comparison(NamedTuple):
 class PoolNegatives:
     """Draws negatives for the triples of a pool: entities that the pool could have as answers.
 
-    With partitions, a pool has only the triples of some buckets. If the partition of an entity does
-    not share a bucket with the anchor, the entity is never an answer in this pool. As a negative,
-    it would teach the model only which buckets are in training. For the same reason, entities have
-    more weight if the pool has a larger part of their bucket. If a bias of scores can express these
-    weights (`weighs`), different anchors share one draw. Otherwise each kind of anchor has a
-    separate draw.
+    With partitions, a pool has only the triples of some buckets. An entity outside the buckets of
+    the anchor would teach the model only which buckets are in training. For the same reason,
+    entities have more weight if the pool has a larger part of their bucket. If a bias of scores can
+    express these weights (`weighs`), different anchors share one draw.
     """
 
     def __init__(

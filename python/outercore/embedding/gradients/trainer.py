@@ -64,17 +64,11 @@ class CoreBatches:
         size = _SIZES.get(regulariser.kind)
         if size == "cubes" and model.complex_rows:
             size = "cubes-of-moduli"
-        of_relations = regulariser.relation_weight
-        if of_relations is None:
-            of_relations = regulariser.weight
-        # A row of angles has no size.
-        if config.model.relation_width != config.model.dim:
-            of_relations = 0.0
         self._core = _core.BatchTrainer(
             name,
             (loss.kind, loss.ahead if loss.kind == "margin" else loss.margin, loss.temperature),
             size,
-            (regulariser.weight, of_relations),
+            (regulariser.weight, regulariser.of_relations(config.model)),
             relation_count if config.model.reciprocal else None,
             (config.optimiser.kind, config.optimiser.relations),
             hides_own=config.negatives.filter == "own",
@@ -379,15 +373,11 @@ class Trainer:
         if self._regulariser is None:
             return 0.0
         options, cost = self.config.regulariser, chunk.weights.new_zeros(())
-        strength = options.weight
-        of_relations = strength if options.relation_weight is None else options.relation_weight
-        parts = [
-            (chunk.anchors, gradients.anchors, strength),
-            (chunk.targets, gradients.targets, strength),
-        ]
-        # A row of angles has no size.
-        if chunk.relations.size(1) == chunk.anchors.size(1):
-            parts.append((chunk.relations, gradients.relations, of_relations))
+        parts = (
+            (chunk.anchors, gradients.anchors, options.weight),
+            (chunk.targets, gradients.targets, options.weight),
+            (chunk.relations, gradients.relations, options.of_relations(self.config.model)),
+        )
         for rows, gradient, weight in parts:
             if weight:
                 cost += self._regulariser(

@@ -318,8 +318,8 @@ def _held_out(
     evaluation, seed = config.evaluation, config.run.seed
     most = evaluation.test_triples
     if negatives is None:
-        chosen = dict.fromkeys(parts)
-        return [choose(part, data.parts[part], most, seed, progress) for part in chosen]
+        distinct = dict.fromkeys(parts)
+        return [choose(part, data.parts[part], most, seed, progress) for part in distinct]
     if evaluation.candidates != "auto" or evaluation.also:
         raise InvalidError(
             "negatives: they are all that triples are ranked among\n"
@@ -332,12 +332,12 @@ def _held_out(
         )
     held = choose(parts[0], data.parts[parts[0]], 0, seed, progress)
     entities = embedding.num_entities
-    given = ogb_candidates(negatives, parts[0], held.triples.numpy(), entities)
+    own = ogb_candidates(negatives, parts[0], held.triples.numpy(), entities)
     if not most or held.of <= most:
-        return [replace(held, given=given)]
+        return [replace(held, own=own)]
     places = drawn_places(held.part, held.of, most, seed)
-    chosen = {side: candidates[places] for side, candidates in given.items()}
-    return [replace(held, triples=held.triples[torch.from_numpy(places)], given=chosen)]
+    chosen = {side: candidates[places] for side, candidates in own.items()}
+    return [replace(held, triples=held.triples[torch.from_numpy(places)], own=chosen)]
 
 
 def _config(embedding: Embedding) -> EmbedConfig:

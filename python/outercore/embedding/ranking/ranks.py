@@ -133,21 +133,21 @@ class Questions:
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // max(1, len(rows)))):
             self._compare_some(tally, some, entities, rows, out.between(some.start, some.stop))
 
-    def compare_given(
-        self, tally: Tally, given: NDArray[Any], rows_of: Callable[[Tensor], Tensor]
+    def compare_own(
+        self, tally: Tally, candidates: NDArray[Any], rows_of: Callable[[Tensor], Tensor]
     ) -> Iterator[int]:
         """Compares each question with its own candidates; yields the number of candidates per step.
 
         `rows_of` returns the rows of entities. Ranks are not filtered, but the true answer is not
         its own candidate.
 
-        Shapes: `given` [questions, candidates].
+        Shapes: `candidates` [questions, candidates].
 
         Cost: memory for the rows of the candidates of a few questions.
         """
-        side, count = self._question.side, given.shape[1]
+        side, count = self._question.side, candidates.shape[1]
         for some in slices(len(self), max(1, _BLOCK_NUMBERS // (count * self._anchors.shape[1]))):
-            wanted = torch.from_numpy(np.array(given[some], np.int64))
+            wanted = torch.from_numpy(np.array(candidates[some], np.int64))
             entities, places = wanted.unique(return_inverse=True)
             rows = rows_of(entities).to(self._anchors.device)
             require_finite("entity", entities, rows)
@@ -220,12 +220,16 @@ def questions_of(
     )
     forward = tables.relations[tail.relations.to(heads.device)]
     back = tables.relations[head.relations.to(heads.device)] if reciprocal else forward
+    sides: tuple[tuple[Side, Question, tuple[Tensor, Tensor, Tensor]], ...] = (
+        ("tail", tail, (heads, forward, tails)),
+        ("head", head, (tails, back, heads)),
+    )
     return [
-        (side, Questions(model, triples, question, rows, known and known[side], loops=loops))
-        for side, question, rows in (
-            ("tail", tail, (heads, forward, tails)),
-            ("head", head, (tails, back, heads)),
+        (
+            side,
+            Questions(model, triples, question, rows, known[side] if known else None, loops=loops),
         )
+        for side, question, rows in sides
     ]
 
 
@@ -253,7 +257,7 @@ class Candidates:
     """`uniform` and `degree` draw `count` entities once for all questions, with replacement."""
     count: int = 1000
     seed: int = 0
-    given: Mapping[Side, NDArray[Any]] = field(default_factory=dict)
+    own: Mapping[Side, NDArray[Any]] = field(default_factory=dict)
     """For kind `given`: candidates of each triple, integers [triples, candidates], by the open
     side. Only these sides are ranked, and ranks are not filtered.
     """
@@ -261,7 +265,7 @@ class Candidates:
     @property
     def sides(self) -> tuple[Side, ...]:
         """The open sides."""
-        return tuple(side for side in SIDES if self.kind != "given" or side in self.given)
+        return tuple(side for side in SIDES if self.kind != "given" or side in self.own)
 
 
 @dataclass(frozen=True)
@@ -427,7 +431,7 @@ def rank(
                 tables, model, triples[place], answers, reciprocal=reciprocal, loops=loops
             )
             counted = [
-                (of_side, tallies[side].within(place), candidates.given.get(side, none)[place])
+                (of_side, tallies[side].within(place), candidates.own.get(side, none)[place])
                 for side, of_side in questions
                 if side in tallies
             ]
@@ -445,8 +449,8 @@ def _count(
     after_block: Callable[[int], object],
 ) -> None:
     """Compares questions with their own candidates, and with blocks of common ones."""
-    for questions, tally, given in counted:
-        for compared in questions.compare_given(tally, given, tables.rows) if len(given) else ():
+    for questions, tally, own in counted:
+        for compared in questions.compare_own(tally, own, tables.rows) if len(own) else ():
             after_block(compared)
     for entities, rows in blocks:
         require_finite("entity", entities, rows)
@@ -480,7 +484,7 @@ def _protocol(
     among, sides = f"all {tables.entity_count:,} entities", "heads and tails"
     both = "filtered and raw"
     if candidates.kind == "given":
-        counts = sorted({array.shape[1] for array in candidates.given.values()})
+        counts = sorted({array.shape[1] for array in candidates.own.values()})
         among = f"{' and '.join(f'{count:,}' for count in counts)} entities given for each"
         sides = " and ".join(sorted(f"{side}s" for side in candidates.sides))
         both = "not filtered"

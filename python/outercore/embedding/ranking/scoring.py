@@ -43,7 +43,7 @@ class RankedTriples:
     """int64 [m, 3]: the ranked triples, all of the part or a sample."""
     of: int
     """Number of triples of the part."""
-    given: Mapping[Side, NDArray[Any]] | None = None
+    own: Mapping[Side, NDArray[Any]] | None = None
     """Candidates of each of `triples`, by the open side, if each triple has its own."""
 
 
@@ -61,11 +61,18 @@ def choose(
     """
     count = triples.count
     chunks = watched(triples.chunks(), f"read {part} triples", count, progress)
-    if most and count > most:
-        chosen = _rows_at(drawn_places(part, count, most, seed), chunks)
-    else:
-        chosen = fill(np.empty((count, 3), np.int64), chunks)
-    return RankedTriples(part, torch.from_numpy(chosen), count)
+    if not most or count <= most:
+        every = fill(np.empty((count, 3), np.int64), chunks)
+        return RankedTriples(part, torch.from_numpy(every), count)
+    places, rows = drawn_places(part, count, most, seed), np.empty((most, 3), np.int64)
+    first = done = 0
+    for chunk in chunks:
+        until = int(np.searchsorted(places, first + len(chunk)))
+        rows[done:until] = chunk[places[done:until] - first]
+        first, done = first + len(chunk), until
+        if done == most:
+            break
+    return RankedTriples(part, torch.from_numpy(rows), count)
 
 
 def drawn_places(part: Part, count: int, most: int, seed: int) -> NDArray[np.int64]:
@@ -97,24 +104,11 @@ def distinct_places(count: int, most: int, random: torch.Generator) -> Tensor:
         # Keep only this part of the permutation while it is sorted.
         return torch.randperm(count, generator=random)[:most].clone().sort().values
     # Duplicates are drawn again, so all sets of one size have equal probability.
-    found = torch.empty(0, dtype=torch.int64)
-    while len(found) < most:
-        more = torch.randint(count, (most - len(found),), generator=random)
-        found = torch.cat([found, more]).unique()
-    return found
-
-
-def _rows_at(places: NDArray[np.int64], chunks: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The rows at ascending places of the concatenated chunks."""
-    found = np.empty((len(places), 3), np.int64)
-    first = done = 0
-    for chunk in chunks:
-        until = int(np.searchsorted(places, first + len(chunk)))
-        found[done:until] = chunk[places[done:until] - first]
-        first, done = first + len(chunk), until
-        if done == len(places):
-            break
-    return found
+    places = torch.empty(0, dtype=torch.int64)
+    while len(places) < most:
+        more = torch.randint(count, (most - len(places),), generator=random)
+        places = torch.cat([places, more]).unique()
+    return places
 
 
 Kind: TypeAlias = Literal["given"] | CandidateKind
@@ -147,7 +141,7 @@ def count_answers(
 
 def answers_in(known: AnswersByPart) -> int:
     """Number of true answers to all ranked triples."""
-    return sum(one.counted for sides in known.values() for one in sides.values())
+    return sum(answers.counted for sides in known.values() for answers in sides.values())
 
 
 class Scoring:
@@ -229,9 +223,9 @@ class Scoring:
         """
         kind = kind or self._kinds(part)[0]
         held, entities = self._held_out[part], self._tables.entity_count
-        given = held.given or {}
+        own = held.own or {}
         if kind == "given":
-            rows = sum(candidates.size for candidates in given.values())
+            rows = sum(candidates.size for candidates in own.values())
         else:
             passes = -(-len(held.triples) // self._group)
             rows = passes * rows_compared(self._config, kind, entities)
@@ -246,8 +240,8 @@ class Scoring:
             self._tables,
             self._model,
             held.triples,
-            Candidates(kind, evaluation.count, self._config.run.seed, given),
-            self._known[part] if evaluation.filtered and not given else None,
+            Candidates(kind, evaluation.count, self._config.run.seed, own),
+            self._known[part] if evaluation.filtered and not own else None,
             reciprocal=self._config.model.reciprocal,
             loops=self._loops,
             degree_sums=self._degree_sums,
@@ -258,7 +252,7 @@ class Scoring:
 
     def _kinds(self, part: Part) -> Sequence[Kind]:
         """The kinds of candidates for a part."""
-        if self._held_out[part].given is not None:
+        if self._held_out[part].own is not None:
             return ["given"]
         count = len(self._held_out[part].triples)
         return kinds_of(self._config, count, self._tables.entity_count)

@@ -35,11 +35,10 @@ class SlotCopies:
 
     After the first batch of a step, a slot is older than its copy. `send` updates the slots: of
     leaving partitions before the next step, of all partitions before other reads of the slots.
-    Partitions that stay are not copied again. If the core moves partitions for another reason, such
-    as a checkpoint, end the step first: its copies must not overwrite new partitions.
+    If the core moves partitions for another reason, such as a checkpoint, end the step first: its
+    copies must not overwrite new partitions.
 
     Shapes: `embeddings` float32 [slots x rows of a slot, width], `state` [the same, state width].
-    Memory: as much on the device.
     """
 
     def __init__(
@@ -143,9 +142,8 @@ class PartitionStore:
         """Opens the table in `directory` at its last checkpoint; `memory` in bytes.
 
         With `degrees`, pools have the degrees of their rows. This takes 4 bytes per entity and per
-        row of a slot in addition to `memory`, and one pass over the triples. `progress` is called
-        during this pass. On a `device` other than the CPU, partitions are trained in copies of the
-        slots, which take the same memory there.
+        row of a slot in addition to `memory`, and one pass over the triples. On a `device` other
+        than the CPU, partitions are trained in copies of the slots, which take the same memory.
 
         Errors: `NotFoundError` for a missing table; `InvalidError` if another process trains it;
         `BudgetError` names the smallest sufficient budget; `CorruptError` and `VersionError`.
@@ -209,8 +207,7 @@ class PartitionStore:
         An epoch passes through `order` as described by `walks`; by default once. The number of
         partitions of the table is the number of the order times the group. `start` and `relations`
         give initial rows; rows of NaN start with the initial values of the model. For `degrees` and
-        `device`, see `PartitionStore`. `progress` is called while triples are sorted and
-        initial rows are written. An error that it raises stops the work.
+        `device`, see `PartitionStore`.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` if `directory` holds a table, or names a triple that is out of range;
@@ -343,8 +340,8 @@ class PartitionStore:
                 count = min(step, rows - first)
                 nodes, numbers = self._core.read_rows(partition, first, count)
                 order = np.argsort(nodes)
-                found = torch.from_numpy(numbers[order]).to(self._device)
-                yield torch.from_numpy(nodes[order]), found
+                rows_of_nodes = torch.from_numpy(numbers[order]).to(self._device)
+                yield torch.from_numpy(nodes[order]), rows_of_nodes
 
     def keep(self) -> None:
         """See `Store`. The copies are files next to the table."""
@@ -454,8 +451,7 @@ class _Resident:
             ]
         except (ValueError, KeyError) as error:
             raise CorruptError(f"`{directory}`: what is beside the partitions: {error}") from error
-        progress = header["progress"]
-        kept = header["kept"]
+        progress, kept = header["progress"], header["kept"]
         return cls(
             relations,
             state,

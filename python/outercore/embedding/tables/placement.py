@@ -158,11 +158,9 @@ Count = Callable[[int], dict[str, Any]]
 def decide(config: EmbedConfig, size: Size, count: Count | None = None) -> Decision:
     """Divides the budget: all tables in memory if they fit, otherwise the best partitions that fit.
 
-    Without `count`, triples are assumed to be spread evenly over the buckets. With `count`, the
-    triples of a run in partitions are counted. If a few entities have too many triples, other
-    partitions are chosen.
-
-    Cost: one call of `count` for each considered number of partitions.
+    Without `count`, triples are assumed to be spread evenly over the buckets. With it, other
+    partitions are chosen if a few entities have too many triples. It is called once for each
+    considered number of partitions.
 
     Errors: `BudgetError` with a sufficient budget, the smallest one if it is known; `InvalidError`
     for options that exclude each other; errors of `count`.
@@ -359,13 +357,8 @@ def plan_ranking(
 ) -> RankingPlan:
     """The cost of a ranking.
 
-    Args:
-        config: the configuration of the run.
-        size: the sizes of its data.
-        placement: the division of its budget.
-        parts: for each part, the number of ranked triples and the kinds of candidates.
-        triples_per_second: the rate of training.
-        read_bandwidth: bytes per second that the device reads.
+    `parts` has the number of ranked triples and the kinds of candidates of each part. The rates are
+    of training, and bytes per second that the device reads.
     """
     group = group_size(config, placement.for_evaluation)
     table = 4 * config.model.dim * size.entities

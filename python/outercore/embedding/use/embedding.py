@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from outercore.base.fields import build
 from outercore.base.shell import quoted
@@ -22,6 +23,7 @@ from outercore.data.edge_types import edge_type_called
 from outercore.data.graph import Graph
 from outercore.data.names import Names
 from outercore.data.node_names import NodeNumbers
+from outercore.data.outputs import arrow_names_of
 from outercore.embedding.config import DataConfig, EmbedConfig, ModelConfig
 from outercore.embedding.data.parts import data_of
 from outercore.embedding.gradients.custom import require_same_score
@@ -319,6 +321,15 @@ class Embedding:
         """Names of relations; see `entity_names`."""
         return self._names(ids, "relation")
 
+    def labels(self, rows: ArrayLike, kind: Named = "entity", *, by_id: bool = False) -> pa.Array:
+        """Rows as an output shows them: names, or ids of the imported files; `by_id` as numbers."""
+        rows = np.asarray(rows, np.int64)
+        if by_id or not (self.named or self.typed):
+            return pa.array(rows + (self.first_id if kind == "entity" and not by_id else 0))
+        if (names := self._dictionary(kind)) is not None:
+            return arrow_names_of(names, rows)
+        return pa.array(self._names(rows, kind), pa.large_string())
+
     def build_model(self) -> Model:
         """The score function. Needs PyTorch.
 
@@ -328,8 +339,8 @@ class Embedding:
         from outercore.embedding.gradients.models import build_model
 
         made_with = self.description.get("score"), self.description.get("score_digest", "")
-        own = require_same_score(f"embedding `{self.root}`", made_with, self.score)
-        return build_model(self.model, own and own.value)
+        code = require_same_score(f"embedding `{self.root}`", made_with, self.score)
+        return build_model(self.model, code and code.value)
 
     def _ids(
         self, wanted: str | int | Iterable[str | int], kind: Named, *, by_id: bool
@@ -387,15 +398,15 @@ class Embedding:
 
     def _checked(self, ids: ArrayLike, kind: Named, first: int = 0) -> NDArray[np.int64]:
         """The ids as integers, checked. Messages count them from `first`, like the caller."""
-        wanted = np.asarray(ids)
-        if wanted.size and wanted.dtype.kind not in "iu":
-            raise InvalidError(f"{kind} ids: type {wanted.dtype}, expected integers")
-        wanted = wanted.reshape(-1).astype(np.int64)
-        bad = wanted[(wanted < 0) | (wanted >= self._count(kind))]
+        rows = np.asarray(ids)
+        if rows.size and rows.dtype.kind not in "iu":
+            raise InvalidError(f"{kind} ids: type {rows.dtype}, expected integers")
+        rows = rows.reshape(-1).astype(np.int64)
+        bad = rows[(rows < 0) | (rows >= self._count(kind))]
         if bad.size:
             last = self._count(kind) - 1 + first
             raise InvalidError(f"{kind} {bad[0] + first}: expected {first} to {last}")
-        return wanted
+        return rows
 
     def _count(self, kind: Named) -> int:
         return self.num_entities if kind == "entity" else self.num_relations

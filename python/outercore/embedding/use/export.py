@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from outercore.base.native import Progress
 from outercore.data.outputs import (
     TableWriter,
-    arrow_names,
     check_output,
     check_place,
     lines_hold,
@@ -85,13 +84,13 @@ def export(
         written.append(path.with_suffix(".names.txt"))
         check_place(written[1], overwrite=overwrite)
     # Write names before the table, so that a reader of the table finds its names.
-    for one in reversed(written):
-        with whole_file(one) as file:
-            match one.suffix.lower():
+    for place in reversed(written):
+        with whole_file(place) as file:
+            match place.suffix.lower():
                 case ".parquet":
                     _write_parquet(file, table, progress)
                 case ".csv":
-                    _write_csv(file, one, table, progress)
+                    _write_csv(file, place, table, progress)
                 case ".tsv":
                     _write_text(file, table, progress)
                 case ".npy":
@@ -107,11 +106,9 @@ class _Table:
     def __init__(self, embedding: Embedding, what: Kind, *, by_id: bool) -> None:
         if what not in ("entities", "relations"):
             raise InvalidError(f"what: expected `entities` or `relations`, found `{what}`")
-        self._embedding = embedding
+        self._embedding, self._by_id = embedding, by_id
         self._relations = what == "relations"
         self.named = not by_id and (embedding.named or embedding.typed)
-        from_0 = by_id or self.named or self._relations
-        self._first_id = 0 if from_0 else embedding.first_id
         shape = embedding.relations.shape if self._relations else embedding.entities.shape
         self.rows, self.width = int(shape[0]), int(shape[1])
 
@@ -122,20 +119,19 @@ class _Table:
         else:
             yield from self._embedding.blocks(rows)
 
-    def ids(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Ids of these rows, as in the imported files."""
-        return np.arange(start, stop) + self._first_id
+    def ids(self, start: int, stop: int) -> pa.Array:
+        """Ids of these rows, as in the imported files if rows lack names."""
+        by_id = self._by_id or self.named or self._relations
+        return self._embedding.labels(np.arange(start, stop), by_id=by_id)
 
-    def names(self, start: int, stop: int) -> pa.Array:
-        """Names of these rows; for rows without names, ids as strings."""
+    def labels(self, start: int, stop: int) -> pa.Array:
+        """Names of these rows; for rows without names, their ids."""
         if not self.named:
-            return pa.array(self.ids(start, stop)).cast(pa.large_string())
-        if not self._relations and self._embedding.named:
-            return arrow_names(self._embedding.graph.entities, start, stop)
+            return self.ids(start, stop)
         if not self._relations:
-            return pa.array(self._embedding.entity_names(np.arange(start, stop)), pa.large_string())
+            return self._embedding.labels(np.arange(start, stop))
         count = self._embedding.num_relations
-        names = pa.array(self._embedding.relation_names(np.arange(count)), pa.large_string())
+        names = self._embedding.labels(np.arange(count), "relation")
         if self.rows > count:
             reverse = pc.binary_join_element_wise(names, _text("(reverse)"), _text(" "))
             names = pa.concat_arrays([names, reverse])
@@ -162,9 +158,9 @@ def _write_parquet(file: BinaryIO, table: _Table, progress: Progress) -> None:
     with pq.ParquetWriter(file, schema, compression=packing, use_dictionary=False) as writer:
         for first, rows in table.pieces():
             stop = first + len(rows)
-            arrays = [pa.array(table.ids(first, stop)), _lists(rows)]
+            arrays = [table.ids(first, stop), _lists(rows)]
             if table.named:
-                arrays.insert(1, table.names(first, stop))
+                arrays.insert(1, table.labels(first, stop))
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             progress("writing rows", stop, table.rows, "rows")
 
@@ -184,9 +180,8 @@ def _write_csv(file: BinaryIO, path: Path, table: _Table, progress: Progress) ->
     writer = TableWriter(path, file, schema)
     for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
         stop = first + len(rows)
-        ids = table.names(first, stop) if table.named else table.ids(first, stop)
         columns = dict(zip(names, rows.T.copy(), strict=True))
-        writer.append({"id": ids, **columns})
+        writer.append({"id": table.labels(first, stop), **columns})
         progress("writing rows", stop, table.rows, "rows")
     writer.close()
 
@@ -194,7 +189,7 @@ def _write_csv(file: BinaryIO, path: Path, table: _Table, progress: Progress) ->
 def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
     for first, rows in table.pieces(max(1, _TEXT_NUMBERS // max(table.width, 1))):
         stop = first + len(rows)
-        names = lines_hold(table.names(first, stop), first)
+        names = lines_hold(table.labels(first, stop).cast(pa.large_string()), first)
         numbers = [pa.array(column).cast(pa.large_string()) for column in rows.T.copy()]
         write_lines(file, pc.binary_join_element_wise(names, *numbers, _text("\t")))
         progress("writing rows", stop, table.rows, "rows")
@@ -203,7 +198,7 @@ def _write_text(file: BinaryIO, table: _Table, progress: Progress) -> None:
 def _write_names(file: BinaryIO, table: _Table) -> None:
     for first, rows in table.pieces():
         stop = first + len(rows)
-        write_lines(file, lines_hold(table.names(first, stop), first))
+        write_lines(file, lines_hold(table.labels(first, stop), first))
 
 
 def _text(value: str) -> pa.Scalar:

@@ -6,6 +6,7 @@ Does not need PyTorch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -82,9 +83,17 @@ def add_features(
         >>> graph.array("place").shape
         (200, 8)
     """
+    if graph.is_typed and (beside is not None or entities is not None):
+        raise InvalidError(
+            f"features `{name}`: a graph with several types takes the rows of its own embedding "
+            "alone\nhint: leave out `--beside` and `--map`"
+        )
+    # The table has the rows of a node type after those of the previous type.
+    parts: list[tuple[str | None, int, int]] = [(None, 0, graph.num_nodes)]
     if graph.is_typed:
-        return _by_type(embedding, graph, name, beside, entities, overwrite=overwrite)
-    graph.check_free(name, overwrite=overwrite)
+        parts = [*NodeNumbers(graph.node_types).ranges()]
+    for node_type, _, _ in parts:
+        graph.check_free(name, overwrite=overwrite, node_type=node_type)
     check_directory(graph.root)
     if missing not in ("error", "zeros"):
         raise InvalidError(f"missing: expected `error` or `zeros`, found `{missing}`")
@@ -96,14 +105,17 @@ def add_features(
             f"features `{name}`: {without:,} of {graph.num_nodes:,} nodes have no embedding, the "
             f"first is node {first}\nhint: `--missing zeros` gives them rows of zeros"
         )
-    origin = f"embedding {embedding.root}"
+    add = partial(
+        graph.add_node_array, name, overwrite=overwrite, origin=f"embedding {embedding.root}"
+    )
     # The new array gets a new checksum, so damage must be detected here.
     embedding.verify()
     if beside is not None:
         verify_arrays(graph.root, [graph.key(beside)])
     if places is None and beside is None:
         # The table is copied without a change.
-        graph.add_node_array(name, embedding.entities, overwrite=overwrite, origin=origin)
+        for node_type, start, stop in parts:
+            add(embedding.entities[start:stop], node_type=node_type)
         return Features(name, graph.num_nodes, embedding.width, 0)
     if places is None:
         places = np.arange(graph.num_nodes)
@@ -116,41 +128,8 @@ def add_features(
                 stop = min(start + step, graph.num_nodes)
                 file.append(_rows(embedding, graph, places[start:stop], beside, start))
                 progress("collecting rows", stop, graph.num_nodes, "nodes")
-        rows = map_npy(path, "array")
-        graph.add_node_array(name, rows, overwrite=overwrite, origin=origin)
+        add(map_npy(path, "array"))
     return Features(name, graph.num_nodes, width, without)
-
-
-def _by_type(
-    embedding: Embedding,
-    graph: Graph,
-    name: str,
-    beside: str | None,
-    entities: NDArray[np.integer] | None,
-    *,
-    overwrite: bool,
-) -> Features:
-    """Adds the rows of each node type; the table has them type after type.
-
-    Errors: `InvalidError` for an embedding of another graph, and for the options `beside` and
-    `entities`.
-    """
-    if beside is not None or entities is not None:
-        raise InvalidError(
-            f"features `{name}`: a graph with several types takes the rows of its own embedding "
-            "alone\nhint: leave out `--beside` and `--map`"
-        )
-    _places(embedding, graph, None)
-    numbers = NodeNumbers(graph.node_types)
-    for node_type in numbers.types:
-        graph.check_free(name, overwrite=overwrite, node_type=node_type)
-    check_directory(graph.root)
-    origin = f"embedding {embedding.root}"
-    embedding.verify()
-    for node_type, first, end in numbers.ranges():
-        rows = embedding.entities[first:end]
-        graph.add_node_array(name, rows, overwrite=overwrite, origin=origin, node_type=node_type)
-    return Features(name, graph.num_nodes, embedding.width, 0)
 
 
 def _places(
@@ -158,19 +137,19 @@ def _places(
 ) -> NDArray[np.int64] | None:
     """The entity of each node, or -1; `None` if node ids equal entity ids."""
     if entities is not None:
-        given = np.asarray(entities)
-        if given.shape != (graph.num_nodes,) or given.dtype.kind not in "iu":
+        places = np.asarray(entities)
+        if places.shape != (graph.num_nodes,) or places.dtype.kind not in "iu":
             raise InvalidError(
                 f"entities: expected integers [{graph.num_nodes}], one a node, found "
-                f"{given.dtype} {list(given.shape)}"
+                f"{places.dtype} {list(places.shape)}"
             )
-        bad = np.flatnonzero((given < -1) | (given >= embedding.num_entities))
+        bad = np.flatnonzero((places < -1) | (places >= embedding.num_entities))
         if bad.size:
             raise InvalidError(
                 f"entities: row {bad[0]}: expected -1 to {embedding.num_entities - 1}, found "
-                f"{given[bad[0]]}"
+                f"{places[bad[0]]}"
             )
-        return given.astype(np.int64)
+        return places.astype(np.int64)
     if embedding.data_set.exists() and graph.root.resolve() == embedding.data_set.resolve():
         # The embedded data set. `graph` raises an error if it changed.
         assert embedding.graph is not None

@@ -2,13 +2,6 @@
 
 The search is exact by default: one pass over the table answers a group of questions of any size.
 With an `Index`, it reads only a few lists and scores their entities exactly.
-
-The index is an inverted file of FAISS: each entity is in the list of its nearest centre, with one
-byte per dimension. A question searches the lists with the nearest centres. Lists are mapped, so the
-index may exceed memory. It is built in pieces, one file each; only one piece is in memory.
-
-FAISS supports inner products and Euclidean distances. For the sums of absolute values of `transe`
-and `rotate`, the index proposes candidates by Euclidean distance, and more of them.
 """
 
 from __future__ import annotations
@@ -144,10 +137,7 @@ def _best_of_all(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class Hidden:
-    """Pairs of a question and an id that must not be its answer.
-
-    Shapes: `questions` and `ids` int64 [pairs].
-    """
+    """Pairs of a question and an id that must not be its answer, int64 [pairs]."""
 
     def __init__(self, questions: ArrayLike = (), ids: ArrayLike = ()) -> None:
         of, hidden = (torch.from_numpy(np.array(some, np.int64)) for some in (questions, ids))
@@ -174,16 +164,14 @@ class Hidden:
 
 
 class Search:
-    """The candidates of a search: all entities, a subset, or candidates from an index."""
+    """The candidates of a search: all entities, a subset of ids, or candidates from an index.
+
+    Errors: `InvalidError` for an unknown id, an empty list, or candidates together with an index.
+    """
 
     def __init__(
         self, embedding: Embedding, candidates: ArrayLike | None, index: Index | None
     ) -> None:
-        """Binds the candidates. `candidates`: ids of a subset; `None` for all entities.
-
-        Errors: `InvalidError` for an unknown id, an empty list, or candidates together with an
-        index.
-        """
         self.embedding, self.index = embedding, index
         self._others: Tensor | None = None
         if candidates is None:
@@ -280,12 +268,12 @@ def rescored(
     queries = measured(metric, queries)
     step = max(1, LARGEST // max(count * queries.size(1), 1))
     for start in range(0, questions, step):
-        wanted = ids[start : start + step]
-        real = torch.from_numpy(wanted >= 0).reshape(-1)
-        rows = torch.from_numpy(embedding.rows(np.maximum(wanted, 0)))
-        again = queries[start : start + step].repeat_interleave(count, dim=0)
-        found = _SIMILARITIES[metric].paired(again, measured(metric, rows))
-        scores[start : start + step] = torch.where(real, found, -torch.inf).view(-1, count)
+        block = ids[start : start + step]
+        real = torch.from_numpy(block >= 0).reshape(-1)
+        rows = torch.from_numpy(embedding.rows(np.maximum(block, 0)))
+        repeated = queries[start : start + step].repeat_interleave(count, dim=0)
+        of_pairs = _SIMILARITIES[metric].paired(repeated, measured(metric, rows))
+        scores[start : start + step] = torch.where(real, of_pairs, -torch.inf).view(-1, count)
     # Sort by id first, so that equal scores are in the order of ids.
     by_id = torch.from_numpy(ids).argsort(dim=1, stable=True)
     scores = scores.gather(1, by_id)
@@ -373,8 +361,8 @@ def neighbours(
         def score(some: slice, block: Tensor) -> Tensor:
             return similarity.scores(prepared[some], measured(chosen, block))
 
-        found, _ = search.table(len(queries), k, score, hidden)
-        return rescored(embedding, chosen, queries, found, k)
+        best, _ = search.table(len(queries), k, score, hidden)
+        return rescored(embedding, chosen, queries, best, k)
 
     return Nearest(chosen, *in_groups(len(rows), nearest))
 
@@ -406,7 +394,15 @@ class Recall:
 
 
 class Index:
-    """An index on disk: lists of entities, for one metric of one embedding."""
+    """An inverted file of FAISS on disk, for one metric of one embedding.
+
+    Each entity is in the list of its nearest centre, with one byte per dimension. A question
+    searches the lists with the nearest centres. Lists are mapped, so the index may exceed memory.
+    It is built in pieces, one file each; only one piece is in memory.
+
+    FAISS supports inner products and Euclidean distances. For the sums of absolute values of
+    `transe` and `rotate`, it proposes candidates by Euclidean distance, and more of them.
+    """
 
     def __init__(self, root: Path, description: dict[str, Any]) -> None:
         self.root = root

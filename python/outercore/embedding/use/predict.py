@@ -163,8 +163,8 @@ def predict(
         relations = table[numbers]
         if index is not None:
             # Only custom models lack queries and a metric.
-            metric, asked = metric_of(embedding.model, "model"), cast("QueryModel", model)
-            return search.by_index(metric, asked.queries(side, anchors, relations), k, hidden)
+            metric, queries = metric_of(embedding.model, "model"), cast("QueryModel", model).queries
+            return search.by_index(metric, queries(side, anchors, relations), k, hidden)
 
         def score(some: slice, rows: Tensor) -> Tensor:
             return model.scores(side, anchors[some], relations[some], rows)

@@ -69,13 +69,13 @@ def _known(
     path: Path, embedding: Embedding, rows: dict[int, list[str]], *, by_id: bool
 ) -> dict[str, NDArray[np.int64]]:
     """The ids of the known parts of some lines."""
-    found = {}
+    known = {}
     for place, part in enumerate(COLUMNS):
         names = {line: parts[place] for line, parts in rows.items()}
         if _OPEN not in names.values():
             ids = embedding.relation_ids if part == "relation" else embedding.entity_ids
-            found[part] = _ids(f"questions `{path}`", names, partial(ids, by_id=by_id))
-    return found
+            known[part] = _ids(f"questions `{path}`", names, partial(ids, by_id=by_id))
+    return known
 
 
 def _ids(
