@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral, Number
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -199,29 +199,51 @@ class _Opening:
             found += self._labels(graph.labels)
         used = {*graph.features, graph.labels}
         used |= {value for value in graph.splits.values() if isinstance(value, str)}
-        for name, column in graph.nodes.items():
-            if name in used:
-                continue
-            where = self._of_nodes(name)
-            times = times_in_memory(where, name, column, in_text=is_time_name(name))
-            if times is not None and times.values is not None and name not in RESERVED:
-                in_time = from_array(where, self._in_order(where, times.values))
-                found.append(NodeArray("array", name, replace(in_time, times=times.kind)))
-                continue
-            values = _values(where, column)
-            if values is None:
-                why = "neither numbers nor texts" if times is None else times.why
-                self._not_taken[name] = why
-            elif name in RESERVED:
-                self._not_taken[name] = "batches have something else under the name"
-            elif values.dtype.kind == "O":
-                texts = pa.array(self._in_order(where, values), pa.large_string())
+        others = {name: column for name, column in graph.nodes.items() if name not in used}
+        for name, where, values, times in self._columns("nodes", others):
+            ordered = self._in_order(where, values)
+            if values.dtype.kind == "O":
+                texts = pa.array(ordered, pa.large_string())
                 found += text_arrays(name, None, f"texts `{name}`", partial(iter, [texts]))
             else:
-                ordered = from_array(where, self._in_order(where, values))
-                ordered = replace(ordered, has_gaps=name in graph.with_gaps)
-                found.append(NodeArray("array", name, ordered))
+                found.append(NodeArray("array", name, self._of_values(where, name, ordered, times)))
         return found
+
+    def _edge_arrays(self) -> list[NodeArray]:
+        return [
+            NodeArray("edge", name, self._of_values(where, name, values, times))
+            for name, where, values, times in self._columns("edges", self._graph.edges)
+        ]
+
+    def _columns(
+        self, of: Literal["nodes", "edges"], columns: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str, NDArray[Any], str | None]]:
+        """The columns that become arrays: their names, what messages call them, their values, and
+        the type of times."""
+        is_of_edges = of == "edges"
+        for name, column in columns.items():
+            where = f"{self._graph.name}: {self._graph.column} `{name}` of {of}"
+            in_text = is_of_edges or is_time_name(name)
+            times = times_in_memory(where, name, column, in_text=in_text)
+            values = None if times is None else times.values
+            kind = None if times is None or values is None else times.kind
+            if values is None and (times is None or not is_of_edges):
+                values = _values(where, column)
+            if values is None:
+                self._not_taken[name] = times.why if times else "neither numbers nor texts"
+            elif values.dtype.kind == "O" and is_of_edges:
+                self._not_taken[name] = "texts of edges are not kept"
+            elif name in (TOPOLOGY if is_of_edges else RESERVED):
+                owner = "a data set has" if is_of_edges else "batches have"
+                self._not_taken[name] = f"{owner} something else under the name"
+            else:
+                yield name, where, values, kind
+
+    def _of_values(
+        self, where: str, name: str, values: NDArray[Any], times: str | None
+    ) -> RowSource:
+        has_gaps = name in self._graph.with_gaps
+        return replace(from_array(where, values), has_gaps=has_gaps, times=times)
 
     def _features(self) -> RowSource:
         graph = self._graph
@@ -311,29 +333,6 @@ class _Opening:
             first = int(np.flatnonzero(np.asarray(places.is_null()))[0])
             raise NotFoundError(f"{where}: node `{ids[first]}` is not in the graph")
         return places.to_numpy().astype(np.int64)
-
-    def _edge_arrays(self) -> list[NodeArray]:
-        found = []
-        for name, column in self._graph.edges.items():
-            where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
-            times = times_in_memory(where, name, column, in_text=True)
-            values = _values(where, column) if times is None else times.values
-            if values is None:
-                why = "neither numbers nor texts" if times is None else times.why
-                self._not_taken[name] = why
-                continue
-            if values.dtype.kind == "O":
-                self._not_taken[name] = "texts of edges are not kept"
-                continue
-            if name in TOPOLOGY:
-                self._not_taken[name] = "a data set has something else under the name"
-                continue
-            rows = from_array(where, values)
-            rows = replace(rows, has_gaps=name in self._graph.with_gaps)
-            if times is not None:
-                rows = replace(rows, times=times.kind)
-            found.append(NodeArray("edge", name, rows))
-        return found
 
 
 def _ids(where: str, values: Any, hint: str = "") -> pa.Array:

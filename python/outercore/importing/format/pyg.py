@@ -569,13 +569,10 @@ def _pyg_class(name: str) -> tuple[str, str | None]:
     if "/" in name:
         kind, _, member = name.partition("/")
         return kind, member
+    known: dict[str, tuple[str, str | None]] = {kind.lower(): (kind, None) for kind in _PYG}
     for kind, members in _PYG.items():
-        for member in members:
-            if member.lower() == name.lower():
-                return kind, member
-        if kind.lower() == name.lower():
-            return kind, None
-    return name, None
+        known |= {member.lower(): (kind, member) for member in members}
+    return known.get(name.lower(), (name, None))
 
 
 FORMAT = Format("a data set of PyG", lambda path: str(path).startswith("pyg:"), _open_named)

@@ -28,10 +28,9 @@ from outercore.importing.source import Format, TypedSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
-from outercore.importing.table.parquet import ParquetTable, is_parquet
+from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, Reading
-from outercore.importing.table.table import Table, require_column
-from outercore.importing.table.text import TextTable
+from outercore.importing.table.table import Table
 from outercore.importing.table.times import is_time
 from outercore.importing.texts import text_columns
 from outercore.importing.typed_graph import typed_source
@@ -233,19 +232,11 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
 def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
     """The table, which has every column that the description names."""
     refuse_foreign(schema.file)
-    table: Table
-    if is_parquet(schema.file):
-        table = ParquetTable(schema.file)
-    else:
-        # Columns have names, so the first line of a text has them.
-        table = TextTable.detect(schema.file, "table", reading.text, by_name=True)
-    for name in schema.columns:
-        try:
-            require_column(table, name)
-        except NotFoundError as error:
-            where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
-            raise NotFoundError(f"{where}: {error}") from None
-    return table
+    try:
+        return Parts().open(FileSpec(schema.file, schema.columns), reading.text, "table")
+    except NotFoundError as error:
+        where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
+        raise NotFoundError(f"{where}: {error}") from None
 
 
 def _nodes(schema: TableSchema, table: Table) -> NodeTable:
