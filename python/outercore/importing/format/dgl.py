@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +79,18 @@ class _Store(dict[str, Any]):
         return self.get(name)
 
 
-@dataclass
-class _Stores:
+class _Stores(dict[Any, _Store]):
     """A graph of DGL with several types, as a `HeteroData` of PyG offers it."""
 
-    node_types: list[str]
-    edge_types: list[EdgeType]
-    stores: dict[str | EdgeType, _Store]
     _global_store: tuple[str, ...] = ()
 
-    def __getitem__(self, of_type: str | EdgeType) -> _Store:
-        return self.stores[of_type]
+    @property
+    def node_types(self) -> list[str]:
+        return [of_type for of_type in self if isinstance(of_type, str)]
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        return [of_type for of_type in self if not isinstance(of_type, str)]
 
 
 def _from_typed_dgl(
@@ -102,7 +102,7 @@ def _from_typed_dgl(
 ) -> Graph:
     """A graph of DGL with several types; `names` has what PyG calls features and labels."""
     masks = {name for several in MASKS.values() for name in several}
-    stores: dict[str | EdgeType, _Store] = {}
+    stores = _Stores()
     further, not_taken = dict[str, None](), list[str]()
     for node_type in graph.ntypes:
         stores[node_type] = store = _Store(num_nodes=int(graph.num_nodes(node_type)))
@@ -123,10 +123,9 @@ def _from_typed_dgl(
                 not_taken.append(f"{','.join(edge_type)}.{name}")
             else:
                 edge_arrays[edge_type][name] = values
-    data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
     chosen = None if splits is None else dict(splits)
     options = options or ImportOptions()
-    source = open_hetero(data, chosen, tuple(further), 0, options, edge_arrays)
+    source = open_hetero(stores, chosen, tuple(further), 0, options, edge_arrays)
     write_typed(source, out, options)
     notes = source.notes
     if not_taken:

@@ -74,9 +74,8 @@ def _decimals(values: NDArray[np.float64], empty: str | None, where: Any) -> Any
             f"{where(place)}: {values[place]!s} is no key, expected whole numbers or texts\n"
             "hint: store the keys as integers or as texts"
         )
-    numbers = pa.array(np.where(missing, 0, values).astype(np.int64))
-    texts = numbers.cast(pa.large_string())
-    return pc.if_else(pa.array(missing), pa.scalar(empty, pa.large_string()), texts)
+    texts = pa.array(values, mask=missing).cast(pa.int64()).cast(pa.large_string())
+    return texts if empty is None else texts.fill_null(empty)
 
 
 Lookup = Callable[[Table, str], Iterator[NDArray[np.int64]]]

@@ -235,26 +235,22 @@ def _is_text(kind: Any) -> bool:
 def _common_type(one: Any, other: Any) -> Any:
     """The type that holds the values of both; `None` where there is none. A number that it cannot
     hold is refused when it is read."""
-    one, other = (
-        kind.value_type if pa.types.is_dictionary(kind) and one != other else kind
-        for kind in (one, other)
-    )
-    both = (one, other)
-    if one == other or pa.types.is_null(other):
+    if one == other:
         return one
-    if pa.types.is_null(one):
-        return other
-    if all(map(_is_text, both)):
-        return pa.large_string()
-    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in both):
-        return pa.from_numpy_dtype(np.result_type(*(kind.to_pandas_dtype() for kind in both)))
-    if all(pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in both):
-        zones = {getattr(kind, "tz", None) for kind in both}
-        return pa.timestamp("us", zones.pop()) if len(zones) == 1 else None
-    if all(pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in both):
-        value = _common_type(one.value_type, other.value_type)
-        return None if value is None else pa.large_list(value)
-    return None
+    schemas = [pa.schema([("", _widened(kind))]) for kind in (one, other)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+
+
+def _widened(kind: Any) -> Any:
+    """Arrow has no common type for dates and times, nor for texts that are stored differently."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_date(kind):
+        return pa.timestamp("us")
+    return pa.large_string() if _is_text(kind) else kind
 
 
 @contextmanager

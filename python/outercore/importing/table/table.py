@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.table.exact import exactly
 
 Missing = Literal["nan", "minus_one"]
 """What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
@@ -164,35 +163,28 @@ def _first_list(table: Table, name: str) -> tuple[int, int]:
 
 
 def _matrix(where: str, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray[Any]:
-    missing = np.asarray(column.is_null())
-    lengths = np.asarray(column.value_lengths().fill_null(0))
-    ragged = np.flatnonzero((lengths != width) & ~missing)
+    is_list = np.asarray(column.is_valid())
+    lengths = np.asarray(column.value_lengths().fill_null(width))
+    ragged = np.flatnonzero(lengths != width)
     if len(ragged):
         row = int(ragged[0])
         raise InvalidError(
             f"{where}: row {first + row}: expected {width} values, found {lengths[row]}"
         )
-    if missing.any():
-        if dtype.kind != "f":
-            row = first + int(np.flatnonzero(missing)[0])
-            raise InvalidError(
-                f"{where}: row {row}: the list is missing, expected whole numbers\n"
-                "hint: store the lists as floats; then `--fill VALUE` fills them"
-            )
-        rows = np.full((len(column), width), np.nan, dtype)
-        rows[~missing] = _matrix(where, column.drop_null(), width, dtype, first)
-        return rows
-    values = column.flatten()
-    absent = np.asarray(values.is_null()) if values.null_count else None
-    if absent is not None:
-        if dtype.kind != "f":
-            row = int(np.flatnonzero(absent)[0]) // width
-            raise InvalidError(
-                f"{where}: row {first + row}: a value is missing, expected whole numbers\n"
-                "hint: store the lists as floats; then `--fill VALUE` fills them"
-            )
-        values = values.fill_null(0)
-    numbers = exactly(values.to_numpy(zero_copy_only=False), dtype, where, first)
-    if absent is not None:
-        numbers = np.where(absent, np.array(np.nan, dtype), numbers)
-    return numbers.reshape(-1, width)
+    values = column.drop_null().flatten()
+    if not column.null_count and not values.null_count:
+        whole: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return whole.reshape(-1, width)
+    absent = np.ones((len(column), width), np.bool_)
+    absent[is_list] = np.asarray(values.is_null()).reshape(-1, width)
+    if dtype.kind != "f":
+        row = int(np.argwhere(absent)[0, 0])
+        what = "a value" if is_list[row] else "the list"
+        raise InvalidError(
+            f"{where}: row {first + row}: {what} is missing, expected whole numbers\n"
+            "hint: store the lists as floats; then `--fill VALUE` fills them"
+        )
+    numbers = np.zeros((len(column), width), dtype)
+    numbers[is_list] = values.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, width)
+    numbers[absent] = np.nan
+    return numbers
