@@ -30,13 +30,13 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 from outercore.importing.source import GraphSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, alphanumeric, other_ends, plain
-from outercore.importing.table.exact import exactly
+from outercore.importing.table.exact import arrow_array, exactly, is_text
 from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
 from outercore.importing.table.times import times_in_memory
 from outercore.importing.texts import text_arrays
 
 _ABSENT = {"f": np.nan, "O": ""}
-"""What a node without a row has; nodes need a row for values of other types."""
+"""The value of a node without a row; nodes need a row for values of other types."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MemoryGraph:
     """Edges and nodes by the ids of their owner: whole numbers or texts."""
 
     name: str
-    """What messages call it."""
+    """The name in messages."""
     source: Any
     target: Any
     edges: Mapping[str, Any] = field(default_factory=dict)
@@ -62,17 +62,17 @@ class MemoryGraph:
     splits: Mapping[str, Any] = field(default_factory=dict)
     """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
     column: str = "column"
-    """What messages call a column."""
+    """The word for a column in messages."""
     keeps_form: bool = False
-    """Whether features and labels have a form of their own, as tensors do; columns have none."""
+    """Whether features and labels keep their shape and type, as tensors do; columns do not."""
     ids_hint: str = ""
-    """What to do where the ids of nodes are not of the kind that edges have."""
+    """The way out where the ids of nodes are not of the kind that edges have."""
     names_hint: str = ""
-    """What to do where ids are neither whole numbers nor texts, or too large."""
+    """The way out where ids are neither whole numbers nor texts, or too large."""
     with_gaps: frozenset[str] = frozenset()
     """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
     notes: Sequence[str] = ()
-    """What was made of the graph, to be shown once."""
+    """Notes on values of the graph that were changed, to be shown once."""
 
 
 def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
@@ -359,7 +359,7 @@ def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
         raise InvalidError(f"{where}: row {first} has no id")
     if pa.types.is_integer(ids.type):
         return ids
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+    if not is_text(ids.type):
         raise wrong
     if (empty := pc.index(ids, "").as_py()) >= 0:
         raise InvalidError(f"{where}: row {empty} has an empty text as its id")
@@ -371,11 +371,10 @@ def _values(where: str, column: Any) -> NDArray[Any] | None:
     values = numpy_of(where, column)
     if values.dtype.kind in "biuf":
         return values
-    try:
-        found = pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
+    found = arrow_array(values)
+    if found is None:
         return None
-    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+    if is_text(found.type):
         return np.array(found.fill_null("").to_pylist(), object)
     if pa.types.is_integer(found.type) and not found.null_count:
         return found.to_numpy()

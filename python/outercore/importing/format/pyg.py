@@ -28,13 +28,14 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
 from outercore.importing.source import Format, GraphSource, TypedSource
 from outercore.importing.table.edge_array import EdgeArrayTable
+from outercore.importing.table.exact import arrow_array, is_text
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 from outercore.importing.table.times import whole_times
 from outercore.importing.texts import text_arrays
 from outercore.importing.typed_graph import source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
-"""Attributes of edges whatever their length, and the edge arrays they become."""
+"""Attributes of edges of any length, and the edge arrays they become."""
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""
@@ -498,11 +499,8 @@ def _texts_of(value: Any) -> pa.Array | None:
     """A list of texts as large strings, with an empty text for `None`; `None` for anything else."""
     if not isinstance(value, list | tuple | np.ndarray):
         return None
-    try:
-        found = pa.array(value, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
-        return None
-    if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+    found = arrow_array(value)
+    if found is None or not is_text(found.type):
         return None
     return found.cast(pa.large_string()).fill_null("")
 

@@ -89,7 +89,7 @@ class NodeIds:
     lookup: Lookup
     """The nodes of a column, batch by batch: by numbers, or names by a dictionary."""
     called: Called
-    """What the table calls the nodes at these positions."""
+    """The ids of the nodes at these positions, as the table has them."""
 
 
 _Batch = TypeVar("_Batch", bound=Sized)
@@ -154,7 +154,7 @@ class KeyedRows:
     nodes: int | None
     """Nodes of the graph, where known."""
     absent: Any = None
-    """What a node without a row gets; `None`: every node must have one."""
+    """The value of a node without a row; `None`: every node must have a row."""
     can_fill: bool = False
     """Whether the option `--fill` gives values to nodes without a row."""
 

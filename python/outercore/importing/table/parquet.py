@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
-from outercore.importing.table.exact import exactly, in_microseconds
-from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.exact import exactly, in_microseconds, is_text
+from outercore.importing.table.table import Missing, Numbers, Table
 from outercore.importing.table.text import suffix_of
 
 _BATCH = 1 << 15
@@ -128,7 +128,7 @@ class ParquetTable(Table):
         kind = self.schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        return "text" if _is_text(kind) else str(kind)
+        return "text" if is_text(kind) else str(kind)
 
     def described(self, *, has_names: bool = False) -> str:
         """As `Table.described`."""
@@ -171,9 +171,7 @@ class ParquetTable(Table):
         with _arrow_errors(f"`{self.path}`: column `{name}`"):
             return column.cast(kind)
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         first = 0
         for batch in self.batches(columns):
@@ -218,18 +216,12 @@ class ParquetTable(Table):
         if pa.types.is_dictionary(kind):
             column = column.dictionary_decode()
             kind = column.type
-        known = pa.types.is_integer(kind) or _is_text(kind)
+        known = pa.types.is_integer(kind) or is_text(kind)
         if not (known or (pa.types.is_null(kind) and empty is not None)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
         with _arrow_errors(where):
             texts = column.cast(pa.large_string())
         return texts if empty is None else texts.fill_null(empty)
-
-
-def _is_text(kind: Any) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def _common_type(one: Any, other: Any) -> Any:
@@ -250,7 +242,7 @@ def _widened(kind: Any) -> Any:
         kind = kind.value_type
     if pa.types.is_date(kind):
         return pa.timestamp("us")
-    return pa.large_string() if _is_text(kind) else kind
+    return pa.large_string() if is_text(kind) else kind
 
 
 @contextmanager

@@ -17,8 +17,10 @@ from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 
+Numbers = Iterator[NDArray[Any]]
+"""Batches of rows [n] or [n, columns] of one type."""
 Missing = Literal["nan", "minus_one"]
-"""What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
+"""The value for a missing one: NaN, or -1 where the column holds whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Table(ABC):
 
     @abstractmethod
     def described(self, *, has_names: bool = False) -> str:
-        """How the file is written, in words; nodes with names have no first number."""
+        """The form of the file, in words; nodes with names lack a first number."""
 
     @abstractmethod
     def dtype(self, name: str) -> np.dtype | None:
@@ -78,9 +80,7 @@ class Table(ABC):
         )
 
     @abstractmethod
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """Batches [rows, len(columns)] of `dtype`.
 
         Errors: `InvalidError` for a value that would change, with its row or line.
@@ -120,7 +120,7 @@ def require_column(table: Table, *names: str) -> None:
         raise NotFoundError(f"`{table.path}`: no {what} {listed(missing)}; it has {known}")
 
 
-Batches = Callable[[], Iterator[NDArray[Any]]]
+Batches = Callable[[], Numbers]
 
 
 def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
@@ -141,7 +141,7 @@ def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype,
         raise InvalidError(f"{where}: row {row}: the list is empty")
     step = max(chunk_bytes // (dtype.itemsize * width), 1)
 
-    def batches() -> Iterator[NDArray[Any]]:
+    def batches() -> Numbers:
         row = 0
         for column in table.lists(name, step):
             yield _matrix(where, column, width, dtype, row)
