@@ -29,7 +29,7 @@ TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object"
 _NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
 """How Neo4j ends the names of ids: `personId:ID(Person)`."""
 _COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
-"""Names that pandas and R give the column in which they number the rows, as `alphanumeric` writes it."""
+"""Names of a column that numbers the rows in pandas and R, as `alphanumeric` writes them."""
 _MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
 
 
