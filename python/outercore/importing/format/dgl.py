@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
 from outercore.data.schema import TOPOLOGY
-from outercore.importing.build.graph import write_typed
-from outercore.importing.format.frames import MemoryGraph, write
-from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero
+from outercore.importing.format.frames import MemoryGraph, opened
+from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero, written
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
+from outercore.importing.source import TypedSource
 
 
 @called_from_python
@@ -50,7 +49,8 @@ def from_dgl(
     """
     require_kind("from_dgl", "graph", graph, "is_homogeneous", "a graph of DGL")
     if not graph.is_homogeneous:
-        return _from_typed_dgl(graph, out, {features: "x", labels: "y"}, splits, options)
+        source = _open_typed(graph, {features: "x", labels: "y"}, splits, options)
+        return written(source, out, options)
     source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
     nodes = {name: numpy_of(f"ndata[{name!r}]", value) for name, value in graph.ndata.items()}
     masks = {
@@ -69,7 +69,7 @@ def from_dgl(
         splits=chosen,
         keeps_form=True,
     )
-    return write(found, out, options)
+    return written(opened(found, options), out, options)
 
 
 class _Store(dict[str, Any]):
@@ -93,13 +93,12 @@ class _Stores(dict[Any, _Store]):
         return [of_type for of_type in self if not isinstance(of_type, str)]
 
 
-def _from_typed_dgl(
+def _open_typed(
     graph: Any,
-    out: str | Path,
     names: Mapping[str | None, str],
     splits: Mapping[str, Any] | None,
     options: ImportOptions | None,
-) -> Graph:
+) -> TypedSource:
     """A graph of DGL with several types; `names` has what PyG calls features and labels."""
     masks = {name for several in MASKS.values() for name in several}
     stores = _Stores()
@@ -126,12 +125,8 @@ def _from_typed_dgl(
     chosen = None if splits is None else dict(splits)
     options = options or ImportOptions()
     source = open_hetero(stores, chosen, tuple(further), 0, options, edge_arrays)
-    write_typed(source, out, options)
-    notes = source.notes
     if not_taken:
-        notes.append(
+        source.notes.append(
             f"from_dgl: not taken: {listed(not_taken)}: a batch has something else under the name"
         )
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
-    return Graph(out)
+    return source

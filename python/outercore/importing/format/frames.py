@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,9 +21,8 @@ from outercore.data.schema import TOPOLOGY
 from outercore.data.split_names import normal_split
 from outercore.data.time_arrays import is_calendar_name, is_time_name
 from outercore.errors import InvalidError, NotFoundError
-from outercore.importing.build.graph import import_graph
 from outercore.importing.edges import digest_of, from_edge_index
-from outercore.importing.format.pyg import numpy_of, splits_of
+from outercore.importing.format.pyg import numpy_of, splits_of, written
 from outercore.importing.labels import class_arrays
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
@@ -75,8 +73,8 @@ class MemoryGraph:
     """Notes on values of the graph that were changed, to be shown once."""
 
 
-def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
-    """Writes a graph as a data set and opens it; a warning names the columns that are not taken.
+def opened(graph: MemoryGraph, options: ImportOptions | None) -> GraphSource:
+    """A graph in memory as a source; a note names the columns that are not taken.
 
     Errors: `InvalidError` names the column or the ids that do not fit.
     """
@@ -88,12 +86,7 @@ def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) ->
                 f"{graph.name}: {what}: expected names of {graph.column}s of nodes, found "
                 f"other values\nhint: make them a {graph.column} of the nodes, and give its name"
             )
-    keeps_gaps = options is not None and options.allow_nan
-    source, notes = _Opening(graph, keeps_gaps=keeps_gaps).source()
-    import_graph(source, out, options)
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
-    return Graph(out)
+    return _Opening(graph, keeps_gaps=options is not None and options.allow_nan).source()
 
 
 class _Opening:
@@ -122,18 +115,18 @@ class _Opening:
             place = int(np.flatnonzero(self._rows == twice)[1])
             raise InvalidError(f"{graph.name}: node `{ids['node ids'][place]}` has several rows")
 
-    def source(self) -> tuple[GraphSource, list[str]]:
-        """Everything to import, and notes about what is not."""
+    def source(self) -> GraphSource:
+        """Everything to import, and notes about columns that are not."""
         graph = self._graph
         edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
         edges = replace(edges, digest=digest_of(self._edge_index))
         arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
         arrays += self._edge_arrays()
-        found = GraphSource([edges], arrays, self._count, graph.undirected)
-        if not self._not_taken:
-            return found, [*graph.notes]
-        others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-        return found, [*graph.notes, f"{graph.name}: not taken: {others}"]
+        notes = [*graph.notes]
+        if self._not_taken:
+            others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+            notes.append(f"{graph.name}: not taken: {others}")
+        return GraphSource([edges], arrays, self._count, graph.undirected, notes=notes)
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
@@ -459,7 +452,7 @@ def from_pandas(
         labels=labels,
         splits=splits or {},
     )
-    return write(graph, out, options)
+    return written(opened(graph, options), out, options)
 
 
 @called_from_python
@@ -521,7 +514,7 @@ def from_networkx(
         labels=labels,
         splits=splits or {},
     )
-    return write(found, out, options)
+    return written(opened(found, options), out, options)
 
 
 @called_from_python
@@ -583,7 +576,7 @@ def from_scipy(
         splits=splits or {},
         keeps_form=True,
     )
-    return write(graph, out, options)
+    return written(opened(graph, options), out, options)
 
 
 def _require_frame(what: str, value: Any) -> None:

@@ -94,15 +94,23 @@ def from_pyg(
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
     if hasattr(data, "edge_types"):
-        typed = open_hetero(data, splits, arrays, mask_column, options)
-        write_typed(typed, out, options)
-        notes = typed.notes
+        return written(open_hetero(data, splits, arrays, mask_column, options), out, options)
+    return written(open_data(data, splits, arrays, mask_column), out, options)
+
+
+def written(
+    source: GraphSource | TypedSource, out: str | Path, options: ImportOptions | None
+) -> Graph:
+    """Writes a data set and opens it; warns with the notes on the source.
+
+    To be called by a function that is `called_from_python`, so that warnings name the user's line.
+    """
+    if isinstance(source, TypedSource):
+        write_typed(source, out, options or ImportOptions())
     else:
-        source = open_data(data, splits, arrays, mask_column)
         import_graph(source, out, options)
-        notes = source.notes
-    for note in notes:
-        warnings.warn(note, stacklevel=3)
+    for note in source.notes:
+        warnings.warn(note, stacklevel=4)
     return Graph(out)
 
 
