@@ -153,6 +153,8 @@ def test_loaders_have_one_list_of_options_and_one_table_of_values() -> None:
     # The core divides budgets and knows the cost of reads.
     formulas = r"seconds_per_(request|byte)|\bbudget // \d|PINNED"
     assert list(lines_of(formulas, "embedding/", "cli/", "analytics/")) == []
+
+
 def test_options_are_declared_by_option_and_reports_draw_by_one_set_of_charts() -> None:
     # Typer's own for a callback, and for names that a parameter of Python cannot have.
     special = ("cli/__init__.py", "cli/memory_server.py", "cli/import_.py", "cli/embed.py")
@@ -160,6 +162,8 @@ def test_options_are_declared_by_option_and_reports_draw_by_one_set_of_charts() 
     assert list(lines_of(r"typer\.Option\(", *special, *others)) == []
     assert owners(r"\.add_bar\(") <= {"runs/report/charts.py", "runs/report/embedding.py"}
     assert owners(r"<table class") == {"runs/report/elements.py"}
+
+
 def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> None:
     assert owners(r"\bSchema\.of_nodes\(") == {"data/many_graphs.py"}
     identity = (PACKAGE / "training/run_directory.py").read_text()
@@ -171,6 +175,8 @@ def test_a_training_has_one_schema_one_identity_and_one_base_of_networks() -> No
     }
     assert owners(r"\bmmap_mode=") == {"base/native.py"}
     assert owners(r"metrics_of_ranks\(1 \+|mrr_optimistic") == {"training/metrics.py"}
+
+
 def test_scores_of_embeddings_have_one_gradient_and_runs_one_reader_of_their_inputs() -> None:
     models = {"embedding/gradients/models.py"}
     assert owners(r"autograd\.grad\(") == models

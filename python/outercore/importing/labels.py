@@ -28,7 +28,7 @@ from outercore.importing.table.rows import (
     open_rows,
     table_rows,
 )
-from outercore.importing.table.table import Missing, Table, require_column
+from outercore.importing.table.table import Missing, Numbers, Table, require_column
 from outercore.importing.table.text import TextTable
 
 
@@ -187,9 +187,7 @@ class _Codes:
         words = _words_of(self._table, name)
         return sum(int(pc.sum(_is_missing(batch)).as_py() or 0) for batch in words)
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         if columns != [self._column]:
             yield from self._table.numbers(columns, dtype, missing)

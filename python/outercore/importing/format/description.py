@@ -9,6 +9,7 @@ have any file of this machine copied into the data set: by an absolute name, by 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,62 @@ def _map_without_doubles(loader: _Plain, node: yaml.MappingNode) -> dict[Any, An
 _Plain.add_constructor("tag:yaml.org,2002:map", _map_without_doubles)
 
 
-def read_yaml(path: Path) -> Any:
+@dataclass(frozen=True)
+class Entry:
+    """A value of a description, and the place of it for messages."""
+
+    value: Any
+    where: str
+
+    def __getitem__(self, key: str) -> Entry:
+        return Entry(self.fields().get(key), f"{self.where}: `{key}`")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no value."""
+        return self.value in ("", None)
+
+    def fields(self, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+        """The value as a map; an empty value is an empty map.
+
+        Errors: `InvalidError` for anything else, and for a key that is not in `known`.
+        """
+        if self.is_empty:
+            return {}
+        if not isinstance(self.value, dict):
+            found = shortened(self.value)
+            raise InvalidError(f"{self.where}: expected `name: value` lines, found {found}")
+        for key in self.value:
+            if known is not None and key not in known:
+                guess = suggestion(shortened(key), known, otherwise="known are")
+                raise InvalidError(f"{self.where}: `{shortened(key)}` is not known\nhint: {guess}")
+        return self.value
+
+    def items(self) -> list[Entry]:
+        """The values of a list; an empty value is an empty list.
+
+        Errors: `InvalidError` for anything else.
+        """
+        if self.is_empty:
+            return []
+        if not isinstance(self.value, list):
+            raise InvalidError(f"{self.where}: expected a list, found {shortened(self.value)}")
+        numbered = enumerate(self.value)
+        return [Entry(value, f"{self.where}, entry {number}") for number, value in numbered]
+
+    def text(self) -> str:
+        """The value as a text.
+
+        Errors: `InvalidError` for anything else, and for none.
+        """
+        if not isinstance(self.value, str):
+            raise InvalidError(f"{self.where}: expected one value, found {shortened(self.value)}")
+        if not self.value:
+            raise InvalidError(f"{self.where}: expected a value, found none")
+        return self.value
+
+
+def read_yaml(path: Path) -> Entry:
     """The maps, lists and texts of a YAML file.
 
     Errors: `InvalidError` with the line that is not YAML, that repeats a key, or that describes
@@ -114,7 +170,7 @@ def read_yaml(path: Path) -> Any:
     """
     data = read_small(path, "description", _MOST_BYTES)
     try:
-        return yaml.load(data.decode("utf-8-sig"), Loader=_Plain)
+        return Entry(yaml.load(data.decode("utf-8-sig"), Loader=_Plain), f"`{path}`")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark is not None else ""
@@ -124,52 +180,11 @@ def read_yaml(path: Path) -> Any:
         raise InvalidError(f"`{path}`: {error}") from None
 
 
-def map_of(value: Any, where: str, known: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """`value` as a map; an empty value is an empty map.
-
-    Errors: `InvalidError` for anything else, and for a key that is not in `known`.
-    """
-    if value in ("", None):
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidError(f"{where}: expected `name: value` lines, found {shortened(value)}")
-    for key in value:
-        if known is not None and key not in known:
-            guess = suggestion(shortened(key), known, otherwise="known are")
-            raise InvalidError(f"{where}: `{shortened(key)}` is not known\nhint: {guess}")
-    return value
-
-
-def list_of(value: Any, where: str) -> list[Any]:
-    """`value` as a list; an empty value is an empty list.
+def count_of(text: str, where: str) -> int:
+    """A text as a number of nodes.
 
     Errors: `InvalidError` for anything else.
     """
-    if value in ("", None):
-        return []
-    if not isinstance(value, list):
-        raise InvalidError(f"{where}: expected a list, found {shortened(value)}")
-    return value
-
-
-def text_of(value: Any, where: str) -> str:
-    """`value` as a text.
-
-    Errors: `InvalidError` for anything else, and for none.
-    """
-    if not isinstance(value, str):
-        raise InvalidError(f"{where}: expected one value, found {shortened(value)}")
-    if not value:
-        raise InvalidError(f"{where}: expected a value, found none")
-    return value
-
-
-def count_of(value: Any, where: str) -> int:
-    """`value` as a number of nodes.
-
-    Errors: `InvalidError` for anything else.
-    """
-    text = text_of(value, where)
     if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) >= 2**63:
         raise InvalidError(f"{where}: expected a number of nodes, found {shortened(text)}")
     return int(text)

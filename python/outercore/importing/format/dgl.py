@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
 from outercore.data.schema import TOPOLOGY
-from outercore.importing.build.graph import import_graph
-from outercore.importing.format.frames import MemoryGraph, write
-from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero
+from outercore.importing.format.frames import MemoryGraph, opened
+from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero, written
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
+from outercore.importing.source import GraphSource
 
 
 @called_from_python
@@ -51,7 +49,8 @@ def from_dgl(
     """
     require_kind("from_dgl", "graph", graph, "is_homogeneous", "a graph of DGL")
     if not graph.is_homogeneous:
-        return _from_typed_dgl(graph, out, {features: "x", labels: "y"}, splits, options)
+        source = _open_typed(graph, {features: "x", labels: "y"}, splits, options)
+        return written(source, out, options)
     source, target = (ends.cpu().numpy() for ends in graph.edges(order="eid"))
     nodes = {name: numpy_of(f"ndata[{name!r}]", value) for name, value in graph.ndata.items()}
     masks = {
@@ -70,7 +69,7 @@ def from_dgl(
         splits=chosen,
         keeps_form=True,
     )
-    return write(found, out, options)
+    return written(opened(found, options), out, options)
 
 
 class _Store(dict[str, Any]):
@@ -80,29 +79,29 @@ class _Store(dict[str, Any]):
         return self.get(name)
 
 
-@dataclass
-class _Stores:
+class _Stores(dict[Any, _Store]):
     """A graph of DGL with several types, as a `HeteroData` of PyG offers it."""
 
-    node_types: list[str]
-    edge_types: list[EdgeType]
-    stores: dict[str | EdgeType, _Store]
     _global_store: tuple[str, ...] = ()
 
-    def __getitem__(self, of_type: str | EdgeType) -> _Store:
-        return self.stores[of_type]
+    @property
+    def node_types(self) -> list[str]:
+        return [of_type for of_type in self if isinstance(of_type, str)]
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        return [of_type for of_type in self if not isinstance(of_type, str)]
 
 
-def _from_typed_dgl(
+def _open_typed(
     graph: Any,
-    out: str | Path,
     names: Mapping[str | None, str],
     splits: Mapping[str, Any] | None,
     options: ImportOptions | None,
-) -> Graph:
+) -> GraphSource:
     """A graph of DGL with several types; `names` has what PyG calls features and labels."""
     masks = {name for several in MASKS.values() for name in several}
-    stores: dict[str | EdgeType, _Store] = {}
+    stores = _Stores()
     further, not_taken = dict[str, None](), list[str]()
     for node_type in graph.ntypes:
         stores[node_type] = store = _Store(num_nodes=int(graph.num_nodes(node_type)))
@@ -123,16 +122,11 @@ def _from_typed_dgl(
                 not_taken.append(f"{','.join(edge_type)}.{name}")
             else:
                 edge_arrays[edge_type][name] = values
-    data = _Stores(list(graph.ntypes), list(graph.canonical_etypes), stores)
     chosen = None if splits is None else dict(splits)
     options = options or ImportOptions()
-    source = open_hetero(data, chosen, tuple(further), 0, options, edge_arrays)
-    import_graph(source, out, options)
-    notes = source.notes
+    source = open_hetero(stores, chosen, tuple(further), 0, options, edge_arrays)
     if not_taken:
-        notes.append(
+        source.notes.append(
             f"from_dgl: not taken: {listed(not_taken)}: a batch has something else under the name"
         )
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
-    return Graph(out)
+    return source

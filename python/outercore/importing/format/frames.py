@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral, Number
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +21,20 @@ from outercore.data.schema import TOPOLOGY
 from outercore.data.split_names import normal_split
 from outercore.data.time_arrays import is_calendar_name, is_time_name
 from outercore.errors import InvalidError, NotFoundError
-from outercore.importing.build.graph import import_graph
 from outercore.importing.edges import digest_of, from_edge_index
-from outercore.importing.format.pyg import numpy_of, splits_of
+from outercore.importing.format.pyg import numpy_of, splits_of, written
 from outercore.importing.labels import class_arrays
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
 from outercore.importing.source import GraphSource
 from outercore.importing.table.columns import IDS, SOURCES, TARGETS, alphanumeric, other_ends, plain
-from outercore.importing.table.exact import exactly
+from outercore.importing.table.exact import arrow_array, exactly, is_text
 from outercore.importing.table.rows import NodeArray, RowSource, from_array, name_arrays
 from outercore.importing.table.times import times_in_memory
 from outercore.importing.texts import text_arrays
 
 _ABSENT = {"f": np.nan, "O": ""}
-"""What a node without a row has; nodes need a row for values of other types."""
+"""The value of a node without a row; nodes need a row for values of other types."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class MemoryGraph:
     """Edges and nodes by the ids of their owner: whole numbers or texts."""
 
     name: str
-    """What messages call it."""
+    """The name in messages."""
     source: Any
     target: Any
     edges: Mapping[str, Any] = field(default_factory=dict)
@@ -62,21 +60,21 @@ class MemoryGraph:
     splits: Mapping[str, Any] = field(default_factory=dict)
     """Ids, masks with a row for each row of `nodes`, or the names of such columns."""
     column: str = "column"
-    """What messages call a column."""
+    """The word for a column in messages."""
     keeps_form: bool = False
-    """Whether features and labels have a form of their own, as tensors do; columns have none."""
+    """Whether features and labels keep their shape and type, as tensors do; columns do not."""
     ids_hint: str = ""
-    """What to do where the ids of nodes are not of the kind that edges have."""
+    """The way out where the ids of nodes are not of the kind that edges have."""
     names_hint: str = ""
-    """What to do where ids are neither whole numbers nor texts, or too large."""
+    """The way out where ids are neither whole numbers nor texts, or too large."""
     with_gaps: frozenset[str] = frozenset()
     """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
     notes: Sequence[str] = ()
-    """What was made of the graph, to be shown once."""
+    """Notes on values of the graph that were changed, to be shown once."""
 
 
-def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) -> Graph:
-    """Writes a graph as a data set and opens it; a warning names the columns that are not taken.
+def opened(graph: MemoryGraph, options: ImportOptions | None) -> GraphSource:
+    """A graph in memory as a source; a note names the columns that are not taken.
 
     Errors: `InvalidError` names the column or the ids that do not fit.
     """
@@ -88,12 +86,7 @@ def write(graph: MemoryGraph, out: str | Path, options: ImportOptions | None) ->
                 f"{graph.name}: {what}: expected names of {graph.column}s of nodes, found "
                 f"other values\nhint: make them a {graph.column} of the nodes, and give its name"
             )
-    keeps_gaps = options is not None and options.allow_nan
-    source, notes = _Opening(graph, keeps_gaps=keeps_gaps).source()
-    import_graph(source, out, options)
-    for note in notes:
-        warnings.warn(note, stacklevel=4)
-    return Graph(out)
+    return _Opening(graph, keeps_gaps=options is not None and options.allow_nan).source()
 
 
 class _Opening:
@@ -122,18 +115,18 @@ class _Opening:
             place = int(np.flatnonzero(self._rows == twice)[1])
             raise InvalidError(f"{graph.name}: node `{ids['node ids'][place]}` has several rows")
 
-    def source(self) -> tuple[GraphSource, list[str]]:
-        """Everything to import, and notes about what is not."""
+    def source(self) -> GraphSource:
+        """Everything to import, and notes about columns that are not."""
         graph = self._graph
         edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
         edges = replace(edges, digest=digest_of(self._edge_index))
         arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
         arrays += self._edge_arrays()
-        found = GraphSource([edges], arrays, self._count, graph.undirected)
-        if not self._not_taken:
-            return found, [*graph.notes]
-        others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-        return found, [*graph.notes, f"{graph.name}: not taken: {others}"]
+        notes = [*graph.notes]
+        if self._not_taken:
+            others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
+            notes.append(f"{graph.name}: not taken: {others}")
+        return GraphSource([edges], arrays, self._count, graph.undirected, notes=notes)
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
@@ -199,29 +192,51 @@ class _Opening:
             found += self._labels(graph.labels)
         used = {*graph.features, graph.labels}
         used |= {value for value in graph.splits.values() if isinstance(value, str)}
-        for name, column in graph.nodes.items():
-            if name in used:
-                continue
-            where = self._of_nodes(name)
-            times = times_in_memory(where, name, column, in_text=is_time_name(name))
-            if times is not None and times.values is not None and name not in RESERVED:
-                in_time = from_array(where, self._in_order(where, times.values))
-                found.append(NodeArray("array", name, replace(in_time, times=times.kind)))
-                continue
-            values = _values(where, column)
-            if values is None:
-                why = "neither numbers nor texts" if times is None else times.why
-                self._not_taken[name] = why
-            elif name in RESERVED:
-                self._not_taken[name] = "batches have something else under the name"
-            elif values.dtype.kind == "O":
-                texts = pa.array(self._in_order(where, values), pa.large_string())
+        others = {name: column for name, column in graph.nodes.items() if name not in used}
+        for name, where, values, times in self._columns("nodes", others):
+            ordered = self._in_order(where, values)
+            if values.dtype.kind == "O":
+                texts = pa.array(ordered, pa.large_string())
                 found += text_arrays(name, None, f"texts `{name}`", partial(iter, [texts]))
             else:
-                ordered = from_array(where, self._in_order(where, values))
-                ordered = replace(ordered, has_gaps=name in graph.with_gaps)
-                found.append(NodeArray("array", name, ordered))
+                found.append(NodeArray("array", name, self._of_values(where, name, ordered, times)))
         return found
+
+    def _edge_arrays(self) -> list[NodeArray]:
+        return [
+            NodeArray("edge", name, self._of_values(where, name, values, times))
+            for name, where, values, times in self._columns("edges", self._graph.edges)
+        ]
+
+    def _columns(
+        self, of: Literal["nodes", "edges"], columns: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str, NDArray[Any], str | None]]:
+        """The columns that become arrays: their names, what messages call them, their values, and
+        the type of times."""
+        is_of_edges = of == "edges"
+        for name, column in columns.items():
+            where = f"{self._graph.name}: {self._graph.column} `{name}` of {of}"
+            in_text = is_of_edges or is_time_name(name)
+            times = times_in_memory(where, name, column, in_text=in_text)
+            values = None if times is None else times.values
+            kind = None if times is None or values is None else times.kind
+            if values is None and (times is None or not is_of_edges):
+                values = _values(where, column)
+            if values is None:
+                self._not_taken[name] = times.why if times else "neither numbers nor texts"
+            elif values.dtype.kind == "O" and is_of_edges:
+                self._not_taken[name] = "texts of edges are not kept"
+            elif name in (TOPOLOGY if is_of_edges else RESERVED):
+                owner = "a data set has" if is_of_edges else "batches have"
+                self._not_taken[name] = f"{owner} something else under the name"
+            else:
+                yield name, where, values, kind
+
+    def _of_values(
+        self, where: str, name: str, values: NDArray[Any], times: str | None
+    ) -> RowSource:
+        has_gaps = name in self._graph.with_gaps
+        return replace(from_array(where, values), has_gaps=has_gaps, times=times)
 
     def _features(self) -> RowSource:
         graph = self._graph
@@ -312,29 +327,6 @@ class _Opening:
             raise NotFoundError(f"{where}: node `{ids[first]}` is not in the graph")
         return places.to_numpy().astype(np.int64)
 
-    def _edge_arrays(self) -> list[NodeArray]:
-        found = []
-        for name, column in self._graph.edges.items():
-            where = f"{self._graph.name}: {self._graph.column} `{name}` of edges"
-            times = times_in_memory(where, name, column, in_text=True)
-            values = _values(where, column) if times is None else times.values
-            if values is None:
-                why = "neither numbers nor texts" if times is None else times.why
-                self._not_taken[name] = why
-                continue
-            if values.dtype.kind == "O":
-                self._not_taken[name] = "texts of edges are not kept"
-                continue
-            if name in TOPOLOGY:
-                self._not_taken[name] = "a data set has something else under the name"
-                continue
-            rows = from_array(where, values)
-            rows = replace(rows, has_gaps=name in self._graph.with_gaps)
-            if times is not None:
-                rows = replace(rows, times=times.kind)
-            found.append(NodeArray("edge", name, rows))
-        return found
-
 
 def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
     """Ids as Arrow's whole numbers or large strings.
@@ -360,7 +352,7 @@ def _ids(where: str, values: Any, hint: str = "") -> pa.Array:
         raise InvalidError(f"{where}: row {first} has no id")
     if pa.types.is_integer(ids.type):
         return ids
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+    if not is_text(ids.type):
         raise wrong
     if (empty := pc.index(ids, "").as_py()) >= 0:
         raise InvalidError(f"{where}: row {empty} has an empty text as its id")
@@ -372,11 +364,10 @@ def _values(where: str, column: Any) -> NDArray[Any] | None:
     values = numpy_of(where, column)
     if values.dtype.kind in "biuf":
         return values
-    try:
-        found = pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
+    found = arrow_array(values)
+    if found is None:
         return None
-    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+    if is_text(found.type):
         return np.array(found.fill_null("").to_pylist(), object)
     if pa.types.is_integer(found.type) and not found.null_count:
         return found.to_numpy()
@@ -461,7 +452,7 @@ def from_pandas(
         labels=labels,
         splits=splits or {},
     )
-    return write(graph, out, options)
+    return written(opened(graph, options), out, options)
 
 
 @called_from_python
@@ -523,7 +514,7 @@ def from_networkx(
         labels=labels,
         splits=splits or {},
     )
-    return write(found, out, options)
+    return written(opened(found, options), out, options)
 
 
 @called_from_python
@@ -585,7 +576,7 @@ def from_scipy(
         splits=splits or {},
         keeps_form=True,
     )
-    return write(graph, out, options)
+    return written(opened(graph, options), out, options)
 
 
 def _require_frame(what: str, value: Any) -> None:

@@ -75,12 +75,11 @@ def open_graph_text(path: Path, _: Inputs, _options: ImportOptions) -> GraphSour
         labels.append(graph.label)
         counts.append(len(graph.tags))
         tags.append(np.array(graph.tags, np.int64))
-        if graph.features:
-            features.append(np.array(graph.features, np.float32))
+        features.append(np.array(graph.features, np.float32))
     first = first_of_counts(np.array(counts), f"`{path}`")
     classes, notes = class_numbers(np.array(labels, np.int64), f"`{path}`")
     arrays = [NodeArray("array", "tag", from_array(f"{path} (tags)", np.concatenate(tags)))]
-    if features:
+    if features[0].size:
         rows = from_array(f"{path} (features)", np.concatenate(features))
         arrays.append(NodeArray("features", "x", rows))
     level = GraphLevel(first, sum(counts), {"y": classes}, local_ids=True)
@@ -122,14 +121,14 @@ def _graphs(path: Path) -> Iterator[_OneGraph]:
         nodes, label = _whole(path, numbered, 2, "`nodes label` of the next graph")
         graph = _OneGraph(label, [], [], [], [])
         for _ in range(nodes):
-            number, fields = _next(path, numbered, "a node")
-            found = _add(path, number, fields, nodes, graph)
-            if width not in (None, found):
+            where, fields = _next(path, numbered, "a node")
+            _add(where, fields, nodes, graph)
+            own = len(graph.features[-1])
+            width = own if width is None else width
+            if width != own:
                 raise InvalidError(
-                    f"`{path}`: line {number}: {found} features, expected {width} as of the first "
-                    "node"
+                    f"{where}: {own} features, expected {width} as of the first node"
                 )
-            width = found
         yield graph
     for number, line in numbered:
         if line.strip():
@@ -139,9 +138,11 @@ def _graphs(path: Path) -> Iterator[_OneGraph]:
             )
 
 
-def _add(path: Path, number: int, fields: list[str], nodes: int, graph: _OneGraph) -> int:
-    """Takes in a node's line; returns how many features it has."""
-    where = f"`{path}`: line {number}"
+def _add(where: str, fields: list[str], nodes: int, graph: _OneGraph) -> None:
+    """Takes in a node's line.
+
+    Errors: `InvalidError` for other fields than numbers, and for neighbours outside of the graph.
+    """
     try:
         # As NumPy has them: a tag has at most 64 bits.
         tag, degree = int(np.int64(int(fields[0]))), int(fields[1])
@@ -151,17 +152,15 @@ def _add(path: Path, number: int, fields: list[str], nodes: int, graph: _OneGrap
         raise InvalidError(f"{where}: expected `tag neighbours n n ...` in numbers") from None
     if degree < 0 or len(neighbours) != degree:
         raise InvalidError(f"{where}: expected {degree} neighbours, found {len(neighbours)}")
-    if neighbours and not (min(neighbours) >= 0 and max(neighbours) < nodes):
-        wrong = next(node for node in neighbours if not 0 <= node < nodes)
-        raise InvalidError(
-            f"{where}: neighbour {wrong}, expected 0 to {nodes - 1}: the nodes of the graph"
-        )
+    for node in neighbours:
+        if not 0 <= node < nodes:
+            raise InvalidError(
+                f"{where}: neighbour {node}, expected 0 to {nodes - 1}: the nodes of the graph"
+            )
     graph.tags.append(tag)
     graph.degrees.append(degree)
     graph.neighbours.extend(neighbours)
-    if features:
-        graph.features.append(features)
-    return len(features)
+    graph.features.append(features)
 
 
 def _whole(path: Path, numbered: Iterator[tuple[int, str]], count: int, what: str) -> list[int]:
@@ -169,21 +168,20 @@ def _whole(path: Path, numbered: Iterator[tuple[int, str]], count: int, what: st
 
     Errors: `InvalidError` unless it has `count` whole numbers, the first above 0.
     """
-    number, fields = _next(path, numbered, what)
+    where, fields = _next(path, numbered, what)
     try:
         values = [int(np.int64(int(field))) for field in fields]
     except (ValueError, OverflowError):
         values = []
     if len(values) != count or values[0] < 1:
-        raise InvalidError(
-            f"`{path}`: line {number}: expected {what}, found `{' '.join(fields)[:40]}`"
-        )
+        raise InvalidError(f"{where}: expected {what}, found `{' '.join(fields)[:40]}`")
     return values
 
 
-def _next(path: Path, numbered: Iterator[tuple[int, str]], what: str) -> tuple[int, list[str]]:
+def _next(path: Path, numbered: Iterator[tuple[int, str]], what: str) -> tuple[str, list[str]]:
+    """The place and the fields of the next line."""
     for number, line in numbered:
-        return number, line.split()
+        return f"`{path}`: line {number}", line.split()
     raise InvalidError(f"`{path}`: the file ends where {what} is expected")
 
 

@@ -21,13 +21,11 @@ from outercore.files.npy import open_npy
 from outercore.importing.edge_arrays import FEATURES
 from outercore.importing.edges import open_edges
 from outercore.importing.format.description import (
+    Entry,
     count_of,
     described_file,
-    list_of,
-    map_of,
     read_yaml,
     shortened,
-    text_of,
 )
 from outercore.importing.graph_tables import EdgeTable, array_of_edges, text_of_edges
 from outercore.importing.inputs import Inputs, TypedInputs
@@ -53,6 +51,7 @@ _MAIN = ("feat", "feature", "features", "x")
 _LABELS = ("label", "labels")
 _SETS = (("train", "train_set"), ("valid", "validation_set"), ("test", "test_set"))
 _SEEDS = ("seeds", "seed_nodes")
+_ARRAYS = ("numpy", "torch")
 _STEP = 1 << 20
 
 
@@ -97,21 +96,17 @@ def read_description(root: Path, *, outside: bool = False) -> Description:
     Errors: `InvalidError` names the entry; `NotFoundError` a file that is not there;
     `UnsupportedError` for a directory that GraphBolt has processed.
     """
-    path = root / DESCRIPTION
-    where = f"`{path}`"
-    top = map_of(read_yaml(path), where)
-    graph, counts = _graph(top, where)
-    at = f"{where}: `edges`"
-    edges = _parts(root, graph.get("edges"), at, ("csv", "numpy"), outside=outside, is_named=False)
+    top = read_yaml(root / DESCRIPTION)
+    graph, counts = _graph(top)
+    edges = [_part(root, one, ("csv", "numpy"), outside=outside) for one in graph["edges"].items()]
     # Samplers use the features in the graph, models those next to it.
     data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
-    for place, value in (("feature_data", top), ("graph: feature_data", graph)):
-        at = f"{where}: `{place}`"
-        _add_features(root, data, value.get("feature_data"), at, outside=outside)
-    sets, notes = _sets(root, top.get("tasks"), where, outside=outside)
+    for entry in (*top["feature_data"].items(), *graph["feature_data"].items()):
+        _add_feature(root, data, entry, outside=outside)
+    sets, notes = _sets(root, top, outside=outside)
     if data["graph"]:
-        notes.append(f"{where}: features of the whole graph are left out")
-    found = Description(path, counts, edges, data["node"], data["edge"], sets, notes)
+        notes.append(f"{top.where}: features of the whole graph are left out")
+    found = Description(root / DESCRIPTION, counts, edges, data["node"], data["edge"], sets, notes)
     _require_kinds(found)
     return found
 
@@ -121,59 +116,68 @@ def is_typed_graphbolt(root: Path) -> bool:
 
     Errors: `InvalidError`, `UnsupportedError` as `read_description`; only the types are looked at.
     """
-    if not is_graphbolt(root):
-        return False
-    where = f"`{root / DESCRIPTION}`"
-    _, counts = _graph(map_of(read_yaml(root / DESCRIPTION), where), where)
-    return list(counts) != [""]
+    return is_graphbolt(root) and list(_graph(read_yaml(root / DESCRIPTION))[1]) != [""]
 
 
-def _graph(top: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, int]]:
+def _graph(top: Entry) -> tuple[Entry, dict[str, int]]:
     """The entry `graph`, and the number of nodes of each type."""
-    if "graph" not in top:
-        if "graph_topology" in top:
+    if "graph" not in top.fields():
+        if "graph_topology" in top.fields():
             raise UnsupportedError(
-                f"{where}: describes what GraphBolt has processed, which is not read\n"
+                f"{top.where}: describes what GraphBolt has processed, which is not read\n"
                 "hint: import the directory above it"
             )
-        raise InvalidError(f"{where}: no `graph`, expected the description of an `OnDiskDataset`")
-    graph = map_of(top["graph"], f"{where}: `graph`")
-    counts = dict[str, int]()
-    for number, value in enumerate(list_of(graph.get("nodes"), f"{where}: `nodes`")):
-        here = f"{where}: `nodes`, entry {number}"
-        entry = map_of(value, here)
-        name = _kind(entry, here)
+        raise InvalidError(
+            f"{top.where}: no `graph`, expected the description of an `OnDiskDataset`"
+        )
+    graph, counts = top["graph"], dict[str, int]()
+    for entry in graph["nodes"].items():
+        name = _kind(entry)
         if name in counts:
-            raise InvalidError(f"{here}: expected a new type, found `{shortened(name)}` again")
-        counts[name] = count_of(entry.get("num"), f"{here}: `num`")
+            raise InvalidError(
+                f"{entry.where}: expected a new type, found `{shortened(name)}` again"
+            )
+        counts[name] = count_of(entry["num"].text(), entry["num"].where)
     if not counts:
-        raise InvalidError(f"{where}: expected `nodes`, found none")
+        raise InvalidError(f"{top.where}: expected `nodes`, found none")
     return graph, counts
 
 
-def _add_features(
-    root: Path, data: dict[str, list[Part]], value: Any, where: str, *, outside: bool
-) -> None:
-    """Adds the features of nodes, edges and the whole graph; one that is there already once.
+def _kind(entry: Entry) -> str:
+    kind = entry["type"]
+    return "" if kind.is_empty or kind.value in ("null", "~") else kind.text()
+
+
+def _part(root: Path, entry: Entry, formats: tuple[str, ...], *, outside: bool) -> Part:
+    """The file that an entry names; edges have no `name`."""
+    path = described_file(root, entry["path"].text(), entry.where, outside=outside)
+    form = entry["format"].text()
+    if form not in formats:
+        raise InvalidError(
+            f"{entry.where}: format {' or '.join(formats)} expected, found `{shortened(form)}`"
+        )
+    name = "" if "csv" in formats else entry["name"].text()
+    return Part(_kind(entry), name, form, path)
+
+
+def _add_feature(root: Path, data: dict[str, list[Part]], entry: Entry, *, outside: bool) -> None:
+    """Adds a feature of nodes, edges or the whole graph; one that is there already once.
 
     Errors: `InvalidError` for another domain, and for two features of one name.
     """
-    parts = _parts(root, value, where, ("numpy", "torch"), outside=outside)
-    for number, (item, part) in enumerate(zip(list_of(value, where), parts, strict=True)):
-        domain = item.get("domain")
-        if not isinstance(domain, str) or domain not in data:
-            raise InvalidError(
-                f"{where}, entry {number}: domain node, edge or graph expected, found "
-                f"`{shortened(domain)}`"
-            )
-        if part in data[domain]:
-            continue
-        if any((one.kind, one.name) == (part.kind, part.name) for one in data[domain]):
-            raise InvalidError(
-                f"{where}, entry {number}: a second file for feature `{part.name}`\n"
-                "hint: give it another name"
-            )
-        data[domain].append(part)
+    part = _part(root, entry, _ARRAYS, outside=outside)
+    domain = entry.fields().get("domain")
+    if not isinstance(domain, str) or domain not in data:
+        raise InvalidError(
+            f"{entry.where}: domain node, edge or graph expected, found `{shortened(domain)}`"
+        )
+    if part in data[domain]:
+        return
+    if any((one.kind, one.name) == (part.kind, part.name) for one in data[domain]):
+        raise InvalidError(
+            f"{entry.where}: a second file for feature `{part.name}`\nhint: give it another name"
+        )
+    data[domain].append(part)
 
 
 def _require_kinds(description: Description) -> None:
@@ -205,71 +209,33 @@ def _require_kinds(description: Description) -> None:
             )
 
 
-def _kind(entry: dict[str, Any], where: str) -> str:
-    value = entry.get("type")
-    return "" if value in (None, "", "null", "~") else text_of(value, f"{where}: `type`")
-
-
-def _parts(
-    root: Path,
-    value: Any,
-    where: str,
-    formats: tuple[str, ...],
-    *,
-    outside: bool,
-    is_named: bool = True,
-) -> list[Part]:
-    found = []
-    for number, item in enumerate(list_of(value, where)):
-        here = f"{where}, entry {number}"
-        entry = map_of(item, here)
-        path = described_file(
-            root, text_of(entry.get("path"), f"{here}: `path`"), here, outside=outside
-        )
-        form = text_of(entry.get("format"), f"{here}: `format`")
-        if form not in formats:
-            raise InvalidError(
-                f"{here}: format {' or '.join(formats)} expected, found `{shortened(form)}`"
-            )
-        name = text_of(entry.get("name"), f"{here}: `name`") if is_named else ""
-        found.append(Part(_kind(entry, here), name, form, path))
-    return found
-
-
-def _sets(
-    root: Path, value: Any, where: str, *, outside: bool
-) -> tuple[dict[str, list[Part]], list[str]]:
+def _sets(root: Path, top: Entry, *, outside: bool) -> tuple[dict[str, list[Part]], list[str]]:
     """The columns of the sets of the first task whose seeds are nodes; and which are left out."""
     chosen: dict[str, list[Part]] = {}
     notes = []
-    for number, item in enumerate(list_of(value, f"{where}: `tasks`")):
-        task = map_of(item, f"{where}: `tasks`, entry {number}")
+    for number, task in enumerate(top["tasks"].items()):
         found = dict[str, list[Part]]()
         for split, key in _SETS:
-            for one in list_of(task.get(key), f"{where}: `{key}`"):
-                entry = map_of(one, f"{where}: `{key}`")
-                at = f"{where}: `{key}`"
-                formats = ("numpy", "torch")
-                parts = _parts(root, entry.get("data"), at, formats, outside=outside)
+            for entry in task[key].items():
                 own = found.setdefault(split, [])
-                for part in parts:
-                    part = replace(part, kind=_kind(entry, at))
-                    if any((one.kind, one.name) == (part.kind, part.name) for one in own):
+                for one in entry["data"].items():
+                    part = replace(_part(root, one, _ARRAYS, outside=outside), kind=_kind(entry))
+                    if any((other.kind, other.name) == (part.kind, part.name) for other in own):
                         raise InvalidError(
-                            f"{where}: `{key}`: two columns `{part.name}` of one type of nodes"
+                            f"{task[key].where}: two columns `{part.name}` of one type of nodes"
                         )
                     own.append(part)
-        name = shortened(task.get("name") or f"number {number}")
+        name = shortened(task["name"].value or f"number {number}")
         if not chosen and _is_of_nodes(found):
             chosen = found
             others = [one.name for one in _all(found) if one.name not in (*_SEEDS, *_LABELS)]
             if others:
                 notes.append(
-                    f"{where}: task `{name}`: left out besides seeds and labels: "
+                    f"{top.where}: task `{name}`: left out besides seeds and labels: "
                     f"{listed(dict.fromkeys(others))}"
                 )
         else:
-            notes.append(f"{where}: task `{name}` is left out; splits are those of nodes")
+            notes.append(f"{top.where}: task `{name}` is left out; splits are those of nodes")
     return chosen, notes
 
 

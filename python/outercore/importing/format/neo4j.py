@@ -34,7 +34,7 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import FileState, states
 from outercore.importing.table.parquet import natural
-from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.table import Missing, Numbers, Table
 from outercore.importing.table.text import TextOptions, TextTable, lines, suffix_of
 from outercore.importing.table.times import time_values, type_of_times
 from outercore.importing.texts import columns_besides
@@ -143,9 +143,7 @@ class Part:
     chosen: tuple[str, str] | None = None
     """A column, and what its field starts with in the rows that count; `None`: all rows count."""
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         names = [self.columns[name] for name in columns]
         for batch, mask in self._masked(self.table.numbers(names, dtype, missing)):
@@ -228,9 +226,7 @@ class Selection(Table):
             for rows in part.numbers([name], np.dtype(np.float64), "nan")
         )
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         if len(columns) == 1 and columns[0] in self.times:
             for times in time_values(self._as_text(), columns[0]):
@@ -281,7 +277,7 @@ _SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 _KEYS: dict[Role, str] = {"key": ":ID", "source": ":START_ID", "target": ":END_ID"}
 _KEY = re.compile(r":(ID|START_ID|END_ID)\b")
 _KIND = re.compile(r"^:|\(.*")
-"""What stands around the kind in a field without a name, such as `:START_ID(User)`."""
+"""The text around the kind in a field without a name, such as `:START_ID(User)`."""
 _HEADER_FILE = re.compile(r"(.+?)[-_.]?header", re.IGNORECASE)
 _PART = re.compile(r"(.+?)(?:[-_ ]?(?P<word>part|chunk|split|shard)[-_ ]?|[-_ ])\d+", re.IGNORECASE)
 """A name of a part of a table: `users-part1`, `users_002`."""
@@ -300,7 +296,7 @@ class ExportFile:
     """How the header is written."""
     files: tuple[FileState, ...]
     name: str = ""
-    """The type of its rows, where no field says it."""
+    """The type of its rows, if no field says it."""
 
     @property
     def path(self) -> Path:

@@ -36,7 +36,7 @@ _LINK_SPLITS = {f"{name}.pt" for name in KNOWN}
 """A folder of held-out edges, as in ogbl-citation2."""
 COUNTS, TRIPLES = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _TYPED = (TRIPLES, COUNTS, "relations")
-"""What a heterogeneous data set has in its raw folder."""
+"""Parts of the raw folder of a heterogeneous data set."""
 _READ = (
     "edge.csv.gz",
     "node-feat.csv.gz",
@@ -47,7 +47,7 @@ _READ = (
 )
 _READ_ARCHIVES = ("data.npz", "node-label.npz")
 _READ_MEMBERS = ("edge_index", "node_feat", "edge_feat", "num_nodes_list", "num_edges_list")
-"""What is taken of a raw folder; the numbers of edges count what is there anyway."""
+"""Files of a raw folder that are read, or that only count edges."""
 _BOTH_WAYS = ("products", "proteins", "ogbn_products", "ogbn_proteins")
 """Folders of data sets whose files hold each edge once (OGB's `add_inverse_edge`)."""
 
@@ -265,7 +265,7 @@ def _ids(path: Path) -> RowSource:
 
 
 _NOT_DATA = ("num-edge-list.csv.gz", "edge.csv.gz", "edge_reltype.csv.gz")
-"""What a relation has besides arrays: `edge_reltype` is one number for the whole relation."""
+"""Files of a relation that are not arrays: `edge_reltype` is one number for the whole relation."""
 
 
 def open_hetero_layout(root: Path, inputs: TypedInputs, options: ImportOptions) -> GraphSource:

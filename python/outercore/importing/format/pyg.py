@@ -28,13 +28,14 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.edge_array import EdgeArrayTable
+from outercore.importing.table.exact import arrow_array, is_text
 from outercore.importing.table.rows import NodeArray, RowSource, from_array
 from outercore.importing.table.times import whole_times
 from outercore.importing.texts import text_arrays
 from outercore.importing.typed_graph import source_of_arrays
 
 _KNOWN = {"edge_weight": "weight", "edge_time": "time", "edge_attr": "attr"}
-"""Attributes of edges whatever their length, and the edge arrays they become."""
+"""Attributes of edges of any length, and the edge arrays they become."""
 MASKS = {"train": ("train_mask",), "valid": ("val_mask", "valid_mask"), "test": ("test_mask",)}
 _EVENTS = {"t": "time", "msg": "attr"}
 """Attributes of events, and the edge arrays that they become; others keep their names."""
@@ -93,12 +94,18 @@ def from_pyg(
     arrays = (arrays,) if isinstance(arrays, str) else tuple(arrays)
     options = options or ImportOptions()
     if hasattr(data, "edge_types"):
-        source = open_hetero(data, splits, arrays, mask_column, options)
-    else:
-        source = open_data(data, splits, arrays, mask_column)
+        return written(open_hetero(data, splits, arrays, mask_column, options), out, options)
+    return written(open_data(data, splits, arrays, mask_column), out, options)
+
+
+def written(source: GraphSource, out: str | Path, options: ImportOptions | None) -> Graph:
+    """Writes a data set and opens it; warns with the notes on the source.
+
+    To be called by a function that is `called_from_python`, so that warnings name the user's line.
+    """
     import_graph(source, out, options)
     for note in source.notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=4)
     return Graph(out)
 
 
@@ -495,11 +502,8 @@ def _texts_of(value: Any) -> pa.Array | None:
     """A list of texts as large strings, with an empty text for `None`; `None` for anything else."""
     if not isinstance(value, list | tuple | np.ndarray):
         return None
-    try:
-        found = pa.array(value, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
-        return None
-    if not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+    found = arrow_array(value)
+    if found is None or not is_text(found.type):
         return None
     return found.cast(pa.large_string()).fill_null("")
 
@@ -566,13 +570,10 @@ def _pyg_class(name: str) -> tuple[str, str | None]:
     if "/" in name:
         kind, _, member = name.partition("/")
         return kind, member
+    known: dict[str, tuple[str, str | None]] = {kind.lower(): (kind, None) for kind in _PYG}
     for kind, members in _PYG.items():
-        for member in members:
-            if member.lower() == name.lower():
-                return kind, member
-        if kind.lower() == name.lower():
-            return kind, None
-    return name, None
+        known |= {member.lower(): (kind, member) for member in members}
+    return known.get(name.lower(), (name, None))
 
 
 FORMAT = Format("a data set of PyG", lambda path: str(path).startswith("pyg:"), _open_named)

@@ -7,19 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.features import arrays_of_table
-from outercore.importing.format.description import (
-    described_file,
-    list_of,
-    map_of,
-    read_yaml,
-    text_of,
-)
+from outercore.importing.format.description import Entry, described_file, read_yaml
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.labels import label_column
@@ -28,10 +21,9 @@ from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.columns import IDS, is_counting, may_be_ids
 from outercore.importing.table.file_state import states
 from outercore.importing.table.foreign import refuse_foreign
-from outercore.importing.table.parquet import ParquetTable, is_parquet
+from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, Reading
-from outercore.importing.table.table import Table, require_column
-from outercore.importing.table.text import TextTable
+from outercore.importing.table.table import Table
 from outercore.importing.table.times import is_time
 from outercore.importing.texts import text_columns
 from outercore.importing.typed_graph import typed_source
@@ -93,83 +85,82 @@ def read_schema(folder: Path, *, outside: bool = False) -> dict[str, TableSchema
 
     Errors: `InvalidError` names the table and the entry; `NotFoundError` a file that is not there.
     """
-    path = folder / DESCRIPTION
-    where = f"`{path}`"
-    top = map_of(read_yaml(path), where, _TOP)
-    tables = map_of(top.get("tables"), f"{where}: `tables`")
-    if not tables:
-        raise InvalidError(f"{where}: expected tables below `tables:`, found none")
-    found = {name: _table(folder, name, value, where, outside) for name, value in tables.items()}
+    top = read_yaml(folder / DESCRIPTION)
+    top.fields(_TOP)
+    tables = top["tables"]
+    if not tables.fields():
+        raise InvalidError(f"{top.where}: expected tables below `tables:`, found none")
+    found = {
+        name: _table(folder, name, Entry(value, f"{top.where}: table `{name}`"), outside)
+        for name, value in tables.fields().items()
+    }
     for one in found.values():
         for key in one.foreign_keys:
-            _require_target(key, one, found, where)
+            _require_target(key, one, found, top.where)
     return found
 
 
-def _table(folder: Path, name: str, value: Any, where: str, outside: bool) -> TableSchema:
-    require_type_name(where, name)
-    at = f"{where}: table `{name}`"
-    entries = map_of(value, at, _OF_TABLE)
+def _table(folder: Path, name: str, entry: Entry, outside: bool) -> TableSchema:
+    require_type_name(entry.where, name)
+    entry.fields(_OF_TABLE)
     keys = []
-    for columns, table in map_of(entries.get("foreign_keys"), f"{at}: `foreign_keys`").items():
-        here = f"{at}: foreign key `{columns}`"
-        keys.append(ForeignKey(_columns(columns, here), text_of(table, here)))
-        require_type_name(at, keys[-1].relation)
-    time = entries.get("time")
-    features, without = _features(entries.get("features"), f"{at}: `features`")
+    for columns, table in entry["foreign_keys"].fields().items():
+        key = Entry(table, f"{entry.where}: foreign key `{columns}`")
+        keys.append(ForeignKey(_columns(Entry(columns, key.where)), key.text()))
+        require_type_name(entry.where, keys[-1].relation)
+    time = entry["time"]
+    features, without = _features(entry["features"])
     return TableSchema(
         name,
-        described_file(folder, _file(folder, name, entries.get("file"), at), at, outside=outside),
-        _columns(entries.get("primary_key", ""), f"{at}: `primary_key`"),
+        described_file(folder, _file(folder, name, entry), entry.where, outside=outside),
+        () if entry["primary_key"].is_empty else _columns(entry["primary_key"]),
         tuple(keys),
-        None if time is None else text_of(time, f"{at}: `time`"),
+        None if time.value is None else time.text(),
         features,
         without,
     )
 
 
-def _features(value: Any, where: str) -> tuple[list[str] | None, tuple[str, ...]]:
+def _features(entry: Entry) -> tuple[list[str] | None, tuple[str, ...]]:
     """The columns that are chosen; or those that are left out, as `"!COLUMN"`.
 
     Errors: `InvalidError` for both in one list.
     """
-    if value is None:
+    if entry.value is None:
         return None, ()
-    names = [text_of(one, where) for one in list_of(value, where)]
+    names = [one.text() for one in entry.items()]
     left_out = tuple(name[1:] for name in names if name.startswith("!"))
     if not left_out:
         return names, ()
     if len(left_out) < len(names):
-        raise InvalidError(f"{where}: expected columns, or columns to leave out, found both")
+        raise InvalidError(f"{entry.where}: expected columns, or columns to leave out, found both")
     return None, left_out
 
 
-def _columns(value: Any, where: str) -> tuple[str, ...]:
+def _columns(entry: Entry) -> tuple[str, ...]:
     """Columns with commas between them."""
-    if value == "":
-        return ()
-    if isinstance(value, list):
+    if isinstance(entry.value, list):
         raise InvalidError(
-            f"{where}: expected columns with commas between them, such as `shop, till`, found a "
-            "list"
+            f"{entry.where}: expected columns with commas between them, such as `shop, till`, "
+            "found a list"
         )
-    columns = tuple(name.strip() for name in text_of(value, where).split(","))
+    columns = tuple(name.strip() for name in entry.text().split(","))
     if "" in columns or len(set(columns)) < len(columns):
-        raise InvalidError(f"{where}: expected different columns with commas between them")
+        raise InvalidError(f"{entry.where}: expected different columns with commas between them")
     return columns
 
 
-def _file(folder: Path, name: str, value: Any, where: str) -> str:
+def _file(folder: Path, name: str, entry: Entry) -> str:
     """The file of a table: as the description names it, else called like the table."""
-    if value is not None:
-        return text_of(value, f"{where}: `file`")
+    if entry["file"].value is not None:
+        return entry["file"].text()
     found = sorted(one for one in folder.iterdir() if one.name == name or one.stem == name)
     found = found or sorted(one for one in folder.iterdir() if one.name.startswith(f"{name}."))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
         raise NotFoundError(
-            f"{where}: expected one file that is called `{name}`, such as `{name}.parquet` or "
-            f"`{name}.csv`, found {names}\nhint: name it: `file: NAME`"
+            f"{entry.where}: expected one file that is called `{name}`, such as `{name}.parquet` "
+            f"or `{name}.csv`, found {names}\nhint: name it: `file: NAME`"
         )
     return found[0].name
 
@@ -233,19 +224,11 @@ def open_relational(folder: Path, inputs: TypedInputs, options: ImportOptions) -
 def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
     """The table, which has every column that the description names."""
     refuse_foreign(schema.file)
-    table: Table
-    if is_parquet(schema.file):
-        table = ParquetTable(schema.file)
-    else:
-        # Columns have names, so the first line of a text has them.
-        table = TextTable.detect(schema.file, "table", reading.text, by_name=True)
-    for name in schema.columns:
-        try:
-            require_column(table, name)
-        except NotFoundError as error:
-            where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
-            raise NotFoundError(f"{where}: {error}") from None
-    return table
+    try:
+        return Parts().open(FileSpec(schema.file, schema.columns), reading.text, "table")
+    except NotFoundError as error:
+        where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
+        raise NotFoundError(f"{where}: {error}") from None
 
 
 def _nodes(schema: TableSchema, table: Table) -> NodeTable:

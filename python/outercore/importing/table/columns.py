@@ -18,18 +18,18 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.times import is_date_column, is_time
 
 IDS = frozenset({"id", "node", "nodeid", "vertex", "vertexid", "nid", "nodename"})
-"""What a column of node ids is called, as `alphanumeric` writes it."""
+"""Names of a column of node ids, as `alphanumeric` writes it."""
 
 _FIRSTS = {"id1", "node1", "nodeid1", "vertex1"}
 _SECONDS = {"id2", "node2", "nodeid2", "vertex2"}
 SOURCES = frozenset({"source", "src", "from", "u", "head", "subject", *_FIRSTS})
 TARGETS = frozenset({"target", "dst", "destination", "to", "v", "tail", "object", *_SECONDS})
-"""What the ends of an edge are called; `FromNodeId` counts as `from`."""
+"""Names of the ends of an edge; `FromNodeId` counts as `from`."""
 
 _NEO4J = re.compile(r":(ID|START_ID|END_ID)(\(.*\))?$")
 """How Neo4j ends the names of ids: `personId:ID(Person)`."""
 _COUNTING = re.compile(r"|unnamed\d+|indexlevel\d+|rownames?|index")
-"""What pandas and R call the column in which they number the rows, as `alphanumeric` writes it."""
+"""Names of a column that numbers the rows in pandas and R, as `alphanumeric` writes them."""
 _MAYBE_IDS = re.compile(r"(?i:.+[_. -]id|id[_. -].+)|.*[a-z0-9]I[dD]")
 
 

@@ -16,12 +16,12 @@ from outercore.files.large_arrays import forget
 from outercore.files.npy import open_npy
 from outercore.importing.table.exact import exactly
 from outercore.importing.table.file_state import FileState, states
-from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.table import Missing, Numbers, Table
 
 EdgeShape = Literal["2,E", "E,2"]
 """Whether sources and targets are the two rows or the two columns of an edge array."""
 ENDS = ("source", "target")
-"""What the columns are called."""
+"""The names of the columns."""
 _ROWS = 1 << 18
 
 
@@ -76,9 +76,7 @@ class EdgeArrayTable(Table):
         """As `Table.described`."""
         return "array"
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         places = [ENDS.index(name) for name in columns]
         for first in range(0, self.rows, _ROWS):

@@ -65,6 +65,21 @@ def _same_integer(values: NDArray[Any], cast: NDArray[Any]) -> NDArray[np.bool_]
     return finite & wide & (back == values.astype(np.int64))
 
 
+def arrow_array(values: Any) -> pa.Array | None:
+    """Values in memory as Arrow has them, with nulls for NaN; `None` where it cannot."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        return None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether Arrow values of this type are texts."""
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
 _MICROSECONDS = {
     "s": Fraction(10**6),
     "ms": Fraction(1000),

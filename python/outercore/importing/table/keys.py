@@ -74,9 +74,8 @@ def _decimals(values: NDArray[np.float64], empty: str | None, where: Any) -> Any
             f"{where(place)}: {values[place]!s} is no key, expected whole numbers or texts\n"
             "hint: store the keys as integers or as texts"
         )
-    numbers = pa.array(np.where(missing, 0, values).astype(np.int64))
-    texts = numbers.cast(pa.large_string())
-    return pc.if_else(pa.array(missing), pa.scalar(empty, pa.large_string()), texts)
+    texts = pa.array(values, mask=missing).cast(pa.int64()).cast(pa.large_string())
+    return texts if empty is None else texts.fill_null(empty)
 
 
 Lookup = Callable[[Table, str], Iterator[NDArray[np.int64]]]
@@ -90,7 +89,7 @@ class NodeIds:
     lookup: Lookup
     """The nodes of a column, batch by batch: by numbers, or names by a dictionary."""
     called: Called
-    """What the table calls the nodes at these positions."""
+    """The ids of the nodes at these positions, as the table has them."""
 
 
 _Batch = TypeVar("_Batch", bound=Sized)
@@ -155,7 +154,7 @@ class KeyedRows:
     nodes: int | None
     """Nodes of the graph, where known."""
     absent: Any = None
-    """What a node without a row gets; `None`: every node must have one."""
+    """The value of a node without a row; `None`: every node must have a row."""
     can_fill: bool = False
     """Whether the option `--fill` gives values to nodes without a row."""
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
-from outercore.importing.table.exact import exactly, in_microseconds
-from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.exact import exactly, in_microseconds, is_text
+from outercore.importing.table.table import Missing, Numbers, Table
 from outercore.importing.table.text import suffix_of
 
 _BATCH = 1 << 15
@@ -128,7 +128,7 @@ class ParquetTable(Table):
         kind = self.schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        return "text" if _is_text(kind) else str(kind)
+        return "text" if is_text(kind) else str(kind)
 
     def described(self, *, has_names: bool = False) -> str:
         """As `Table.described`."""
@@ -171,9 +171,7 @@ class ParquetTable(Table):
         with _arrow_errors(f"`{self.path}`: column `{name}`"):
             return column.cast(kind)
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
         first = 0
         for batch in self.batches(columns):
@@ -218,7 +216,7 @@ class ParquetTable(Table):
         if pa.types.is_dictionary(kind):
             column = column.dictionary_decode()
             kind = column.type
-        known = pa.types.is_integer(kind) or _is_text(kind)
+        known = pa.types.is_integer(kind) or is_text(kind)
         if not (known or (pa.types.is_null(kind) and empty is not None)):
             raise InvalidError(f"{where}: expected names or integers, found {kind}")
         with _arrow_errors(where):
@@ -226,35 +224,25 @@ class ParquetTable(Table):
         return texts if empty is None else texts.fill_null(empty)
 
 
-def _is_text(kind: Any) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
 def _common_type(one: Any, other: Any) -> Any:
     """The type that holds the values of both; `None` where there is none. A number that it cannot
     hold is refused when it is read."""
-    one, other = (
-        kind.value_type if pa.types.is_dictionary(kind) and one != other else kind
-        for kind in (one, other)
-    )
-    both = (one, other)
-    if one == other or pa.types.is_null(other):
+    if one == other:
         return one
-    if pa.types.is_null(one):
-        return other
-    if all(map(_is_text, both)):
-        return pa.large_string()
-    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in both):
-        return pa.from_numpy_dtype(np.result_type(*(kind.to_pandas_dtype() for kind in both)))
-    if all(pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in both):
-        zones = {getattr(kind, "tz", None) for kind in both}
-        return pa.timestamp("us", zones.pop()) if len(zones) == 1 else None
-    if all(pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in both):
-        value = _common_type(one.value_type, other.value_type)
-        return None if value is None else pa.large_list(value)
-    return None
+    schemas = [pa.schema([("", _widened(kind))]) for kind in (one, other)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+
+
+def _widened(kind: Any) -> Any:
+    """Arrow has no common type for dates and times, nor for texts that are stored differently."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_date(kind):
+        return pa.timestamp("us")
+    return pa.large_string() if is_text(kind) else kind
 
 
 @contextmanager

@@ -60,14 +60,14 @@ class RowSource:
     """
 
     name: str
-    """What messages call it."""
+    """The name in messages."""
     dtype: np.dtype
     chunks: Callable[[], Iterator[NDArray]]
     width: int | None = None
     count: int | None = None
     """Rows, if known without reading them."""
     path: Path | None = None
-    """A `.npy` file that holds exactly this, for the core to read by itself."""
+    """A `.npy` file with exactly these rows, which the core reads."""
     whole: tuple[int, ...] = ()
     """Columns of a float type that the file has as whole numbers: they must stay what they are."""
     key: str | None = None
@@ -77,14 +77,14 @@ class RowSource:
     typed: bool = True
     """Whether the file says the type of its numbers; text does not."""
     files: tuple[FileState, ...] = ()
-    """What it is read from, as it was when it was opened."""
+    """The files, as they were when they were opened."""
     keeps_form: bool = False
     """Whether batches have features and labels in this shape and type. A table has no form: its
     columns are joined, and a gap makes whole numbers floats."""
     is_column: bool = False
     """Whether its owner had one value a row in a column, [rows, 1]."""
     has_gaps: bool = False
-    """Whether NaN stands for values that are not there, whatever the options say."""
+    """Whether NaN stands for missing values, with any options."""
     times: str | None = None
     """The type of points in time, as the manifest has it."""
     padded: int = 0
@@ -125,7 +125,7 @@ class Reading:
 
     text: TextOptions = field(default_factory=TextOptions)
     fill: float | None = None
-    """What stands for missing features."""
+    """The value for missing features."""
     keeps_gaps: bool = False
     """Whether missing values stay missing, as NaN."""
     memory: int = 256 << 20
@@ -133,14 +133,14 @@ class Reading:
     nodes: int | None = None
     ids: NodeIds | None = None
     key: str | None = None
-    """What the column of ids is called, where its name does not say that."""
+    """The name of the column of ids, if it is not a usual one."""
     why_from_1: str = "as `--one-based` says"
-    """What says that ids start at 1, where `text` has that."""
+    """The reason for ids from 1, for messages."""
     rows_of: Literal["nodes", "edges"] = "nodes"
     is_in_order: bool = False
-    """Whether rows are in their order, whatever columns of ids say."""
+    """Whether rows are in the order of the nodes, with any columns of ids."""
     purpose: Purpose = "table"
-    """What the tables of nodes are for: it decides how comments are told from rows."""
+    """The use of the tables of nodes, which decides which lines are comments."""
     takes_times: bool = False
     """Whether one column, of texts too, may be dates and times: an array, and no features."""
 

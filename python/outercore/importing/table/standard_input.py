@@ -24,7 +24,7 @@ _KINDS = {
     b"PK\x03\x04": ".npz",
     b"%%MatrixMarket": ".mtx",
 }
-"""How files begin that are no plain text; packed text is recognised as text is."""
+"""The first bytes of files other than text. Packed text is recognised as text is."""
 
 
 @dataclass(frozen=True)

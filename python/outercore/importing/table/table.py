@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from outercore.base.listing import listed
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.importing.table.exact import exactly
 
+Numbers = Iterator[NDArray[Any]]
+"""Batches of rows [n] or [n, columns] of one type."""
 Missing = Literal["nan", "minus_one"]
-"""What stands for a missing value: NaN, or -1 where the column holds whole numbers."""
+"""The value for a missing one: NaN, or -1 where the column holds whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Table(ABC):
 
     @abstractmethod
     def described(self, *, has_names: bool = False) -> str:
-        """How the file is written, in words; nodes with names have no first number."""
+        """The form of the file, in words; nodes with names lack a first number."""
 
     @abstractmethod
     def dtype(self, name: str) -> np.dtype | None:
@@ -79,9 +80,7 @@ class Table(ABC):
         )
 
     @abstractmethod
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """Batches [rows, len(columns)] of `dtype`.
 
         Errors: `InvalidError` for a value that would change, with its row or line.
@@ -121,7 +120,7 @@ def require_column(table: Table, *names: str) -> None:
         raise NotFoundError(f"`{table.path}`: no {what} {listed(missing)}; it has {known}")
 
 
-Batches = Callable[[], Iterator[NDArray[Any]]]
+Batches = Callable[[], Numbers]
 
 
 def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype, Batches]:
@@ -142,7 +141,7 @@ def list_rows(table: Table, name: str, chunk_bytes: int) -> tuple[int, np.dtype,
         raise InvalidError(f"{where}: row {row}: the list is empty")
     step = max(chunk_bytes // (dtype.itemsize * width), 1)
 
-    def batches() -> Iterator[NDArray[Any]]:
+    def batches() -> Numbers:
         row = 0
         for column in table.lists(name, step):
             yield _matrix(where, column, width, dtype, row)
@@ -164,35 +163,28 @@ def _first_list(table: Table, name: str) -> tuple[int, int]:
 
 
 def _matrix(where: str, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray[Any]:
-    missing = np.asarray(column.is_null())
-    lengths = np.asarray(column.value_lengths().fill_null(0))
-    ragged = np.flatnonzero((lengths != width) & ~missing)
+    is_list = np.asarray(column.is_valid())
+    lengths = np.asarray(column.value_lengths().fill_null(width))
+    ragged = np.flatnonzero(lengths != width)
     if len(ragged):
         row = int(ragged[0])
         raise InvalidError(
             f"{where}: row {first + row}: expected {width} values, found {lengths[row]}"
         )
-    if missing.any():
-        if dtype.kind != "f":
-            row = first + int(np.flatnonzero(missing)[0])
-            raise InvalidError(
-                f"{where}: row {row}: the list is missing, expected whole numbers\n"
-                "hint: store the lists as floats; then `--fill VALUE` fills them"
-            )
-        rows = np.full((len(column), width), np.nan, dtype)
-        rows[~missing] = _matrix(where, column.drop_null(), width, dtype, first)
-        return rows
-    values = column.flatten()
-    absent = np.asarray(values.is_null()) if values.null_count else None
-    if absent is not None:
-        if dtype.kind != "f":
-            row = int(np.flatnonzero(absent)[0]) // width
-            raise InvalidError(
-                f"{where}: row {first + row}: a value is missing, expected whole numbers\n"
-                "hint: store the lists as floats; then `--fill VALUE` fills them"
-            )
-        values = values.fill_null(0)
-    numbers = exactly(values.to_numpy(zero_copy_only=False), dtype, where, first)
-    if absent is not None:
-        numbers = np.where(absent, np.array(np.nan, dtype), numbers)
-    return numbers.reshape(-1, width)
+    values = column.drop_null().flatten()
+    if not column.null_count and not values.null_count:
+        whole: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return whole.reshape(-1, width)
+    absent = np.ones((len(column), width), np.bool_)
+    absent[is_list] = np.asarray(values.is_null()).reshape(-1, width)
+    if dtype.kind != "f":
+        row = int(np.argwhere(absent)[0, 0])
+        what = "a value" if is_list[row] else "the list"
+        raise InvalidError(
+            f"{where}: row {first + row}: {what} is missing, expected whole numbers\n"
+            "hint: store the lists as floats; then `--fill VALUE` fills them"
+        )
+    numbers = np.zeros((len(column), width), dtype)
+    numbers[is_list] = values.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, width)
+    numbers[absent] = np.nan
+    return numbers

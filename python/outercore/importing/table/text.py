@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from outercore import _core
 from outercore.base.native import Names
@@ -23,7 +22,7 @@ from outercore.base.options import Option
 from outercore.errors import CorruptError, InvalidError, UnsupportedError
 from outercore.files.input_file import require_file
 from outercore.importing.table.exact import exactly
-from outercore.importing.table.table import Missing, Table
+from outercore.importing.table.table import Missing, Numbers, Table
 
 Purpose = Literal["edges", "named_edges", "triples", "table", "named_table"]
 Convention = Literal["matrix_market", "dimacs", "n_triples"]
@@ -144,7 +143,7 @@ class TextTable(Table):
     has_names: bool = False
     """Whether nodes are called by names, so that no id is the first."""
     named_by: Path | None = None
-    """The file whose header names the columns, where that is another one."""
+    """The other file whose header names the columns, if any."""
     others: tuple[TextTable, ...] = ()
     """Files whose rows follow; their columns are read by their names."""
 
@@ -340,9 +339,7 @@ class TextTable(Table):
         """Whole numbers with zeros in front."""
         return sum(profile.padded[place] for profile, place in self._profiles(name))
 
-    def numbers(
-        self, columns: list[str], dtype: np.dtype, missing: Missing
-    ) -> Iterator[NDArray[Any]]:
+    def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`; the core names line and column of another field."""
         is_whole = dtype.kind in "iub"
         fill = -1 if is_whole and missing == "minus_one" else None

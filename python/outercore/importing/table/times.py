@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outercore.data.time_arrays import is_time_name
 from outercore.errors import InvalidError
-from outercore.importing.table.exact import in_microseconds
+from outercore.importing.table.exact import arrow_array, in_microseconds, is_text
 from outercore.importing.table.table import Table
 from outercore.importing.table.text import TextTable
 
@@ -279,18 +279,15 @@ def times_in_memory(where: str, name: str, column: Any, *, in_text: bool) -> Tim
         return Times(values.astype(np.int64), None) if is_whole else None
     if values.dtype.kind not in "MO":
         return None
-    try:
-        found = pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
-        return None
-    if not len(found):
+    found = arrow_array(values)
+    if found is None or not len(found):
         return None
     if (stored := _stored(str(found.type))) is not None:
         if found.null_count:
             row = int(np.flatnonzero(np.asarray(found.is_null()))[0])
             return Times(None, None, f"row {row} has no time")
         return Times(in_microseconds(where, found), stored)
-    if not in_text or not (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+    if not in_text or not is_text(found.type):
         return None
     texts = found.fill_null("").cast(pa.large_string())
     if not look_like_dates(texts):

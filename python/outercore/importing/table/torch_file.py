@@ -45,7 +45,7 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 _MOST_AXES = 32
 _MOST_DEPTH = 32
 _SHARED = 1 << 20
-"""Values that may be reached again on another way, besides one for each byte of the pickle."""
+"""Values that may occur in several places, in addition to one for each byte of the pickle."""
 _LARGEST_PICKLE = 1 << 28
 """Bytes of a pickle: it holds names and arrays of NumPy, tensors are in other parts."""
 _TIMES = 4
@@ -144,7 +144,7 @@ class _Array:
 
 @dataclass(frozen=True)
 class _Storage:
-    """The numbers of a tensor, in a part of the archive that begins at `offset`."""
+    """The values of a tensor, in a part of the archive that begins at `offset`."""
 
     path: Path
     offset: int
@@ -277,7 +277,7 @@ class _Unpickler(_PYTHONS):
 
 
 def _checked(arguments: tuple[Any, ...], *kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    """The first arguments, each of exactly one of its types: a Boolean is no `int` here.
+    """The first arguments, each of exactly one of its types: a Boolean is not an `int` here.
 
     Errors: `Refused` for another type, or for fewer arguments.
     """
