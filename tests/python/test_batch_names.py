@@ -122,8 +122,8 @@ def agrees(graph: oc.Graph, loader: Callable[..., Any], options: dict[str, Any])
     assert not undeclared, f"a batch has names that `own_names` does not declare: {undeclared}"
     if graph.is_typed:
         for of, name in bare:
-            storages = {"edges", "links"} if isinstance(of, tuple) else {"nodes", "seeds", "links"}
-            assert BATCH[name].storage in storages, (of, name)
+            own = "edges" if isinstance(of, tuple) else "nodes"
+            assert BATCH[name].storage in (own, "seeds", "links"), (of, name)
     of_type, of_edges = ("paper", "__".join(CITES)) if graph.is_typed else ("node", "edge")
     keys = [f"nodes/{of_type}/{name}" for name in sorted((RESERVED | set(OTHERS)) - {"x", "y"})]
     keys += [f"edges/{of_edges}/{name}" for name in OF_EDGES]

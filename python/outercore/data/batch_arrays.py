@@ -24,8 +24,8 @@ class Value:
     """A value of a batch."""
 
     storage: Storage
-    """The part of a `HeteroData` that has it: each node type, each edge type, the node type of the
-    seeds, the types of the links. `batch`: only the object of PyG or NumPy itself."""
+    """The part of a `HeteroData` that has it: each node type, each edge type, the type of the seeds
+    (which may be links), the types of the links. `batch`: only the object of PyG or NumPy."""
     origin: Literal["core", "loader", "object"]
     """The core delivers it under this name, the loader adds it, or the object has it."""
     rows: Literal["nodes", "edges", ""] = ""

@@ -16,7 +16,7 @@ from torch_geometric.data import Data, HeteroData
 
 from outercore.base.likeness import missing_attribute
 from outercore.base.options import Backend, Policy, Precision, Topology
-from outercore.data.batch_arrays import EDGE_ROWS, name_in_storage
+from outercore.data.batch_arrays import EDGE_ROWS, name_in_storage, own_names
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.far import Far
 from outercore.data.graph import Graph
@@ -310,9 +310,8 @@ class NeighborLoader(MiniBatches[Any]):
     @property
     def _edge_rows(self) -> frozenset[str]:
         """Names of the values with a row for each edge."""
-        return EDGE_ROWS | {
-            name_in_storage(key) for key in self._arrays if key.startswith("edges/")
-        }
+        arrays = {name_in_storage(key) for key in self._arrays if key.startswith("edges/")}
+        return EDGE_ROWS & own_names(self._options, of_links=self._of_links) | arrays
 
     def _room(self, nodes: int, width: int) -> NDArray[np.float32]:
         if self._options.pin_memory:
