@@ -19,9 +19,10 @@ from measure import Result, Series, Settings, Target, say
 from product import command, sets
 
 from benches.inputs import product_set, workload
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 
 WHAT = (
     "`outercore plan train`, then `outercore train` with the same options for three epochs, files "
@@ -205,5 +206,5 @@ def _typed(settings: Settings) -> Path:
         splits=SplitChoice((f"train={folder / 'train.npy'}",)),
         add_reverse=True,
     )
-    import_typed(inputs, folder / "graph")
+    import_graph(open_typed(inputs), folder / "graph")
     return folder / "graph"

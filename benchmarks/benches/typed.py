@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import Result, Series, Settings, Trial, by_turns, python, say
 
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 
 WHAT = (
     "Sampled edges a second from four node types and eight edge types (four and their reverses, "
@@ -74,7 +75,8 @@ def _graph(settings: Settings) -> Path:
         texts.append(f"{source},{relation},{target}={path}:source,target")
     np.savez(folder / "edges.npz", **arrays)
     counts = tuple(f"{name}={count}" for name, count in nodes.items())
-    import_typed(TypedInputs(counts, tuple(texts), add_reverse=True), folder / "graph")
+    inputs = TypedInputs(counts, tuple(texts), add_reverse=True)
+    import_graph(open_typed(inputs), folder / "graph")
     return folder
 
 

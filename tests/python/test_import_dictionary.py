@@ -54,7 +54,7 @@ def test_edges_tables_and_splits_are_joined_by_names(files: Path, outcome: Any) 
     ages = dict(zip(names, np.asarray(graph.array("x"))[:, 0].tolist(), strict=True))
     assert ages == {"carol": 30, "ann": 40, "dan": 50, "bob": 60, _BIG: 70}
     assert graph.entities.names(graph.split("train")) == ["ann", "carol"]
-    assert not list(Path().glob(".*names"))
+    assert not list(Path().glob(".*keys"))
 
 
 def test_results_give_the_names_back(files: Path, outcome: Any) -> None:
@@ -118,20 +118,20 @@ def test_a_dictionary_of_other_edges_that_was_left_behind_is_not_taken(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(named_inputs.NamedInputs, "_source", stopped)
+        patch.setattr(named_inputs._Opening, "_with_keys", stopped)
         assert outcome(*command, "old.txt")[0] == 130
-    assert list(Path().glob(".*names"))
+    assert list(Path().glob(".*keys"))
     code, _, told = outcome(*command, "new.txt")
     assert code == 0, told
     assert named_edges(oc.open("g")) == [["x", "y"], ["y", "z"], ["z", "x"]]
-    assert not list(Path().glob(".*names"))
+    assert not list(Path().glob(".*keys"))
 
 
 def test_a_folder_of_the_user_in_the_place_of_the_dictionary_is_left_alone(
     tmp_path: Path, outcome: Any
 ) -> None:
     (tmp_path / "edges.txt").write_text("a b\nb c\n")
-    mine = tmp_path / ".g.names" / "notes.txt"
+    mine = tmp_path / ".g.keys" / "notes.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
     code, _, told = outcome(

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import outercore as oc
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 
 _SECONDS = [0, 86_400, 172_800]
 
@@ -24,7 +25,7 @@ def _import(tmp_path: Path, nodes: dict[str, Any], edges: dict[str, Any]) -> oc.
         (f"paper={tmp_path / 'papers.parquet'}",),
         (f"paper,cites,paper={tmp_path / 'cites.parquet'}:source,target",),
     )
-    import_typed(inputs, tmp_path / "graph")
+    import_graph(open_typed(inputs), tmp_path / "graph")
     return oc.open(tmp_path / "graph")
 
 

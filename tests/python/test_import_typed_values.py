@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 import outercore as oc
 from outercore import _core
 from outercore.errors import InvalidError
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keys import NO_NODE, Column, Keys
 from outercore.importing.options import ImportOptions
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 from typed_files import edges_by_type, write_table
 
 pytestmark = pytest.mark.skipif(
@@ -164,9 +165,9 @@ def test_edges_are_those_of_a_naive_join_and_values_arrive_unchanged(tables: Tab
         options = ImportOptions(memory="16MiB", duplicates=tables.duplicates)  # type: ignore[arg-type]
         if loses_most(tables):
             with pytest.raises(InvalidError, match="more than half"):
-                import_typed(inputs, directory / "out", options)
+                import_graph(open_typed(inputs, options), directory / "out", options)
             return
-        summary = import_typed(inputs, directory / "out", options)
+        summary = import_graph(open_typed(inputs, options), directory / "out", options)
         graph = oc.open(directory / "out")
         assert graph.node_types == {
             name: len(keys) for name, (_, keys) in sorted(tables.nodes.items())

@@ -59,7 +59,9 @@ def test_plans_have_one_view_and_flags_one_reader() -> None:
 def test_the_parts_of_an_import_have_one_owner_for_one_type_and_several() -> None:
     for pattern, files in {
         r"\bImporter\(|\badd_array\(": {"build/graph.py"},
-        r"\bTripleImporter\(": {"build/triples.py", "build/dictionary.py"},
+        r"\bTripleImporter\(": {"build/triples.py"},
+        r"\bDictionaryImporter\(": {"keys.py"},
+        r"^class \w*(Graph|Typed)Source\b": {"source.py"},
         r"\bAddition\(": {"build/additions.py"},
         r"^def (open|split)_(split|splits|choice|columns)\b": {"splits.py"},
         r"^def (label|class)_(arrays|columns|names)\b": {"labels.py"},

@@ -19,7 +19,7 @@ from outercore.importing.build.graph import import_graph
 from outercore.importing.edge_arrays import EdgeChoice
 from outercore.importing.inputs import Inputs, TypedInputs
 from outercore.importing.plain_graph import open_inputs
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 from slow_sampler import Rules, SlowBatch, SlowGraph, sample
 
 FEATURES = ("typed", "edge features", "temporal", "weighted", "disjoint", "link")
@@ -91,7 +91,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[oc.Graph, SlowGraph
         path = root / f"{edge_type[1]}.parquet"
         pq.write_table(table, path)
         files.append(f"{','.join(edge_type)}={path}:source,target")
-    import_typed(TypedInputs(tuple(given), tuple(files)), root / "graph")
+    import_graph(open_typed(TypedInputs(tuple(given), tuple(files))), root / "graph")
     slow = SlowGraph.of(
         counts,
         {

@@ -25,9 +25,10 @@ from outercore.errors import (  # noqa: E402
     OutercoreError,
     UnsupportedError,
 )
+from outercore.importing.build.graph import import_graph  # noqa: E402
 from outercore.importing.inputs import TypedInputs  # noqa: E402
 from outercore.importing.options import ImportOptions  # noqa: E402
-from outercore.importing.typed_graph import import_typed  # noqa: E402
+from outercore.importing.typed_graph import open_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     LinkConfig,
@@ -72,7 +73,7 @@ def written(place: Path, columns: dict[str, list[int]], *, add_reverse: bool = T
     table = write_table(place / "messages.csv", columns)
     edges = (f"user,sends,user={table}",)
     inputs = TypedInputs((f"user={USERS}",), edges, add_reverse=add_reverse, dangling="refuse")
-    import_typed(inputs, place / "graph", ImportOptions(memory="16MiB"))
+    import_graph(open_typed(inputs), place / "graph", ImportOptions(memory="16MiB"))
     return place / "graph"
 
 

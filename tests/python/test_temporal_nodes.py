@@ -16,10 +16,11 @@ import outercore as oc  # noqa: E402
 from observers import StopAfter, terminate  # noqa: E402
 from outercore.cli import run  # noqa: E402
 from outercore.errors import InterruptError, NotFoundError, UnsupportedError  # noqa: E402
+from outercore.importing.build.graph import import_graph  # noqa: E402
 from outercore.importing.inputs import TypedInputs  # noqa: E402
 from outercore.importing.options import ImportOptions  # noqa: E402
 from outercore.importing.splits import SplitChoice  # noqa: E402
-from outercore.importing.typed_graph import import_typed  # noqa: E402
+from outercore.importing.typed_graph import open_typed  # noqa: E402
 from outercore.training.config import (  # noqa: E402
     BudgetConfig,
     ModelConfig,
@@ -69,7 +70,7 @@ def imported(place: Path, *, of: str) -> Path:
         splits=SplitChoice(tuple(splits)),
         add_reverse=True,
     )
-    import_typed(inputs, place / "graph", ImportOptions(memory="16MiB"))
+    import_graph(open_typed(inputs), place / "graph", ImportOptions(memory="16MiB"))
     return place / "graph"
 
 

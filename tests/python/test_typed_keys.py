@@ -23,12 +23,13 @@ from outercore.data.graph import Graph
 from outercore.data.names import KEY, Names
 from outercore.data.node_names import FileIds, NodeNumbers, names_of_items
 from outercore.errors import CorruptError, InvalidError, NotFoundError
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.splits import random_splits
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.text import offsets_and_bytes
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 from outercore.runs.custom_code import from_place
 from test_import_neo4j import MOVIES, write
 from typed_files import edges_by_type, write_table
@@ -277,7 +278,7 @@ def test_long_keys_are_looked_up_in_parts(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": keys, "size": range(5000)}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"s": keys[:2], "t": keys[1:3]}), tmp_path / "e.parquet")
     inputs = TypedInputs((f"a={tmp_path}/a.parquet:id",), (f"a,to,a={tmp_path}/e.parquet:s,t",))
-    import_typed(inputs, tmp_path / "g")
+    import_graph(open_typed(inputs), tmp_path / "g")
     names = oc.open(tmp_path / "g").keys_of("a")
     assert names is not None
     wanted = offsets_and_bytes(pa.array(keys[::-1], pa.large_string()))
@@ -332,7 +333,7 @@ def test_any_keys_are_kept_and_found(
     pq.write_table(pa.table({"id": keys, "size": range(len(keys))}), place / "a.parquet")
     pq.write_table(pa.table({"s": keys[::-1], "t": keys}), place / "e.parquet")
     inputs = TypedInputs((f"a={place}/a.parquet:id",), (f"a,to,a={place}/e.parquet:s,t",))
-    import_typed(inputs, place / "g", ImportOptions(memory="64MiB"))
+    import_graph(open_typed(inputs), place / "g", ImportOptions(memory="64MiB"))
     graph = oc.open(place / "g")
     names = graph.keys_of("a")
     if names is None:
@@ -348,16 +349,16 @@ def test_any_keys_are_kept_and_found(
 
 
 @pytest.mark.parametrize(
-    "where", ["names", "compare", "sort", "array author.key.bytes", "array paper.key.order"]
+    "where", ["names", "write", "sort", "array author.key.bytes", "array paper.key.order"]
 )
 def test_a_stopped_import_is_resumed_to_the_same_keys(where: str, mag: Graph) -> None:
     inputs = TypedInputs(
         ("paper=papers.csv:id", "author=authors.csv:id"), ("author,writes,paper=writes.csv:a,p",)
     )
     with pytest.raises(KeyboardInterrupt):
-        import_typed(inputs, "again", progress=stopped(where))
+        import_graph(open_typed(inputs), "again", progress=stopped(where))
     assert not Path("again/graph.json").exists()
-    import_typed(inputs, "again")
+    import_graph(open_typed(inputs), "again")
     again = oc.open("again")
     for name in ("author", "paper"):
         for part in ("offsets", "bytes", "order"):

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 import outercore as oc
 import reference
+from outercore.importing.build.graph import import_graph
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.options import ImportOptions
 from outercore.importing.splits import SplitChoice
-from outercore.importing.typed_graph import import_typed
+from outercore.importing.typed_graph import open_typed
 from reference import Csc, EdgeType
 
 COUNTS = {"author": 2_000, "paper": 3_000, "topic": 40, "venue": 9}
@@ -111,7 +112,7 @@ def bibliography(place: Path, types: Mapping[str, tuple[int, str]], seed: int = 
         label=f"paper={place}/labels.npy",
         splits=SplitChoice.parse([f"{name}={place}/{name}.npy" for name in splits]),
     )
-    import_typed(inputs, place / "graph", options)
+    import_graph(open_typed(inputs, options), place / "graph", options)
     edges = {
         edge_type: _csc(come, to, COUNTS[edge_type[2]]) for edge_type, (come, to) in ends.items()
     }

@@ -48,6 +48,7 @@ const _: () = {
     assert!(align_of::<infer::Model>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<server::Server>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<triples::TripleImporter>() <= PYTHON_ALIGNS_TO);
+    assert!(align_of::<triples::DictionaryImporter>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<text::TextTable>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::PartitionExecutor>() <= PYTHON_ALIGNS_TO);
     assert!(align_of::<embed::KnownAnswers>() <= PYTHON_ALIGNS_TO);
@@ -68,6 +69,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<addition::PyAddition>()?;
     module.add_class::<far_connection::FarConnection>()?;
     module.add_class::<triples::TripleImporter>()?;
+    module.add_class::<triples::DictionaryImporter>()?;
     module.add_class::<text::TextTable>()?;
     module.add_function(wrap_pyfunction!(text::detect_text, module)?)?;
     module.add_class::<memory_server::MemoryServer>()?;

@@ -6,7 +6,7 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_format::Provenance;
 use outercore_io::RealDisk;
 use outercore_store::import::{
-    Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
+    DictionaryImport, Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
     Unknown,
 };
 use outercore_text::Dialect;
@@ -171,16 +171,62 @@ impl TripleImporter {
         py: Python<'_>,
         step: impl FnOnce(&mut Option<TripleImport>, &mut Callback) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let mut callback = Callback::new(Some(self.progress.clone_ref(py)));
-        let result = py.detach(|| {
-            let mut import = self.import.lock().unwrap_or_else(PoisonError::into_inner);
-            step(&mut import, &mut callback)
-        });
-        callback.settle(result, to_python)
+        run(py, &self.progress, &self.import, step)
     }
 }
 
-fn open(import: &mut Option<TripleImport>) -> Result<&mut TripleImport> {
+/// Builds a dictionary of names; its public interface is `outercore.importing.build.dictionary`.
+#[pyclass(module = "outercore._core", frozen)]
+pub struct DictionaryImporter {
+    progress: Py<PyAny>,
+    /// `None` once committed.
+    import: Mutex<Option<DictionaryImport>>,
+}
+
+#[pymethods]
+impl DictionaryImporter {
+    #[new]
+    fn new(py: Python<'_>, out: PathBuf, memory: u64, progress: Py<PyAny>) -> PyResult<Self> {
+        let begin = || DictionaryImport::begin(Arc::new(RealDisk), &out, Bytes(memory));
+        Ok(Self { progress, import: Mutex::new(Some(py.detach(begin).map_err(to_python)?)) })
+    }
+
+    /// Names as `(offsets, bytes)`.
+    fn push(&self, py: Python<'_>, names: Column<'_>) -> PyResult<()> {
+        let names = column(&names)?;
+        run(py, &self.progress, &self.import, |import, callback| {
+            callback.look()?;
+            open(import)?.push(names)
+        })
+    }
+
+    /// Commits the dictionary; without `inputs` it is removed.
+    fn close(&self, py: Python<'_>, inputs: Option<Vec<String>>) -> PyResult<()> {
+        run(py, &self.progress, &self.import, |import, callback| match (import.take(), inputs) {
+            (Some(import), Some(inputs)) => import.finish(inputs, &mut |at| {
+                callback.call(&at.phase.to_string(), at.done, at.total, &at.unit.to_string())
+            }),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// Runs a step of an import without the lock of Python.
+fn run<I: Send, T: Send>(
+    py: Python<'_>,
+    progress: &Py<PyAny>,
+    import: &Mutex<Option<I>>,
+    step: impl FnOnce(&mut Option<I>, &mut Callback) -> Result<T> + Send,
+) -> PyResult<T> {
+    let mut callback = Callback::new(Some(progress.clone_ref(py)));
+    let result = py.detach(|| {
+        let mut import = import.lock().unwrap_or_else(PoisonError::into_inner);
+        step(&mut import, &mut callback)
+    });
+    callback.settle(result, to_python)
+}
+
+fn open<I>(import: &mut Option<I>) -> Result<&mut I> {
     let finished = || Error::invalid("the import is finished").hint("begin another one");
     import.as_mut().ok_or_else(finished)
 }

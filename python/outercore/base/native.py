@@ -143,6 +143,31 @@ class TripleImporter:
         return self._core.finish()
 
 
+class DictionaryImporter:
+    """Numbers names: shorter ones first, then by bytes. `finish` commits the data set of the names.
+
+    The array `names/entity.numbers` has the number of each name that was pushed. The end of the
+    `with` block removes a dictionary without a commit.
+    """
+
+    def __init__(self, out: Path, memory: int, progress: Progress) -> None:
+        self._core = _core.DictionaryImporter(out, memory, progress)
+
+    def __enter__(self) -> DictionaryImporter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._core.close(None)
+
+    def push(self, names: Names) -> None:
+        """Adds names."""
+        self._core.push(names)
+
+    def finish(self, inputs: list[str]) -> None:
+        """Merges the names and commits; the provenance gets `inputs`."""
+        self._core.close(inputs)
+
+
 def verify_arrays(path: Path, keys: list[str]) -> None:
     """Verifies the checksums of arrays before other arrays are computed from them.
 

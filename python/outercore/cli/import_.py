@@ -12,7 +12,6 @@ import typer
 
 import outercore
 from outercore.base.display import flat
-from outercore.base.native import Progress
 from outercore.base.options import Option
 from outercore.cli import console, options
 from outercore.cli.info import types
@@ -26,10 +25,9 @@ from outercore.importing.edge_arrays import EdgeChoice
 from outercore.importing.format.registry import TypedFormat, located, typed_format
 from outercore.importing.id_notes import notes_on_ids
 from outercore.importing.inputs import Inputs, TypedInputs
-from outercore.importing.named_inputs import NamedInputs
+from outercore.importing.named_inputs import open_named
 from outercore.importing.options import ImportOptions
 from outercore.importing.plain_graph import open_inputs
-from outercore.importing.source import GraphSource
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.standard_input import piped
 from outercore.importing.table.text import TextOptions
@@ -357,37 +355,15 @@ def _import_edges(
                     "--graph-ids: does not go with `--ids dictionary`\n"
                     "hint: number the nodes from 0, graph after graph"
                 )
-            with NamedInputs(inputs, arguments.out, chosen) as named:
-                summary = _write(context, named.build(progress), arguments, chosen, progress, note)
+            source = open_named(inputs, chosen)
         else:
             source = open_inputs(inputs, chosen)
-            summary = _write(context, source, arguments, chosen, progress, note)
+        summary = import_graph(source, arguments.out, chosen, progress, note)
+        words = context.find_root().obj or []
+        for of_ids in notes_on_ids(source, outercore.open(arguments.out), summary):
+            command = read_again(words, *of_ids.option)
+            note(f"{of_ids.text}: `{command}`" if command else of_ids.text)
     console.result(summary, str(arguments.out), notable(summary), as_json=arguments.json)
-
-
-def _write(
-    context: typer.Context,
-    source: GraphSource,
-    arguments: _Options,
-    how: ImportOptions,
-    progress: Progress,
-    note: Callable[[str], object],
-) -> dict[str, Any]:
-    for text in source.notes:
-        note(text)
-    for array in source.arrays:
-        wide = array.rows.typed and array.rows.dtype.itemsize == 8
-        if array.role == "features" and wide and how.feature_dtype is None:
-            console.note(
-                f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what "
-                "training reads"
-            )
-    summary = import_graph(source, arguments.out, how, progress)
-    words = context.find_root().obj or []
-    for of_ids in notes_on_ids(source, outercore.open(arguments.out), summary):
-        command = read_again(words, *of_ids.option)
-        note(f"{of_ids.text}: `{command}`" if command else of_ids.text)
-    return summary
 
 
 def _only(option: str, texts: Sequence[str]) -> str | None:

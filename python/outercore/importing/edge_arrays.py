@@ -35,7 +35,7 @@ WEIGHT, TIME, FEATURES = "weight", "time", "attr"
 """The edge arrays that options make; in a batch they are `edge_weight` and so on."""
 
 _EDGE_IDS = frozenset({"edge", "edgeid", "eid"})
-"""What a column of edge ids is called, besides `IDS`."""
+"""Names of columns of edge ids, in addition to `IDS`."""
 
 
 @dataclass(frozen=True)

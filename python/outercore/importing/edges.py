@@ -52,31 +52,31 @@ class EdgeSource:
 
     name: str
     batches: Batches
-    """Sources and targets from 0; called with the number of nodes, where it is known."""
+    """Sources and targets from 0; its argument is the number of nodes, if known."""
     native: Callable[[Importer], None] | None = None
-    """Has the core read them, where it can."""
+    """Lets the core read the file; `None` if the core cannot."""
     others: tuple[str, ...] = ()
-    """Columns beside the ends."""
+    """Columns that are not ends."""
     values: Callable[[list[str], bool], RowSource] | None = None
-    """The values of some of those; called with whether one column of texts may be times."""
+    """Returns the values of some of them; the flag: one column of texts may hold times."""
     own_weight: str | None = None
-    """The column that the format itself says is the weight."""
+    """The column of weights by the definition of the format."""
     notes: list[str] = field(default_factory=list)
     """How the file was understood, to be shown once."""
     nodes: int | None = None
-    """How many nodes the file itself says there are."""
+    """Number of nodes in the header of the file."""
     first_id: int = 0
-    """What the input calls the first node."""
+    """Id of the first node in the input."""
     is_open: bool = False
-    """Whether nothing but the ids says which nodes there are: they may start at 1, or have gaps."""
+    """Whether only the ids tell the nodes: they may start at 1, or have gaps."""
     stated: tuple[int, int] | None = None
-    """Nodes and edges that comments of the file speak of."""
+    """Numbers of nodes and edges in comments of the file."""
     files: tuple[FileState, ...] = ()
-    """What it is read from, as it was when it was opened."""
+    """Its files, in the state in which they were opened."""
     digest: str = ""
-    """The `digest_of` an array that no file holds."""
+    """The `digest_of` an array in memory."""
     dates: tuple[str, ...] = ()
-    """Those of the other columns that are called like times or hold dates."""
+    """The columns among `others` with names of times, or with dates."""
 
     def feed(self, importer: Importer, nodes: int | None) -> None:
         """Gives the edges to an importer; `nodes` is the number of nodes, if known."""
@@ -88,7 +88,7 @@ class EdgeSource:
 
     @property
     def identity(self) -> str:
-        """What tells that another import has other edges: the name, and the state of `files`."""
+        """Text that differs for other edges: the name, and the state of `files`."""
         return " ".join([self.name, *map(str, self.files), *filter(None, [self.digest])])
 
 
@@ -177,20 +177,19 @@ def text_edges(
         for rows in table.numbers([ends.source, ends.target], np.dtype(np.int64), "nan"):
             yield rows[:, 0] - table.first_id, rows[:, 1] - table.first_id
 
-    return EdgeSource(
-        str(spec),
+    return edges_of_table(
+        spec,
+        table,
+        ends,
+        by_name,
         batches,
-        native,
-        tuple(ends.others),
-        table_values(table, ends),
-        own if own in ends.others else None,
-        [f"{spec.path}: {table.described()}{by_name}"],
+        native=native,
+        own_weight=own if own in ends.others else None,
         nodes=table.nodes,
         first_id=table.first_id,
         is_open=table.format == "delimited",
         stated=table.stated,
         files=files,
-        dates=dates_of(table, ends),
     )
 
 
@@ -220,6 +219,14 @@ def _may_be_triples(table: TextTable) -> bool:
 def pushed(name: str, pairs: Callable[[], Pairs], first_id: int = 0, **more: Any) -> EdgeSource:
     """Edges that come in batches of sources and targets of any type of integers; their ids start at
     `first_id`."""
+    return EdgeSource(name, from_zero(name, pairs, first_id), first_id=first_id, **more)
+
+
+def from_zero(name: str, pairs: Callable[[], Pairs], first_id: int = 0) -> Batches:
+    """Batches with ids from 0, of batches whose ids start at `first_id`.
+
+    Errors: raised with the rows, `InvalidError` for an id that is out of range.
+    """
 
     def batches(nodes: int | None) -> Pairs:
         row = 0
@@ -228,7 +235,7 @@ def pushed(name: str, pairs: Callable[[], Pairs], first_id: int = 0, **more: Any
             row += len(source)
             yield source, target
 
-    return EdgeSource(name, batches, first_id=first_id, **more)
+    return batches
 
 
 def _from_zero(
@@ -360,33 +367,19 @@ def _parquet_edges(
         for rows in table.numbers(columns, np.dtype(np.int64), "nan"):
             yield rows[:, 0], rows[:, 1]
 
-    return pushed(
-        str(spec),
-        batches,
-        first_id,
-        others=tuple(ends.others),
-        values=table_values(table, ends),
-        notes=[f"{spec.path}: {table.described()}{by_name}"],
-        is_open=True,
-        files=files,
-        dates=dates_of(table, ends),
+    pairs = from_zero(str(spec), batches, first_id)
+    return edges_of_table(
+        spec, table, ends, by_name, pairs, first_id=first_id, is_open=True, files=files
     )
 
 
-def dates_of(table: Table, ends: EdgeColumns) -> tuple[str, ...]:
-    """The further columns that are called like times or hold dates.
+def edges_of_table(
+    spec: FileSpec, table: Table, ends: EdgeColumns, note: str, batches: Batches, **more: Any
+) -> EdgeSource:
+    """Edges of a table, with its other columns.
 
-    Cost: of each column of a text the first batch of rows.
+    Cost: of each other column of a text the first batch of rows.
     """
-    return tuple(
-        name
-        for name in ends.others
-        if (table.is_named and is_time_name(name)) or is_date_column(table, name)
-    )
-
-
-def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool], RowSource]:
-    """Gives the columns that are not ends, by their names."""
 
     def values(names: list[str], as_times: bool) -> RowSource:
         if as_times and times_of(table, names[0], in_text=True) is not None:
@@ -394,7 +387,19 @@ def table_values(table: Table, ends: EdgeColumns) -> Callable[[list[str], bool],
             return rows.changed(lambda times, _: times[:, None], width=1)
         return _values(table, ends, names)
 
-    return values
+    return EdgeSource(
+        str(spec),
+        batches,
+        others=tuple(ends.others),
+        values=values,
+        notes=[f"{spec.path}: {table.described()}{note}"],
+        dates=tuple(
+            name
+            for name in ends.others
+            if (table.is_named and is_time_name(name)) or is_date_column(table, name)
+        ),
+        **more,
+    )
 
 
 def _values(table: Table, ends: EdgeColumns, names: list[str]) -> RowSource:

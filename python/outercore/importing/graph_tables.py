@@ -27,7 +27,7 @@ from outercore.importing.table.table import Table
 from outercore.importing.table.text import PLAIN, TextOptions, TextTable, suffix_of
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
-"""What a type may be called: it becomes part of a path."""
+"""Names of types: each becomes part of a path."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class NodeTable:
     key: tuple[str, ...]
     """The columns by which edges name a node; none: they give the number of its row."""
     count: int | None
-    """The number of nodes, where it is known without reading."""
+    """The number of nodes, if known without reading."""
     files: tuple[FileState, ...] = ()
     space: str | None = None
-    """What keys are unique within, where several node types share it; else the node type."""
+    """The set of node types in which keys are unique; `None`: this type alone."""
     first: int = 0
     """The number of the first node among all nodes of the space."""
 
     @property
     def identity(self) -> str:
-        """What tells that another table is another input."""
+        """Text that differs for another input."""
         return " ".join([self.node_type, str(self.spec), str(self.key), *map(str, self.files)])
 
 
@@ -63,15 +63,15 @@ class EdgeTable:
     spec: FileSpec
     table: Table
     source: tuple[str, ...]
-    """The columns that name the source; none: row i comes from node i."""
+    """Columns with the key of the source; without any, node i is the source of row i."""
     target: tuple[str, ...]
     others: tuple[str, ...]
     """Columns besides the ends."""
     files: tuple[FileState, ...]
     time: str | None = None
-    """The column that becomes the array `time`, whatever its name."""
+    """The column that becomes the array `time`."""
     is_optional: bool = False
-    """Whether a row without a key is no edge, and nothing is wrong with it."""
+    """Whether rows without a key are valid and ignored."""
 
     @property
     def key(self) -> str:
@@ -80,7 +80,7 @@ class EdgeTable:
 
     @property
     def identity(self) -> str:
-        """What tells that another table is another input."""
+        """Text that differs for another input."""
         columns = [*self.source, "", *self.target, "", *self.others, "", str(self.time)]
         return " ".join([self.key, str(self.spec), *columns, *map(str, self.files)])
 
@@ -249,7 +249,6 @@ def _are_words(table: TextTable) -> bool:
 
 
 def _has_keys(nodes: NodeTable, wanted: list[Any]) -> list[bool]:
-    """Whether a node has each of these keys."""
     if nodes.table is None or not nodes.key:
         return [False] * len(wanted)
     found = pa.array([False] * len(wanted))

@@ -60,7 +60,6 @@ def notes_on_ids(source: GraphSource, graph: Any, summary: dict[str, Any]) -> li
 
 
 def _on_zeros(source: GraphSource, summary: dict[str, Any]) -> list[IdNote]:
-    """A note on ids with zeros in front."""
     count = summary.get("padded_ids", 0) + sum(array.rows.padded for array in source.arrays)
     if not count:
         return []

@@ -7,28 +7,43 @@ from dataclasses import dataclass, field, replace
 from outercore.base.sizes import parse_size
 from outercore.importing.edge_arrays import EdgeChoice
 from outercore.importing.keyed_edges import Dangling
-from outercore.importing.options import ImportOptions
+from outercore.importing.options import ArrayOptions
 from outercore.importing.splits import SplitChoice
 from outercore.importing.table.edge_array import EdgeShape
 from outercore.importing.table.rows import Reading
 from outercore.importing.table.text import TextOptions
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileInputs:
+    """Files, still as text from the user, and how they are written."""
+
+    splits: SplitChoice = field(default_factory=SplitChoice)
+    texts: tuple[str, ...] = ()
+    """`NAME=FILE`, or `TYPE.COLUMN` in a graph of several types."""
+    text: TextOptions = field(default_factory=TextOptions)
+    fill: float | None = None
+    """Replaces missing values; with `ArrayOptions.allow_nan` they may stay missing."""
+
+    def reading(self, options: ArrayOptions) -> Reading:
+        """How the files are read."""
+        return Reading(self.text, self.fill, options.allow_nan, parse_size(options.memory) // 4)
+
+
 @dataclass(frozen=True)
-class Inputs:
-    """Files and names, still as text."""
+class Inputs(FileInputs):
+    """Files and names of a graph of one type."""
 
     edges: tuple[str, ...]
     format: str = "auto"
     features: str | None = None
     labels: str | None = None
-    splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
     nodes: int | None = None
     node_table: str | None = None
     """`FILE` or `FILE:KEY`: a row a node, and the column by which other files name it."""
     ogb_split: str | None = None
+    """Folder of the splits in a directory of OGB."""
     relation: str | None = None
     """Of a data set of triples; all relations without it."""
     graph_ids: str | None = None
@@ -36,18 +51,11 @@ class Inputs:
     edge_shape: EdgeShape | None = None
     """For edge arrays of shape [2, 2]."""
     edge_values: EdgeChoice = field(default_factory=EdgeChoice)
-    text: TextOptions = field(default_factory=TextOptions)
-    fill: float | None = None
-    """What stands for missing values; with `ImportOptions.allow_nan` they may stay missing."""
-
-    def reading(self, options: ImportOptions) -> Reading:
-        """How the files are read."""
-        return _reading(self.text, self.fill, options)
 
 
 @dataclass(frozen=True)
-class TypedInputs:
-    """Files of a graph of several types, still as text."""
+class TypedInputs(FileInputs):
+    """Files of a graph of several types."""
 
     nodes: tuple[str, ...]
     """`TYPE=FILE`, `TYPE=FILE:KEY` or `TYPE=COUNT`."""
@@ -57,24 +65,14 @@ class TypedInputs:
     """`TYPE=FILE`."""
     label: str | None = None
     """`TYPE.COLUMN` or `TYPE=FILE`."""
-    texts: tuple[str, ...] = ()
-    """`TYPE.COLUMN`."""
-    splits: SplitChoice = field(default_factory=SplitChoice)
     add_reverse: bool = False
     """Whether each edge type gets one in the other direction."""
     dangling: Dangling = "refuse"
-    text: TextOptions = field(default_factory=TextOptions)
-    fill: float | None = None
-    """What stands for missing features; with `ImportOptions.allow_nan` they may stay missing."""
     ogb_split: str | None = None
-    """The folder of the splits in a directory of OGB."""
+    """Folder of the splits in a directory of OGB."""
     is_in_order: bool = False
-    """Whether rows are nodes in their order, whatever columns of ids say."""
+    """Whether row i is node i, even if a column has ids."""
 
-    def reading(self, options: ImportOptions) -> Reading:
+    def reading(self, options: ArrayOptions) -> Reading:
         """How the files are read."""
-        return replace(_reading(self.text, self.fill, options), is_in_order=self.is_in_order)
-
-
-def _reading(text: TextOptions, fill: float | None, options: ImportOptions) -> Reading:
-    return Reading(text, fill, options.allow_nan, parse_size(options.memory) // 4)
+        return replace(super().reading(options), is_in_order=self.is_in_order)

@@ -24,7 +24,6 @@ from outercore.importing.keys import (
     Keys,
     column_of,
     columns_in_words,
-    readable,
 )
 from outercore.importing.table.file_state import FileState
 from outercore.importing.table.keys import key_texts
@@ -36,7 +35,7 @@ _ROWS = 1 << 17
 _LOOKED_AT = 1000
 """Rows that tell which columns hold keys."""
 Dangling = Literal["refuse", "drop"]
-"""What to do about edges whose end is no node."""
+"""Treatment of edges with an unknown end."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,11 @@ class Ends:
 
     table: EdgeTable
     uses: tuple[int | None, int | None]
-    """Number of the columns of keys of each end; `None` where the end is the number of a row, in a
-    column or the edge's own."""
+    """Number of the column of keys of each end; `None`: the end is the number of a node, or the row
+    of the edge."""
     parts: tuple[range | None, range | None] = (None, None)
-    """The numbers that the nodes of each end have among those of all types that share their keys;
-    `None` where none does. Rows with other ends are edges of other types."""
+    """Range of the nodes of each end among all nodes of their space of keys; `None`: all. Rows with
+    other ends are edges of other types."""
     is_counting: bool = True
     """Whether keys that no node has are counted here, and not with another type of these rows."""
 
@@ -232,7 +231,6 @@ class KeyedEdges:
 
 
 def _has_values(table: Table, name: str) -> bool:
-    """Whether a column holds numbers or times."""
     return table.dtype(name) is not None or has_times(table, name)
 
 
@@ -310,22 +308,18 @@ def _no_node(ends: Ends, row: int, keys: Keys) -> InvalidError:
                 f"{where} is empty, expected a key of type `{node_type}`\n"
                 "hint: `--dangling drop` leaves such edges out and counts them"
             )
-        first = 0
-        for texts in column_of(node_type, table.table, columns, may_be_empty=True).texts():
-            if row < first + len(texts):
-                key = readable(str(texts[row - first]))
-                parts = (part for _, part in blocks(keys.rows(use), _ROWS))
-                others = sum(np.count_nonzero(part == NO_NODE) for part in parts) - 1
-                more = f", and {others:,} more rows have such keys" if others else ""
-                hint = "`--dangling drop` leaves such edges out and counts them"
-                if 2 * (others + 1) > len(keys.rows(use)):
-                    # Rather other keys than some that are missing.
-                    like = keys.example(node_type)
-                    hint = f"keys of `{node_type}` look like {like}" if like else "is it the file?"
-                    hint = _other_ends(table, keys) or hint
-                if row == 0 and not table.table.is_named:
-                    hint = f"if the first line names the columns: `--header`; {hint}"
-                what = f"no node of type `{node_type}` has the key `{key}`{more}"
-                return InvalidError(f"{where}: {what}\nhint: {hint}")
-            first += len(texts)
+        key = column_of(node_type, table.table, columns, may_be_empty=True).key(row)
+        parts = (part for _, part in blocks(keys.rows(use), _ROWS))
+        others = sum(np.count_nonzero(part == NO_NODE) for part in parts) - 1
+        more = f", and {others:,} more rows have such keys" if others else ""
+        hint = "`--dangling drop` leaves such edges out and counts them"
+        if 2 * (others + 1) > len(keys.rows(use)):
+            # Most keys are unknown, so the column or the file is likely the wrong one.
+            like = keys.example(node_type)
+            hint = f"keys of `{node_type}` look like {like}" if like else "is it the file?"
+            hint = _other_ends(table, keys) or hint
+        if row == 0 and not table.table.is_named:
+            hint = f"if the first line names the columns: `--header`; {hint}"
+        what = f"no node of type `{node_type}` has the key `{key}`{more}"
+        return InvalidError(f"{where}: {what}\nhint: {hint}")
     return InvalidError(f"`{table.spec}`: row {row}: an end is no node")

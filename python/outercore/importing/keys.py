@@ -1,10 +1,12 @@
 """Keys of tables as numbers of rows, through a dictionary on disk.
 
-Each key of a column is a pair of itself with itself. A key counts within its node type.
+A key counts within its node type. In a graph of one type each key is a node, and nodes are numbered
+in the order of the keys: shorter ones first, then by bytes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outercore.base.native import Names, Progress
+from outercore.base.native import DictionaryImporter, Names, Progress
+from outercore.data.directories import MANIFEST
 from outercore.data.graph import Graph
 from outercore.data.names import KEY
-from outercore.errors import InvalidError, NotFoundError
-from outercore.files.atomic import device_errors
-from outercore.files.large_arrays import blocks, forget
-from outercore.importing.build.dictionary import Dictionary, Part
+from outercore.data.schema import Schema
+from outercore.errors import REFUSALS, InvalidError, NotFoundError
+from outercore.files.atomic import device_errors, remove_at_once
+from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.importing.table.keys import key_texts
 from outercore.importing.table.rows import NodeArray, RowSource
 from outercore.importing.table.table import Table
@@ -32,10 +35,12 @@ from outercore.importing.table.text import offsets_and_bytes
 from outercore.importing.texts import text_arrays
 
 _SEPARATOR, _WITHIN = "\x1f", "\x1e"
-"""What stands between a node type and its keys, and between the columns of one key."""
+"""Separators: after a node type, and between the columns of one key."""
 _ROWS = 1 << 20
+_NUMBERS = "names/entity.numbers"
+"""The number of each text in the dictionary, in the order of the columns."""
 NO_NODE, EMPTY = -1, -2
-"""What stands for a key that no node has, and for a row without a key."""
+"""Rows of unknown keys, and of empty ones."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +49,37 @@ class Column:
 
     node_type: str
     name: str
-    """What messages call it."""
+    """Its name in messages."""
     texts: Callable[[], Iterator[Any]]
     """The keys in batches, as Arrow's large strings."""
     may_be_empty: bool = False
-    """Whether a row may have no key: an empty field, or a null."""
+    """Whether a row may lack a key: an empty field, or a null."""
     space: str | None = None
-    """What the keys are unique within, where several node types share it; else the node type."""
+    """The set of node types in which keys are unique; `None`: this type alone."""
     first: int = 0
     """The number of the first row among all nodes of the space."""
     is_one: bool = True
     """Whether a key is the text of one column."""
+    are_nodes: bool = False
+    """Whether each key is a node, so that nodes are numbered in the order of the keys."""
 
     @property
     def prefix(self) -> str:
-        """What tells the same key of another space apart."""
-        return self.node_type if self.space is None else self.space
+        """Precedes the keys of a space in the dictionary, so that spaces may have equal keys."""
+        if self.are_nodes:
+            return ""
+        return (self.node_type if self.space is None else self.space) + _SEPARATOR
+
+    def key(self, row: int) -> str:
+        """The key in a row, as messages show it.
+
+        Cost: reads the column up to this row.
+        """
+        for texts in self.texts():
+            if row < len(texts):
+                return readable(str(texts[row]))
+            row -= len(texts)
+        raise InvalidError(f"{self.name}: no row {row}")
 
 
 def column_of(
@@ -104,17 +124,23 @@ def readable(key: str) -> str:
 
 
 class Keys:
-    """The row of each key; a context that removes the dictionary's own files.
+    """The row of each key, through a dictionary on disk; a context that removes the dictionary.
 
     `nodes` are the columns that define the keys of their types, one for each type that has some;
-    `uses` refer to them.
+    `uses` refer to them. `identity` tells another dictionary. After an interrupt the dictionary
+    stays, and the next build reuses it if it is complete.
 
     Cost: each column is read once, and once more where an import is resumed; on disk
     the keys, and 16 bytes a key and use.
     """
 
+    names: Graph
+    """The dictionary as a data set, once it is built."""
+
     def __init__(self, out: Path, nodes: list[Column], uses: list[Column], identity: str) -> None:
-        self._dictionary = Dictionary(out.parent / f".{out.name}.keys", [identity])
+        self._place = out.parent / f".{out.name}.keys"
+        self._identity = identity
+        self._is_ours = False
         self._columns = [*nodes, *uses]
         self._nodes = len(nodes)
         self._rows: list[NDArray[np.int64]] = []
@@ -127,7 +153,8 @@ class Keys:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._rows = []
         self._row_of = self._column_of = np.empty(0, np.int64)
-        self._dictionary.__exit__(kind)
+        if self._is_ours and (kind is None or issubclass(kind, REFUSALS)):
+            remove_at_once(self._place)
 
     def build(self, memory: int, progress: Progress) -> None:
         """Numbers all keys.
@@ -136,25 +163,34 @@ class Keys:
         """
         if not self._columns:
             return
-        names = self._dictionary.build(memory, progress, self._pairs())
-        self._number(names, self._dictionary.numbers(names, "train")[:, 0])
+        if not self._is_complete():
+            with DictionaryImporter(self._place, memory, progress) as importer:
+                self._is_ours = True
+                for column in self._columns:
+                    row = 0
+                    for texts in column.texts():
+                        importer.push(_named(column, texts, row))
+                        row += len(texts)
+                    self._counts.append(row)
+                importer.finish([self._identity])
+        self._is_ours = True
+        self.names = Graph(self._place)
+        self._number(mapped(self._place, self.names.arrays[_NUMBERS]))
 
-    def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
-        for column in self._columns:
-            row = 0
-            for texts in column.texts():
-                keys = _named(column, texts, row)
-                row += len(texts)
-                yield "train", keys, keys
-            self._counts.append(row)
-        # Tables may all be empty, and a dictionary may not.
-        none = offsets_and_bytes(pa.array([_SEPARATOR], pa.large_string()))
-        yield "train", none, none
+    def _is_complete(self) -> bool:
+        try:
+            schema = Schema(json.loads((self._place / MANIFEST).read_text()))
+            return bool(schema.provenance["inputs"] == [self._identity])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
 
     def rows(self, use: int) -> NDArray[np.int64]:
-        """[rows] the row of the key at each place of column number `use` of the uses; `NO_NODE`
-        and `EMPTY` where there is none."""
+        """[rows] the node of each key in column number `use` of the uses, or `NO_NODE`, `EMPTY`."""
         return self._rows[use]
+
+    def are_defined(self) -> NDArray[np.bool_]:
+        """[keys] whether a column of nodes has each key of the dictionary."""
+        return self._row_of >= 0
 
     def arrays(self) -> list[NodeArray]:
         """The keys of the nodes as texts, with their order, for results and for looking them up.
@@ -208,9 +244,9 @@ class Keys:
         forget(self._rows[use])
         return found
 
-    def _number(self, names: Graph, ids: NDArray[np.int64]) -> None:
-        row_of = self._row_of = self._scratch("row_of", int(names.num_nodes))
-        column_of = self._column_of = self._scratch("column_of", int(names.num_nodes))
+    def _number(self, ids: NDArray[np.int64]) -> None:
+        row_of = self._row_of = self._scratch("row_of", int(self.names.num_nodes))
+        column_of = self._column_of = self._scratch("column_of", int(self.names.num_nodes))
         row_of[:] = column_of[:] = NO_NODE
         counts = self._counts or [
             sum(len(texts) for texts in column.texts()) for column in self._columns
@@ -220,28 +256,29 @@ class Keys:
             own = ids[first : first + count]
             first += count
             if number < self._nodes:
-                self._define(column, own, row_of, names)
+                self._define(column, own, row_of)
                 for _, block in blocks(own, _ROWS):
                     column_of[block] = number
-                continue
-            rows = self._scratch(f"rows-{number}", count)
-            empty = _empty_name(column, names)
-            for start, block in blocks(own, _ROWS):
-                found = np.where(block == empty, EMPTY, row_of[block])
-                rows[start : start + len(block)] = found
-                forget(rows)
-            self._rows.append(rows)
+            elif column.are_nodes:
+                self._rows.append(own)
+            else:
+                rows = self._scratch(f"rows-{number}", count)
+                empty = _empty_name(column, self.names)
+                for start, block in blocks(own, _ROWS):
+                    found = np.where(block == empty, EMPTY, row_of[block])
+                    rows[start : start + len(block)] = found
+                    forget(rows)
+                self._rows.append(rows)
 
-    def _define(
-        self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64], names: Any
-    ) -> None:
+    def _define(self, column: Column, ids: NDArray[np.int64], row_of: NDArray[np.int64]) -> None:
         for start, block in blocks(ids, _ROWS):
             own = np.arange(start, start + len(block)) + column.first
             row_of[block] = np.where(row_of[block] < 0, own, row_of[block])
             twice = np.flatnonzero(row_of[block] != own)
             if len(twice):
                 rows = sorted([start + int(twice[0]), int(row_of[block[twice[0]]]) - column.first])
-                key = names.entity_names([int(block[twice[0]])])[0].partition(_SEPARATOR)[2]
+                name = self.names.entity_names([int(block[twice[0]])])[0]
+                key = name.removeprefix(column.prefix)
                 if rows[0] < 0:
                     raise InvalidError(
                         f"{column.name}: key `{readable(key)}` in row {rows[1]} is that of a "
@@ -258,8 +295,8 @@ class Keys:
         again = "run the same command again"
         # A file without a name disappears with this process, also when it is killed.
         with (
-            device_errors(f"`{self._dictionary.place}`: {name}", again),
-            tempfile.TemporaryFile(dir=self._dictionary.place) as file,
+            device_errors(f"`{self._place}`: {name}", again),
+            tempfile.TemporaryFile(dir=self._place) as file,
         ):
             # A full disk is an error here; behind a mapped page it would end the process.
             os.posix_fallocate(file.fileno(), 0, 8 * count)
@@ -285,9 +322,10 @@ def _named(column: Column, texts: Any, first: int) -> Names:
     empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(texts), 0)))
     if len(empty) and not column.may_be_empty:
         raise InvalidError(f"{column.name}: row {first + int(empty[0])} is empty, expected a key")
-    prefix = pa.scalar(column.prefix + _SEPARATOR, pa.large_string())
-    joined = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
-    return offsets_and_bytes(joined)
+    if column.prefix:
+        prefix = pa.scalar(column.prefix, pa.large_string())
+        texts = pc.binary_join_element_wise(prefix, texts, pa.scalar("", pa.large_string()))
+    return offsets_and_bytes(texts)
 
 
 def _empty_name(column: Column, names: Any) -> int:
@@ -295,6 +333,6 @@ def _empty_name(column: Column, names: Any) -> int:
     if not column.may_be_empty:
         return -1
     try:
-        return int(names.entity_id(column.prefix + _SEPARATOR))
+        return int(names.entity_id(column.prefix))
     except NotFoundError:
         return -1

@@ -54,7 +54,6 @@ def _codes(words: pa.Array, names: pa.Array) -> NDArray[np.int64]:
 
 
 def _numbered_classes(where: str, count: int) -> str:
-    """A note on words that became classes."""
     return f"{where} has {count:,} classes, numbered in the order of their names"
 
 

@@ -246,6 +246,5 @@ def read_splits(choice: SplitChoice, reading: Reading) -> dict[str, NDArray[np.i
 
 
 def _all(rows: RowSource) -> NDArray[Any]:
-    """Every row in memory."""
     empty = np.empty((0,) if rows.width is None else (0, rows.width), rows.dtype)
     return np.concatenate([empty, *rows.chunks()])

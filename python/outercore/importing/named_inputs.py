@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outercore.base.listing import listed
-from outercore.base.native import Names, Progress
 from outercore.base.shell import quoted
-from outercore.base.sizes import parse_size
-from outercore.data.graph import Graph
 from outercore.errors import InvalidError
 from outercore.files.file_spec import FileSpec
 from outercore.files.large_arrays import blocks, mapped
-from outercore.importing.build.dictionary import Dictionary, Part
 from outercore.importing.edge_arrays import edge_arrays
-from outercore.importing.edges import dates_of, pushed, table_values
+from outercore.importing.edges import edges_of_table, from_zero
 from outercore.importing.format.registry import is_named
 from outercore.importing.inputs import Inputs
+from outercore.importing.keys import Column, Keys, columns_in_words
 from outercore.importing.node_files import NodeFile
 from outercore.importing.options import ImportOptions, require_once
-from outercore.importing.plain_graph import node_files, reading_identity
+from outercore.importing.plain_graph import node_files, notes_on_size, reading_identity
 from outercore.importing.source import GraphSource
 from outercore.importing.splits import split_columns, split_name
 from outercore.importing.table.columns import EdgeColumns, NodeColumns, id_column, node_columns
@@ -38,7 +36,7 @@ from outercore.importing.table.parquet import is_parquet
 from outercore.importing.table.parts import Parts
 from outercore.importing.table.rows import NodeArray, from_array, is_array, open_node_table
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import TextTable, offsets_and_bytes, suffix_of
+from outercore.importing.table.text import TextTable, suffix_of
 from outercore.importing.texts import text_files
 
 _BLOCK = 1 << 20
@@ -47,14 +45,49 @@ _LOOKED_AT = 1000
 """Rows that tell which column has the names of the edges."""
 
 
-@dataclass(frozen=True)
-class _NamedRows:
-    """Rows of a file that name nodes, with the node of each; [rows] or [rows, ends]."""
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A table of edges, or of nodes, whose rows name nodes."""
 
     spec: FileSpec
-    columns: tuple[str, ...]
-    nodes: NDArray[np.int64]
-    has_header: bool
+    table: Table
+    names: tuple[str, ...]
+    """The columns with names of nodes: one, or the two ends of an edge."""
+    values: tuple[str, ...]
+    """Other columns that are used."""
+    files: tuple[FileState, ...]
+    file: NodeFile | None = None
+    """Describes the values of nodes; `None` for edges and for the table that defines the nodes."""
+    by_name: str = ""
+    """Text of a note about columns that are taken by their names."""
+
+    @property
+    def identity(self) -> str:
+        """Text that differs for another input."""
+        key = "" if len(self.names) > 1 else f"{self.names[0]}="
+        return " ".join([f"{key}{self.spec}", *map(str, self.files)])
+
+    def column(self) -> Column:
+        """All names, row by row."""
+        where = f"`{self.spec.path}`: {columns_in_words(self.names)}"
+        return Column("", where, self._texts, are_nodes=True)
+
+    def _texts(self) -> Iterator[pa.Array]:
+        """Errors: `InvalidError` with the row of an empty name."""
+        row = 0
+        for texts in key_texts(self.table, list(self.names)):
+            for name, column in zip(self.names, texts, strict=True):
+                empty = np.flatnonzero(np.asarray(pc.equal(pc.binary_length(column), 0)))
+                if len(empty):
+                    raise InvalidError(
+                        f"`{self.spec.path}`: column `{name}`: row {row + int(empty[0])} is empty, "
+                        "expected a name"
+                    )
+            rows, ends = len(texts[0]), len(texts)
+            row += rows
+            # Both ends of an edge follow each other.
+            order = np.arange(rows * ends).reshape(ends, rows).T.reshape(-1)
+            yield texts[0] if ends == 1 else pa.concat_arrays(texts).take(pa.array(order))
 
 
 def _key_column(spec: FileSpec, table: Table) -> str:
@@ -77,37 +110,34 @@ def _key_column(spec: FileSpec, table: Table) -> str:
 
 
 def _require_rows_of_nodes(
-    table: _NamedRows, uses: Sequence[_NamedRows], count: int, called: Callable[[int], str]
+    table: _Table, nodes: dict[_Table, NDArray[np.int64]], keys: Keys
 ) -> None:
-    """Makes sure that each node has one row in the table. `called` gives the key of a node.
+    """Makes sure that each node has a row in the table.
 
-    Cost: a byte of memory for each of `count` nodes; a pass over all rows where one is missing.
-    Errors: `InvalidError` names the rows of a key that comes twice, or the row that names a node
-    which the table does not have.
+    `nodes` are the nodes in the rows of all other tables, [rows] or [rows, ends].
+
+    Cost: a byte of memory for each node; a pass over all rows where one is missing.
+    Errors: `InvalidError` with the row that names a node which the table does not have.
     """
-    known = np.zeros(count, np.bool_)
-    for start, block in blocks(table.nodes, _BLOCK):
-        if known[block].any() or len(np.unique(block)) < len(block):
-            raise _twice(table, start + len(block), called)
-        known[block] = True
+    known = keys.are_defined()
     if known.all():
         return
-    for use in uses:
-        unknown = sum(int((~known[block]).any(axis=-1).sum()) for block in _rows(use.nodes))
+    for use, of_rows in nodes.items():
+        unknown = sum(int((~known[block]).any(axis=-1).sum()) for block in _rows(of_rows))
         if not unknown:
             continue
         row = 0
-        for block in _rows(use.nodes):
+        for block in _rows(of_rows):
             wrong = np.argwhere(~known[block])
             if len(wrong):
                 place, column = (int(at) for at in wrong[0])
-                name = called(int(block[place, column]))
-                is_first = row + place == 0 and not use.has_header
+                (name,) = keys.names.entity_names([int(block[place, column])])
+                is_first = row + place == 0 and not use.table.is_named
                 header = "if the first line names the columns: `--header`; " if is_first else ""
                 raise InvalidError(
-                    f"`{use.spec.path}`: row {row + place}: column `{use.columns[column]}` names "
+                    f"`{use.spec.path}`: row {row + place}: column `{use.names[column]}` names "
                     f"node `{name}`, and `{table.spec.path}` has no row for it; so it is in "
-                    f"{unknown:,} of {len(use.nodes):,} rows\n"
+                    f"{unknown:,} of {len(of_rows):,} rows\n"
                     f"hint: {header}add rows for these nodes to the table; or leave `--nodes` out, "
                     "and all nodes that files name are nodes of the graph"
                 )
@@ -119,57 +149,20 @@ def _rows(nodes: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         yield np.array(block).reshape(len(block), -1)
 
 
-def _twice(table: _NamedRows, stop: int, called: Callable[[int], str]) -> InvalidError:
-    nodes = np.array(table.nodes[:stop])
-    order = np.argsort(nodes, kind="stable")
-    again = np.flatnonzero(np.diff(nodes[order]) == 0)
-    second = int(order[again + 1].min())
-    first = int(np.argmax(nodes == nodes[second]))
-    return InvalidError(
-        f"`{table.spec.path}`: column `{table.columns[0]}`: key `{called(int(nodes[second]))}` "
-        f"stands in rows {first} and {second}, expected once\n"
-        "hint: each row is a node; leave the second one out"
-    )
+def open_named(inputs: Inputs, options: ImportOptions) -> GraphSource:
+    """Inputs whose nodes have names; the source is complete once the names have numbers.
 
-
-@dataclass(frozen=True)
-class _NodeTable:
-    """A table of nodes, and the column that names them."""
-
-    file: NodeFile | None
-    """What its values are; `None`: it says which nodes there are."""
-    spec: FileSpec
-    table: Table
-    key: str
-    taken: list[str]
-    """The columns with values."""
-    files: tuple[FileState, ...]
-
-
-@dataclass(frozen=True)
-class _Edges:
-    """A table of edges by names."""
-
-    spec: FileSpec
-    table: Table
-    columns: EdgeColumns
-    files: tuple[FileState, ...]
-    by_name: str
-    """What a note says about columns that are taken by their names."""
-
-
-class NamedInputs:
-    """Inputs whose nodes have names; a context that removes the dictionary's own files.
-
-    Cost: the names of both ends of each edge are read twice.
+    Cost: the names of both ends of each edge are read once.
+    Errors: `InvalidError` for a node table without a column of ids, and for options that mean
+    nothing here.
     """
+    return _Opening(inputs, options).source()
 
-    def __init__(self, inputs: Inputs, out: Path, options: ImportOptions) -> None:
-        """Opens all files.
 
-        Errors: `InvalidError` for a node table without a column of ids, and for options that mean
-        nothing here.
-        """
+class _Opening:
+    """The opened files of inputs whose nodes have names."""
+
+    def __init__(self, inputs: Inputs, options: ImportOptions) -> None:
         _refuse_options(inputs)
         self._inputs, self._options = inputs, options
         self._reading = replace(inputs.reading(options), purpose="named_table")
@@ -178,87 +171,51 @@ class NamedInputs:
         node_table = inputs.node_table
         self._table = None if node_table is None else self._open_nodes(node_table)
         if self._table is not None:
-            self._reading = replace(self._reading, key=self._table.key)
+            self._reading = replace(self._reading, key=self._table.names[0])
         self._files = [self._keyed(one) for one in self._node_files()]
-        place = Path(out).parent / f".{Path(out).name}.names"
-        self._dictionary = Dictionary(place, self._identity())
+        self._defining = [] if self._table is None else [self._table]
+        self._tables = [*self._edges, *self._files]
 
-    def __enter__(self) -> NamedInputs:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._dictionary.__exit__(kind)
-
-    def build(self, progress: Progress) -> GraphSource:
-        """Builds the dictionary and gives the graph by ids."""
-        names = self._dictionary.build(parse_size(self._options.memory), progress, self._pairs())
-        return self._source(names)
-
-    def _pairs(self) -> Iterator[tuple[Part, Names, Names]]:
-        """The ends of each edge, and the id of each row of a node table with itself."""
-        for edges in self._edges:
-            ends, row = edges.columns, 0
-            for sources, targets in key_texts(edges.table, [ends.source, ends.target]):
-                first = _named(edges.spec, ends.source, sources, row)
-                yield "train", first, _named(edges.spec, ends.target, targets, row)
-                row += len(sources)
-        for one in self._node_tables():
-            row = 0
-            for (ids,) in key_texts(one.table, [one.key]):
-                named = _named(one.spec, one.key, ids, row)
-                yield "valid", named, named
-                row += len(ids)
+    def source(self) -> GraphSource:
+        """The names, and how they complete the source."""
+        return GraphSource(
+            [],
+            identities=self._identity(),
+            node_keys=[one.column() for one in self._defining],
+            uses=[one.column() for one in self._tables],
+            with_keys=self._with_keys,
+        )
 
     def _identity(self) -> list[str]:
-        """What decides the id of a name, and so the edges."""
-        edges = [" ".join([str(one.spec), *map(str, one.files)]) for one in self._edges]
-        rows = [
-            " ".join([f"{one.key}={one.spec}", *map(str, one.files)]) for one in self._node_tables()
-        ]
-        return [*edges, *rows, reading_identity(self._inputs, self._options.task)]
+        """The inputs and options on which the id of a name depends, and so the edges."""
+        reading = reading_identity(self._inputs, self._options.task)
+        tables = [*self._edges, *self._defining, *self._files]
+        return [*(one.identity for one in tables), reading]
 
-    def _source(self, names: Graph) -> GraphSource:
-        of_edges, of_tables = list[_NamedRows](), list[_NamedRows]()
-        first, ends = 0, self._dictionary.numbers(names, "train")
-        for edges in self._edges:
-            part = ends[first : first + edges.table.rows]
-            first += len(part)
-            columns = edges.columns.source, edges.columns.target
-            of_edges.append(_NamedRows(edges.spec, columns, part, edges.table.is_named))
-        tables = self._node_tables()
-        first, nodes = 0, self._dictionary.numbers(names, "valid")[:, 0] if tables else ends[:0]
-        for one in tables:
-            part = nodes[first : first + one.table.rows]
-            first += len(part)
-            of_tables.append(_NamedRows(one.spec, (one.key,), part, one.table.is_named))
-        sources = [
-            pushed(
-                str(one.spec),
-                partial(_batches, rows.nodes),
-                others=tuple(one.columns.others),
-                values=table_values(one.table, one.columns),
-                notes=[
-                    f"{one.spec.path}: {one.table.described()}{one.by_name}; nodes by a dictionary"
-                ],
+    def _with_keys(self, keys: Keys) -> GraphSource:
+        names = keys.names
+        count = int(names.num_nodes)
+        nodes = {
+            one: keys.rows(use) if len(one.names) == 1 else keys.rows(use).reshape(-1, 2)
+            for use, one in enumerate(self._tables)
+        }
+        edges = [
+            edges_of_table(
+                one.spec,
+                one.table,
+                EdgeColumns(one.names[0], one.names[1], list(one.values)),
+                f"{one.by_name}; nodes by a dictionary",
+                from_zero(str(one.spec), partial(_batches, nodes[one])),
                 files=one.files,
-                dates=dates_of(one.table, one.columns),
             )
-            for one, rows in zip(self._edges, of_edges, strict=True)
+            for one in self._edges
         ]
-        values, notes = edge_arrays(sources, self._inputs.edge_values, self._reading)
+        values, notes = edge_arrays(edges, self._inputs.edge_values, self._reading)
         if self._table is not None:
-            _require_rows_of_nodes(
-                of_tables[0],
-                [*of_edges, *of_tables[1:]],
-                int(names.num_nodes),
-                lambda node: str(names.entity_names([node])[0]),
-            )
-        ids = {(one.spec.path, one.columns[0]): one.nodes for one in of_tables}
-        reading = replace(
-            self._reading,
-            nodes=int(names.num_nodes),
-            ids=NodeIds(partial(_numbers, ids), names.entity_names),
-        )
+            _require_rows_of_nodes(self._table, nodes, keys)
+        ids = {(one.spec.path, one.names[0]): of for one, of in nodes.items() if of.ndim == 1}
+        of_tables = NodeIds(partial(_numbers, ids), names.entity_names)
+        reading = replace(self._reading, nodes=count, ids=of_tables)
         arrays = [
             array
             for one in self._files
@@ -269,22 +226,25 @@ class NamedInputs:
             key = f"names/entity.{part_of_names}"
             rows = from_array(key, mapped(names.root, names.arrays[key]))
             arrays.append(NodeArray("names", f"entity.{part_of_names}", rows))
-        shown = [note for source in sources for note in source.notes]
-        shown += self._notes_on_table()
-        shown += [note for array in arrays for note in array.rows.notes]
+        notes = [
+            *(note for one in edges for note in one.notes),
+            *self._notes_on_table(),
+            *(note for array in arrays for note in array.rows.notes),
+            *notes,
+        ]
+        arrays += values
         return GraphSource(
-            sources,
-            [*arrays, *values],
-            int(names.num_nodes),
+            edges,
+            arrays,
+            count,
             identity="\n".join(self._identity()) + " by a dictionary",
-            notes=shown + notes,
+            notes=[*notes, *notes_on_size(arrays, self._options)],
         )
 
-    def _open_nodes(self, text: str) -> _NodeTable:
-        """The table that says which nodes there are."""
+    def _open_nodes(self, text: str) -> _Table:
         spec = FileSpec.parse(text)
         files, table = self._opened(spec)
-        return _NodeTable(None, spec, table, _key_column(spec, table), [], files)
+        return _Table(spec, table, (_key_column(spec, table),), (), files)
 
     def _opened(self, spec: FileSpec) -> tuple[tuple[FileState, ...], Table]:
         """A table of nodes, and its file as it is now.
@@ -296,22 +256,16 @@ class NamedInputs:
             raise _without_order(str(spec))
         return states(spec.path), open_node_table(spec, self._reading)
 
-    def _node_tables(self) -> list[_NodeTable]:
-        """All tables of nodes."""
-        return self._files if self._table is None else [self._table, *self._files]
-
     def _notes_on_table(self) -> list[str]:
-        """How the table of nodes is read."""
         if self._table is None:
             return []
-        spec, table, key = self._table.spec, self._table.table, self._table.key
-        taken = {name for one in self._files if one.spec.path == spec.path for name in one.taken}
+        spec, table, (key,) = self._table.spec, self._table.table, self._table.names
+        taken = {name for one in self._files if one.spec.path == spec.path for name in one.values}
         left = [name for name in table.names if name != key and name not in taken]
         note = f"{spec.path}: {table.described(has_names=True)}; nodes by column `{key}`"
         return [note + (f"; not taken: {listed(left, most=6)}" if left else "")]
 
     def _node_files(self) -> list[NodeFile]:
-        """The files of features, labels, arrays, splits and texts."""
         if self._inputs.splits.archive is not None:
             raise _without_order(str(self._inputs.splits.archive))
         splits = [split_name(text) for text in self._inputs.splits.single]
@@ -324,7 +278,7 @@ class NamedInputs:
         """The first column that is not chosen and has names of the edges in its first rows."""
         names: set[str] = set()
         for edges in self._edges:
-            names |= _first_texts(edges.table, [edges.columns.source, edges.columns.target])
+            names |= _first_texts(edges.table, list(edges.names))
         for column in table.names:
             dtype = table.dtype(column)
             may_be_key = table.kind(column) == "text" if dtype is None else dtype.kind in "iu"
@@ -332,7 +286,7 @@ class NamedInputs:
                 return column
         return None
 
-    def _keyed(self, file: NodeFile) -> _NodeTable:
+    def _keyed(self, file: NodeFile) -> _Table:
         may_leave_out = file.role in ("features", "labels", "array")
         spec, key = FileSpec.parse(file.file, may_leave_out=may_leave_out), self._reading.key
         files, table = self._opened(spec)
@@ -348,11 +302,10 @@ class NamedInputs:
             raise InvalidError(
                 f"`{spec}`: no column of ids, and nodes with names have no order\nhint: {way}"
             )
-        return _NodeTable(file, spec, table, columns.key, columns.values, files)
+        return _Table(spec, table, (columns.key,), tuple(columns.values), files, file)
 
 
 def _first_texts(table: Table, columns: list[str]) -> set[str]:
-    """Keys in the first rows of some columns."""
     first = next(iter(key_texts(table, columns)), [])
     return {text for column in first for text in column.slice(0, _LOOKED_AT).to_pylist()}
 
@@ -381,7 +334,7 @@ def _refuse_options(inputs: Inputs) -> None:
             raise InvalidError(f"{option}: does not go with `--ids dictionary`")
 
 
-def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
+def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Table:
     """A table of edges by names.
 
     Errors: `InvalidError` for files whose format numbers the nodes.
@@ -400,27 +353,13 @@ def _open_edges(text: str, inputs: Inputs, parts: Parts) -> _Edges:
     files = states(spec.path)
     if suffix_of(spec.path) == ".npy":
         array = EdgeArrayTable.open(spec, inputs.edge_shape)
-        return _Edges(spec, array, EdgeColumns(*ENDS, []), files, "")
+        return _Table(spec, array, ENDS, (), files)
     table = parts.open(spec, inputs.text, "named_edges")
     if isinstance(table, TextTable) and table.format != "delimited":
         raise InvalidError(f"`{spec.path}`: its format numbers the nodes from 1, {what}")
     spec, columns, by_name = parts.edges(spec, table, inputs.edge_values.names)
-    return _Edges(spec, table, columns, files, by_name)
-
-
-def _named(spec: FileSpec, column: str, names: Any, first: int) -> Names:
-    """A column as the importer takes it.
-
-    Errors: `InvalidError` with the row of an empty name.
-    """
-    offsets, data = offsets_and_bytes(names)
-    empty = np.flatnonzero(np.diff(offsets) == 0)
-    if len(empty):
-        raise InvalidError(
-            f"`{spec.path}`: column `{column}`: row {first + int(empty[0])} is empty, expected a "
-            "name"
-        )
-    return offsets, data
+    names = columns.source, columns.target
+    return _Table(spec, table, names, tuple(columns.others), files, by_name=by_name)
 
 
 def _batches(ends: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -431,6 +370,5 @@ def _batches(ends: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArr
 def _numbers(
     ids: dict[tuple[Path, str], NDArray[np.int64]], table: Table, key: str
 ) -> Iterator[NDArray[np.int64]]:
-    """The ids of a table's rows."""
     for _, block in blocks(ids[table.path, key], _BLOCK):
         yield np.array(block)

@@ -69,13 +69,26 @@ def open_inputs(inputs: Inputs, options: ImportOptions | None = None) -> GraphSo
         *(note for array in given for note in array.rows.notes),
         *notes,
     ]
+    arrays = _replaced(source.arrays, [*given, *of_edges])
+    notes += notes_on_size(arrays, options)
     return replace(
         source,
-        arrays=_replaced(source.arrays, [*given, *of_edges]),
+        arrays=arrays,
         nodes=nodes,
         notes=notes,
         identity=reading_identity(inputs, options.task),
     )
+
+
+def notes_on_size(arrays: list[NodeArray], options: ImportOptions) -> list[str]:
+    """Notes on features that would need half the bytes as float32."""
+    return [
+        f"features stay {array.rows.dtype}; `--feature-dtype float32` would halve what training "
+        "reads"
+        for array in arrays
+        if array.role == "features" and array.rows.typed and array.rows.dtype.itemsize == 8
+        if options.feature_dtype is None
+    ]
 
 
 def _replaced(arrays: list[NodeArray], given: list[NodeArray]) -> list[NodeArray]:

@@ -13,7 +13,7 @@ from outercore.importing.graph_tables import NodeTable
 from outercore.importing.keyed_edges import Dangling, KeyedEdges
 from outercore.importing.keys import Column, Keys
 from outercore.importing.many_graphs import GraphLevel
-from outercore.importing.splits import Splits
+from outercore.importing.splits import KeyedSplit
 from outercore.importing.table.file_state import FileState
 from outercore.importing.table.rows import NodeArray, count_rows
 
@@ -40,8 +40,8 @@ class GraphTypes:
 
     nodes: dict[str, NodeTable]
     edges: list[KeyedEdges]
-    splits: Splits | None = None
-    """Splits by keys. The columns of their keys are the last uses of the source."""
+    splits: list[KeyedSplit]
+    """The columns of their keys are the last uses of the source."""
     fill: float | None = None
     """Replaces missing values of edges. Those of nodes are replaced when they are read."""
     dangling: Dangling = "refuse"
@@ -59,9 +59,8 @@ class GraphTypes:
 
         `uses`: number of columns that refer to nodes by key.
         """
-        arrays = []
-        if self.splits is not None:
-            arrays += self.splits.looked_up(keys, uses - len(self.splits.columns))
+        first = uses - len(self.splits)
+        arrays = [one.looked_up(keys.rows(first + at)) for at, one in enumerate(self.splits)]
         arrays += keys.arrays()
         notes = []
         for edges in self.edges:

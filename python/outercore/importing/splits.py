@@ -20,7 +20,7 @@ from outercore.files.atomic import missing_file
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import is_there
 from outercore.importing.graph_tables import NodeTable
-from outercore.importing.keys import Column, Keys, column_of, readable
+from outercore.importing.keys import Column, column_of
 from outercore.importing.labels import has_label
 from outercore.importing.options import require_once
 from outercore.importing.table.columns import NodeColumns, alphanumeric, id_column
@@ -142,7 +142,6 @@ def _by_name(table: Table, columns: SplitColumns, ids: NodeIds) -> Iterator[NDAr
 
 
 def _flags(table: Table, mask: str) -> Iterator[NDArray[np.bool_]]:
-    """The values of a mask, row by row."""
     dtype = table.dtype(mask)
     assert dtype is not None
     for rows in table.numbers([mask], dtype, "nan"):
@@ -295,89 +294,94 @@ def as_ids(source: RowSource, reading: Reading) -> RowSource:
     return source.changed(from_zero, dtype=np.dtype(np.int64))
 
 
-class Splits:
-    """The splits of one node type: arrays of rows, and columns of keys to be looked up."""
+@dataclass(frozen=True)
+class KeyedSplit:
+    """A split whose nodes are named by keys."""
 
-    def __init__(self, choice: SplitChoice, nodes: NodeTable, reading: Reading) -> None:
-        """Opens the files.
+    name: str
+    column: Column
+    nodes: NodeTable
+    has_header: bool = True
+    """Whether the first line is not read as a key."""
 
-        Errors: `InvalidError` for a split that is given twice, or a table that does not say which
-        nodes it means.
+    def looked_up(self, rows: NDArray[np.int64]) -> NodeArray:
+        """The split as an array of nodes; `rows` are the rows of its keys in their space.
+
+        Errors: `InvalidError` for a key without a node.
         """
-        self.arrays: list[NodeArray] = []
-        """Those by rows."""
-        self.columns: list[Column] = []
-        """The keys of the others, split by split."""
-        self._names: list[str] = []
-        self._headerless: set[str] = set()
-        """The splits whose first line is read as a key."""
-        self._nodes = nodes
-        by_key = bool(nodes.key)
-        reading = replace(reading, nodes=nodes.count, fill=None)
-        if choice.archive is not None:
-            for name, rows in open_splits(choice.archive, reading):
-                self._add(name, rows, nodes.node_type, by_key=by_key and rows.dtype.kind != "b")
-        for text in choice.single:
-            name, file = split_name(text)
-            spec = FileSpec.parse(file)
-            if not by_key:
-                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
-            elif is_array(spec):
-                rows = open_rows(spec, reading)
-                self._add(name, rows, nodes.node_type, by_key=rows.dtype.kind != "b")
-            else:
-                self._add_table(name, file, spec, reading)
-        require_once("--split", [*(array.name for array in self.arrays), *self._names])
-
-    def _add_table(self, name: str, file: str, spec: FileSpec, reading: Reading) -> None:
-        """A table of keys, or of keys with a column that says which of them are in the split."""
-        nodes, table = self._nodes, open_node_table(spec, reading)
-        if len(nodes.key) > 1:
-            columns, mask = _key_columns(name, spec, table, len(nodes.key)), None
-        else:
-            found = split_columns(name, spec, table, nodes.key[0])
-            if found.ids is None:
-                self._add(name, open_split(name, file, reading), nodes.node_type, by_key=False)
-                return
-            columns, mask = (found.ids,), found.mask
-        column = column_of(nodes.node_type, table, columns, space=nodes.space)
-        self._names.append(name)
-        if not table.is_named:
-            self._headerless.add(name)
-        self.columns.append(column if mask is None else _where_true(column, table, mask))
-
-    def _add(self, name: str, rows: RowSource, node_type: str, *, by_key: bool) -> None:
-        if not by_key:
-            self.arrays.append(NodeArray("split", name, rows, node_type))
-            return
-        if rows.dtype.kind not in "iu":
-            raise InvalidError(f"--split {name}: expected keys, found {rows.dtype}")
-        self._names.append(name)
-        where = f"split `{name}` in `{rows.name}`"
-        self.columns.append(Column(node_type, where, _texts(rows), space=self._nodes.space))
-
-    def looked_up(self, keys: Keys, first_use: int) -> list[NodeArray]:
-        """The splits by keys, as rows; their columns are the uses from `first_use` on.
-
-        Errors: `InvalidError` for a key that no node has.
-        """
-        found = []
-        for place, (name, column) in enumerate(zip(self._names, self.columns, strict=True)):
-            rows = keys.rows(first_use + place) - self._nodes.first
-            assert self._nodes.count is not None  # Types with keys have a table.
-            missing = np.flatnonzero((rows < 0) | (rows >= self._nodes.count))
-            if len(missing):
-                row = int(missing[0])
-                is_first = row == 0 and name in self._headerless
-                hint = "\nhint: if the first line names the columns: `--header`" if is_first else ""
-                raise InvalidError(
-                    f"--split {name}: {column.name}: row {row}: no node of type "
-                    f"`{column.node_type}` has the key `{_key_at(column, row)}`{hint}"
-                )
-            found.append(
-                NodeArray("split", name, from_array(f"split `{name}`", rows), column.node_type)
+        rows = rows - self.nodes.first
+        assert self.nodes.count is not None  # Types with keys have a table.
+        missing = np.flatnonzero((rows < 0) | (rows >= self.nodes.count))
+        if len(missing):
+            row = int(missing[0])
+            hint = "\nhint: if the first line names the columns: `--header`"
+            raise InvalidError(
+                f"--split {self.name}: {self.column.name}: row {row}: no node of type "
+                f"`{self.column.node_type}` has the key `{self.column.key(row)}`"
+                f"{hint if row == 0 and not self.has_header else ''}"
             )
-        return found
+        of_split = from_array(f"split `{self.name}`", rows)
+        return NodeArray("split", self.name, of_split, self.column.node_type)
+
+
+def open_splits_of_type(
+    choice: SplitChoice, nodes: NodeTable, reading: Reading
+) -> list[NodeArray | KeyedSplit]:
+    """The splits of the nodes of one type, by rows or by keys.
+
+    Errors: `InvalidError` for a split that is given twice, or a table that does not say which
+    nodes it means.
+    """
+    reading = replace(reading, nodes=nodes.count, fill=None)
+    archive = [] if choice.archive is None else open_splits(choice.archive, reading)
+    found = [_of_rows(name, rows, nodes) for name, rows in archive]
+    for name, file in map(split_name, choice.single):
+        spec = FileSpec.parse(file)
+        if nodes.key and is_array(spec):
+            found.append(_of_rows(name, open_rows(spec, reading), nodes))
+            continue
+        by_key = _of_table(name, spec, nodes, reading) if nodes.key else None
+        if by_key is None:
+            by_key = NodeArray("split", name, open_split(name, file, reading), nodes.node_type)
+        found.append(by_key)
+    require_once("--split", [one.name for one in found])
+    return found
+
+
+def _of_rows(name: str, rows: RowSource, nodes: NodeTable) -> NodeArray | KeyedSplit:
+    """A split of an array, which has keys where the nodes have some."""
+    if not nodes.key or rows.dtype.kind == "b":
+        return NodeArray("split", name, rows, nodes.node_type)
+    if rows.dtype.kind not in "iu":
+        raise InvalidError(f"--split {name}: expected keys, found {rows.dtype}")
+
+    def texts() -> Iterator[Any]:
+        for chunk in rows.chunks():
+            yield pa.array(chunk).cast(pa.large_string())
+
+    where = f"split `{name}` in `{rows.name}`"
+    return KeyedSplit(name, Column(nodes.node_type, where, texts, space=nodes.space), nodes)
+
+
+def _of_table(
+    name: str, spec: FileSpec, nodes: NodeTable, reading: Reading
+) -> NodeArray | KeyedSplit | None:
+    """A split of a table of keys, which may say in a column which of them belong to it.
+
+    `None`: the table has a row for each node.
+    """
+    table = open_node_table(spec, reading)
+    if len(nodes.key) > 1:
+        columns, mask = _key_columns(name, spec, table, len(nodes.key)), None
+    else:
+        found = split_columns(name, spec, table, nodes.key[0])
+        if found.ids is None:
+            return None
+        columns, mask = (found.ids,), found.mask
+    column = column_of(nodes.node_type, table, columns, space=nodes.space)
+    if mask is not None:
+        column = _where_true(column, table, mask)
+    return KeyedSplit(name, column, nodes, table.is_named)
 
 
 def _where_true(column: Column, table: Table, mask: str) -> Column:
@@ -405,24 +409,6 @@ def _key_columns(name: str, spec: FileSpec, table: Table, count: int) -> tuple[s
         f"--split {name}: `{spec.path}`: keys have {count} columns, found "
         f"{found}\nhint: name all: `--split NAME=FILE:{','.join(['COLUMN'] * count)}`"
     )
-
-
-def _key_at(column: Column, row: int) -> str:
-    """The key in a row of a column."""
-    first = 0
-    for texts in column.texts():
-        if row < first + len(texts):
-            return readable(str(texts[row - first]))
-        first += len(texts)
-    raise InvalidError(f"{column.name}: no row {row}")
-
-
-def _texts(rows: RowSource) -> Any:
-    def texts() -> Iterator[Any]:
-        for chunk in rows.chunks():
-            yield pa.array(chunk).cast(pa.large_string())
-
-    return texts
 
 
 SHARES = (("train", 0.8), ("valid", 0.1), ("test", 0.1))

@@ -6,11 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from outercore.base.native import Progress
 from outercore.errors import InvalidError
-from outercore.importing.build.graph import import_graph
 from outercore.importing.features import open_features
 from outercore.importing.graph_tables import (
     EdgeTable,
@@ -25,7 +22,13 @@ from outercore.importing.keys import Column, Keys, column_of
 from outercore.importing.labels import open_labels
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import GraphSource, GraphTypes
-from outercore.importing.splits import SHARES, Splits, random_splits, splits_by_time
+from outercore.importing.splits import (
+    SHARES,
+    KeyedSplit,
+    open_splits_of_type,
+    random_splits,
+    splits_by_time,
+)
 from outercore.importing.table.parquet import ParquetTable
 from outercore.importing.table.rows import NodeArray, Reading, RowSource
 from outercore.importing.table.table import Table
@@ -34,11 +37,12 @@ from outercore.importing.table.times import TIME, has_times, is_date_column
 from outercore.importing.texts import columns_besides, open_node_texts
 
 
-def open_typed(inputs: TypedInputs, options: ImportOptions) -> GraphSource:
+def open_typed(inputs: TypedInputs, options: ImportOptions | None = None) -> GraphSource:
     """Opens everything that `inputs` names.
 
     Errors: `NotFoundError` and `InvalidError` name the file or the type; nothing is written.
     """
+    options = options or ImportOptions()
     reading = inputs.reading(options)
     nodes = open_node_types(inputs.nodes, reading)
     tables = open_edge_types(inputs.edges, nodes, reading)
@@ -63,9 +67,8 @@ def typed_source(
     """The source of opened tables, with the labels and splits of `inputs`.
 
     `features` are the arrays of nodes and how they were chosen, `named` what the user named.
-    With `is_timed` nodes with an array `time` are divided by it. `description` is what else makes
-    another import. `find_edges` finds the edge types where only the keys in the columns `uses`
-    tell them.
+    With `is_timed` nodes with an array `time` are divided by it. Another `description` makes
+    another import. `find_edges` finds edge types that depend on the keys in the columns `uses`.
 
     Errors: as `open_typed`.
     """
@@ -91,7 +94,8 @@ def typed_source(
             description,
         ]
     )
-    by_rows = splits.arrays if isinstance(splits, Splits) else splits
+    by_keys = [one for one in splits if isinstance(one, KeyedSplit)]
+    by_rows = [one for one in splits if isinstance(one, NodeArray)]
     arrays = [*arrays, *labels, *by_rows, *texts]
     from_files = [note for array in arrays for note in array.rows.notes]
     from_files += [
@@ -99,7 +103,6 @@ def typed_source(
         for one in tables
         if isinstance(one.table, TextTable) and (remark := one.table.dialect.get("remark"))
     ]
-    by_keys = splits if isinstance(splits, Splits) else None
     types = GraphTypes(nodes, edges, by_keys, inputs.fill, inputs.dangling)
     source = GraphSource(
         [],
@@ -113,7 +116,7 @@ def typed_source(
             for one in nodes.values()
             if one.table is not None and one.key
         ],
-        uses=[*uses, *uses_of_tables, *(by_keys.columns if by_keys is not None else ())],
+        uses=[*uses, *uses_of_tables, *(one.column for one in by_keys)],
     )
     if find_edges is None:
         return source
@@ -129,7 +132,7 @@ def _splits(
     reading: Reading,
     times: dict[str | None, RowSource],
     task: str | None,
-) -> tuple[Splits | list[NodeArray], list[str]]:
+) -> tuple[Sequence[NodeArray | KeyedSplit], list[str]]:
     """The splits, and how nodes are divided where none are given."""
     choice = inputs.splits
     if not choice.is_given:
@@ -147,19 +150,7 @@ def _splits(
         raise InvalidError("--split: expected `--label` with it, which says whose nodes they are")
     node_type = labels[0].of_type
     assert node_type is not None
-    return Splits(choice, nodes[node_type], reading), []
-
-
-def import_typed(
-    inputs: TypedInputs,
-    out: str | Path,
-    options: ImportOptions | None = None,
-    progress: Progress = lambda *_: None,
-    note: Callable[[str], object] = lambda _: None,
-) -> dict[str, Any]:
-    """Writes a data set of several types and returns the summary; as `import_graph`."""
-    options = options or ImportOptions()
-    return import_graph(open_typed(inputs, options), out, options, progress, note)
+    return open_splits_of_type(choice, nodes[node_type], reading), []
 
 
 def source_of_arrays(

@@ -6,4 +6,5 @@ mod damage;
 mod faults;
 mod memory;
 mod model;
+mod numbering;
 mod rules;

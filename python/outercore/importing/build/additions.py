@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.native import Addition, Progress, Role, verify_arrays
+from outercore.base.native import Addition, Progress, verify_arrays
 from outercore.base.shell import quoted
-from outercore.base.sizes import parse_size
 from outercore.data.graph import Graph, require_one_name
 from outercore.data.many_graphs import has_graphs
 from outercore.data.names import Names
@@ -22,9 +21,10 @@ from outercore.files.file_spec import FileSpec
 from outercore.importing.build.graph import feed_array, require_comparable, require_place
 from outercore.importing.edge_arrays import edge_rows
 from outercore.importing.id_notes import zeros_in_front
+from outercore.importing.inputs import FileInputs
 from outercore.importing.node_files import NodeFile, require_array_name
 from outercore.importing.options import ArrayOptions, require_once
-from outercore.importing.splits import SplitChoice, open_choice
+from outercore.importing.splits import open_choice
 from outercore.importing.table.columns import node_columns
 from outercore.importing.table.file_state import require_unchanged
 from outercore.importing.table.keys import NodeIds, key_texts
@@ -37,12 +37,12 @@ from outercore.importing.table.rows import (
     require_row_of_each_node,
 )
 from outercore.importing.table.table import Table
-from outercore.importing.table.text import TextOptions, offsets_and_bytes
+from outercore.importing.table.text import offsets_and_bytes
 from outercore.importing.texts import require_text_name
 
 
-@dataclass(frozen=True)
-class Additions:
+@dataclass(frozen=True, kw_only=True)
+class Additions(FileInputs):
     """Arrays to add, as text from the user.
 
     In a graph with several types, features and labels are `TYPE=FILE`, and arrays
@@ -51,15 +51,10 @@ class Additions:
 
     features: tuple[str, ...] = ()
     labels: str | None = None
-    splits: SplitChoice = field(default_factory=SplitChoice)
     arrays: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
     edge_arrays: tuple[str, ...] = ()
     key: str | None = None
-    """The column of ids in tables of nodes, where it is not called `id` or the like."""
-    text: TextOptions = field(default_factory=TextOptions)
-    fill: float | None = None
-    """What stands for missing values; with `ArrayOptions.allow_nan` they may stay missing."""
+    """The column of ids in tables of nodes, if its name does not say so."""
 
 
 def add(
@@ -124,8 +119,7 @@ class _Opening:
     def __init__(self, graph: Graph, given: Additions, options: ArrayOptions) -> None:
         self._graph, self._given, self._task = graph, given, options.task
         names = None if graph.is_typed else names_of_items(graph)
-        memory = parse_size(options.memory) // 4
-        reading = Reading(given.text, given.fill, options.allow_nan, memory, key=given.key)
+        reading = replace(given.reading(options), key=given.key)
         self._is_named = isinstance(names, Names)
         if isinstance(names, Names):
             self._reading = replace(reading, ids=by_name(names, graph))
@@ -137,28 +131,47 @@ class _Opening:
 
     def all(self) -> list[NodeArray]:
         """Every array; labels before splits, which belong to their nodes."""
+        given = self._given
         return [
-            *(array for text in self._given.features for array in self._features(text)),
-            *([] if self._given.labels is None else self._labels(self._given.labels)),
+            *(array for text in given.features for array in self._features(text)),
+            *([] if given.labels is None else self._labels(given.labels)),
             *self._splits(),
-            *self._arrays(),
-            *self._texts(),
-            *self._edge_arrays(),
+            *(array for text in given.arrays for array in self._array(text)),
+            *(array for text in given.texts for array in self._text(text)),
+            *(self._edge_array(text) for text in given.edge_arrays),
         ]
 
     def _features(self, text: str) -> list[NodeArray]:
-        node_type, file = self._type_of("--features", text, "FILE")
-        return self._open("features", "x", file, node_type)
+        node_type, file = self._type_of("--features", text)
+        return self._open(NodeFile("features", "x", file, node_type))
 
     def _labels(self, text: str) -> list[NodeArray]:
         self._refuse_graphs("--labels")
-        node_type, file = self._type_of("--labels", text, "FILE")
+        node_type, file = self._type_of("--labels", text)
         if self._labelled not in (None, node_type or "node"):
             raise InvalidError(
                 f"--labels: the data set has labels of `{self._labelled}`, expected none or those"
             )
         self._labelled = node_type or "node"
-        return self._open("labels", "y", file, node_type)
+        return self._open(NodeFile("labels", "y", file, node_type))
+
+    def _array(self, text: str) -> list[NodeArray]:
+        node_type, name, file = self._named("--array", text)
+        require_array_name(name, file)
+        require_one_name(self._graph, node_type or "node", name)
+        return self._open(NodeFile("array", name, file, node_type))
+
+    def _text(self, text: str) -> list[NodeArray]:
+        node_type, name, file = self._named("--text", text)
+        require_text_name(name)
+        require_one_name(self._graph, node_type or "node", name, is_text=True)
+        return self._open(NodeFile("names", name, file, node_type))
+
+    def _edge_array(self, text: str) -> NodeArray:
+        edge_type, name, file = self._named("--edge-array", text)
+        spec = FileSpec.parse(file, may_leave_out=True)
+        rows = edge_rows("--edge-array", spec, replace(self._reading, takes_times=True))
+        return NodeArray("edge", name, as_times(name, rows), edge_type)
 
     def _splits(self) -> list[NodeArray]:
         choice = self._given.splits
@@ -175,41 +188,13 @@ class _Opening:
         require_once("--split", [name for name, _ in found])
         return [NodeArray("split", name, rows, of_type) for name, rows in found]
 
-    def _arrays(self) -> list[NodeArray]:
-        found = []
-        for text in self._given.arrays:
-            node_type, name, file = self._named("--array", text)
-            require_array_name(name, file)
-            require_one_name(self._graph, node_type or "node", name)
-            found += self._open("array", name, file, node_type)
-        return found
-
-    def _texts(self) -> list[NodeArray]:
-        found = []
-        for text in self._given.texts:
-            node_type, name, file = self._named("--text", text)
-            require_text_name(name)
-            require_one_name(self._graph, node_type or "node", name, is_text=True)
-            found += self._open("names", name, file, node_type)
-        return found
-
-    def _edge_arrays(self) -> list[NodeArray]:
-        found = []
-        for text in self._given.edge_arrays:
-            edge_type, name, file = self._named("--edge-array", text)
-            reading = replace(self._reading, takes_times=True)
-            spec = FileSpec.parse(file, may_leave_out=True)
-            rows = as_times(name, edge_rows("--edge-array", spec, reading))
-            found.append(NodeArray("edge", name, rows, edge_type))
-        return found
-
-    def _open(self, role: Role, name: str, file: str, node_type: str | None) -> list[NodeArray]:
+    def _open(self, file: NodeFile) -> list[NodeArray]:
         """The arrays of a file, with a row for each node."""
-        self._require_ids(file)
-        reading = self._reading_of(node_type)
-        arrays = NodeFile(role, name, file, node_type).open(reading, self._task)
-        if node_type is None and role != "names":
-            require_row_of_each_node(file, arrays[0].rows, reading)
+        self._require_ids(file.file)
+        reading = self._reading_of(file.of_type)
+        arrays = file.open(reading, self._task)
+        if file.of_type is None and file.role != "names":
+            require_row_of_each_node(file.file, arrays[0].rows, reading)
         return arrays
 
     def _reading_of(self, node_type: str | None) -> Reading:
@@ -222,7 +207,6 @@ class _Opening:
         return replace(self._reading, nodes=count, ids=ids)
 
     def _count(self, node_type: str | None) -> int:
-        """The nodes of a type."""
         counts = self._graph.node_types
         if node_type is not None and node_type not in counts:
             raise NotFoundError(
@@ -247,15 +231,14 @@ class _Opening:
             "with a row for each node, in the order of `graph.entity_names()`"
         )
 
-    def _type_of(self, option: str, text: str, example: str) -> tuple[str | None, str]:
-        """The node type and the file that a text names."""
+    def _type_of(self, option: str, text: str) -> tuple[str | None, str]:
         if not self._graph.is_typed:
             return None, text
         node_type, equals, file = text.partition("=")
         if not equals or node_type not in self._graph.node_types:
             known = ", ".join(self._graph.node_types)
             raise InvalidError(
-                f"{option}: expected TYPE={example} with a type of {known}; found `{text}`"
+                f"{option}: expected TYPE=FILE with a type of {known}; found `{text}`"
             )
         return node_type, file
 

@@ -47,28 +47,35 @@ def import_graph(
     `out` holds a data set and `overwrite` is not given, or another process writes to it.
     """
     options, out = options or ImportOptions(), Path(out)
-    _refuse_options(source, options)
-    require_place(source.arrays, options)
     for line in source.notes:
         note(line)
+    _require_fitting(source, options)
     with Keys(out, source.node_keys, source.uses, "\n".join(source.identities)) as keys:
         keys.build(parse_size(options.memory), progress)
         if source.with_keys is not None:
-            before, source = source.notes, source.with_keys(keys)
-            for line in source.notes[len(before) :]:
+            first, source = len(source.notes), source.with_keys(keys)
+            for line in source.notes[first:]:
                 note(line)
-        described = _described(source, options)
-        if source.graphs is None:
-            return _write(source, keys, out, options, described, progress, note)
-        found: dict[str, Any] = {}
-        if not _is_unfinished(out, described):
-            require_inside(source.edges, source.graphs)
-            found = _write(source, keys, out, options, described, progress, note)
-        return found | _add_graphs(out, source.graphs)
+            _require_fitting(source, options)
+        described, found = _described(source, options), dict[str, Any]()
+        if source.graphs is None or not _is_unfinished(out, described):
+            if source.graphs is not None:
+                require_inside(source.edges, source.graphs)
+            require_comparable(source.arrays)
+            with Importer(out, described, progress) as importer:
+                # Arrays are compared before the edges are read, which takes longest.
+                arrays = _arrays(source, keys, note, described)
+                counts = _feed_edges(importer, source, keys, described)
+                for array in arrays:
+                    feed_array(importer, array, options, progress)
+                require_unchanged(source.files())
+                found = importer.finish() | counts
+        return found if source.graphs is None else found | _add_graphs(out, source.graphs)
 
 
-def _refuse_options(source: GraphSource, options: ImportOptions) -> None:
-    """Errors: `InvalidError` for options that mean nothing for the edges of the source."""
+def _require_fitting(source: GraphSource, options: ImportOptions) -> None:
+    """Errors: as `require_place`; `InvalidError` for options without effect on these edges."""
+    require_place(source.arrays, options)
     if source.types is not None:
         for name, given in (
             ("--undirected", options.undirected),
@@ -87,7 +94,6 @@ def _refuse_options(source: GraphSource, options: ImportOptions) -> None:
 
 
 def _described(source: GraphSource, options: ImportOptions) -> dict[str, Any]:
-    """The options of the core's importer."""
     described: dict[str, Any] = {
         "memory": parse_size(options.memory),
         "duplicates": options.duplicates,
@@ -127,49 +133,41 @@ def require_place(arrays: list[NodeArray], options: ArrayOptions) -> None:
         )
 
 
-def _write(
-    source: GraphSource,
-    keys: Keys,
-    out: Path,
-    options: ImportOptions,
-    described: dict[str, Any],
-    progress: Progress,
-    note: Callable[[str], object],
+def _feed_edges(
+    importer: Importer, source: GraphSource, keys: Keys, described: dict[str, Any]
 ) -> dict[str, Any]:
-    """Writes the edges and the arrays of nodes and edges; returns the summary."""
-    require_comparable(source.arrays)
-    types, arrays, of_types = source.types, source.arrays, dict[str, Any]()
-    with Importer(out, described, progress) as importer:
-        if types is None:
-            for edges in source.edges:
-                try:
-                    edges.feed(importer, described["nodes"])
-                except InvalidError as error:
-                    raise with_range(error, edges, described["nodes"]) from None
-            arrays = [*source.of_nodes, *source.of_edges]
-            if not described["undirected"]:
-                arrays = [replace(array, rows=array.rows.with_reverse()) for array in arrays]
-        else:
-            by_keys, notes = types.arrays(keys, len(source.uses))
-            arrays = [*arrays, *by_keys]
-            # Before the edges are read, which takes longest.
-            require_comparable(arrays)
-            dropped = {one.key: one.feed(importer, keys, types.dangling) for one in types.edges}
-            for line in notes:
-                note(line)
-            of_types = {
-                "node_types": described["types"]["nodes"],
-                "dangling_dropped": {
-                    key: one.no_node for key, one in dropped.items() if one.no_node
-                },
-                "empty_keys_dropped": {
-                    key: one.no_key for key, one in dropped.items() if one.no_key
-                },
-            }
-        for array in arrays:
-            feed_array(importer, array, options, progress)
-        require_unchanged(source.files())
-        return importer.finish() | of_types
+    """Returns what the summary says of each type; nothing for a graph of one type."""
+    types = source.types
+    if types is not None:
+        dropped = {one.key: one.feed(importer, keys, types.dangling) for one in types.edges}
+        return {
+            "node_types": described["types"]["nodes"],
+            "dangling_dropped": {key: one.no_node for key, one in dropped.items() if one.no_node},
+            "empty_keys_dropped": {key: one.no_key for key, one in dropped.items() if one.no_key},
+        }
+    for edges in source.edges:
+        try:
+            edges.feed(importer, described["nodes"])
+        except InvalidError as error:
+            raise with_range(error, edges, described["nodes"]) from None
+    return {}
+
+
+def _arrays(
+    source: GraphSource, keys: Keys, note: Callable[[str], object], described: dict[str, Any]
+) -> list[NodeArray]:
+    """All arrays, in the order in which they are written."""
+    if source.types is None:
+        arrays = [*source.of_nodes, *source.of_edges]
+        if described["undirected"]:
+            return arrays
+        return [replace(array, rows=array.rows.with_reverse()) for array in arrays]
+    by_keys, notes = source.types.arrays(keys, len(source.uses))
+    arrays = [*source.arrays, *by_keys]
+    require_comparable(arrays)
+    for line in notes:
+        note(line)
+    return arrays
 
 
 def require_comparable(

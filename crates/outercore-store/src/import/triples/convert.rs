@@ -172,8 +172,8 @@ impl Convert<'_> {
         const BLOCK: u64 = 16 << 10;
         let path = triples_path(self.root);
         let file = File::open(&path).with_context(|| format!("open `{}`", path.display()))?;
-        let mut entities = Meanings::open(self, Names::Entity)?;
-        let mut relations = Meanings::open(self, Names::Relation)?;
+        let mut entities = Meanings::open(self.root, self.chunks, Names::Entity)?;
+        let mut relations = Meanings::open(self.root, self.chunks, Names::Relation)?;
         let mut block: Vec<Local> = Vec::new();
         let mut place = 0;
         for (index, chunk) in self.chunks.iter().enumerate() {
@@ -227,7 +227,7 @@ impl Beat<'_> {
 }
 
 /// The ids for the numbers of a chunk.
-struct Meanings {
+pub(crate) struct Meanings {
     file: File,
     path: PathBuf,
     starts: Vec<u64>,
@@ -236,13 +236,13 @@ struct Meanings {
 }
 
 impl Meanings {
-    fn open(convert: &Convert<'_>, kind: Names) -> Result<Self> {
-        let path = kind.map_path(convert.root);
+    pub fn open(root: &Path, chunks: &[Chunk], kind: Names) -> Result<Self> {
+        let path = kind.map_path(root);
         let file = File::open(&path).with_context(|| format!("open `{}`", path.display()))?;
-        Ok(Self { file, path, starts: map_starts(convert.chunks, kind), ids: Vec::new() })
+        Ok(Self { file, path, starts: map_starts(chunks, kind), ids: Vec::new() })
     }
 
-    fn load(&mut self, chunk: usize) -> Result<()> {
+    pub fn load(&mut self, chunk: usize) -> Result<()> {
         const BLOCK: usize = 16 << 10;
         let (mut at, end) = (self.starts[chunk], self.starts[chunk + 1]);
         let size = size_of::<Meaning>() as u64;
@@ -265,7 +265,7 @@ impl Meanings {
         Ok(())
     }
 
-    fn of(&self, number: u32) -> Result<u64> {
+    pub fn of(&self, number: u32) -> Result<u64> {
         self.ids.get(number as usize).copied().ok_or_else(|| damaged(&self.path))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Dictionary {
 }
 
 /// A sorted run of names in the file of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Run {
     /// Offset of its first byte.

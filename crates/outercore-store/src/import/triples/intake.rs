@@ -92,10 +92,6 @@ impl Intake {
         }
     }
 
-    pub fn is_resumed(&self) -> bool {
-        !self.journal.sources.is_empty()
-    }
-
     /// Reads a text file.
     pub fn text(
         &mut self,

@@ -17,28 +17,34 @@ pub(crate) struct Named<'a> {
 /// Longest name. A longer text is not a name.
 pub(crate) const LONGEST_NAME: usize = 32 << 10;
 
+/// Refuses an invalid name; `what` it names in a message.
+pub(crate) fn check_name(what: &str, name: &[u8]) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid(format!("the {what} is empty, expected a name")));
+    }
+    if name.len() > LONGEST_NAME {
+        return Err(Error::invalid(format!(
+            "the {what} has {} bytes, expected at most {LONGEST_NAME}",
+            name.len()
+        )));
+    }
+    if let Err(error) = std::str::from_utf8(name) {
+        return Err(Error::invalid(format!(
+            "the {what} `{}` is no UTF-8 at its byte {}",
+            shown(name),
+            error.valid_up_to()
+        ))
+        .hint("convert the file: `iconv -f LATIN1 -t UTF-8`"));
+    }
+    Ok(())
+}
+
 impl Named<'_> {
     /// Refuses invalid names of entities and relations, and invalid weights.
     pub fn check(&self) -> Result<()> {
         for (what, name) in [("head", self.head), ("relation", self.relation), ("tail", self.tail)]
         {
-            if name.is_empty() {
-                return Err(Error::invalid(format!("the {what} is empty, expected a name")));
-            }
-            if name.len() > LONGEST_NAME {
-                return Err(Error::invalid(format!(
-                    "the {what} has {} bytes, expected at most {LONGEST_NAME}",
-                    name.len()
-                )));
-            }
-            if let Err(error) = std::str::from_utf8(name) {
-                return Err(Error::invalid(format!(
-                    "the {what} `{}` is no UTF-8 at its byte {}",
-                    shown(name),
-                    error.valid_up_to()
-                ))
-                .hint("convert the file: `iconv -f LATIN1 -t UTF-8`"));
-            }
+            check_name(what, name)?;
         }
         if self.weight.is_finite() && self.weight >= 0.0 {
             return Ok(());

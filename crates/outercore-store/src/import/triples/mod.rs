@@ -13,6 +13,7 @@ mod intake;
 mod journal;
 mod line;
 mod names;
+mod numbering;
 mod options;
 mod sorter;
 
@@ -36,6 +37,7 @@ use journal::{Identity, Journal, Named, Stage};
 use names::{Merge, Merged};
 
 pub use names::Names;
+pub use numbering::DictionaryImport;
 pub use options::{Column, Columns, Part, TripleImportOptions, TripleTuning, Unknown};
 
 /// Counts of one part of the triples.
@@ -194,11 +196,6 @@ impl TripleImport {
             Intake::new(Shared::clone(&disk), root, &options, tuning, journal, destination);
         let root = root.to_owned();
         Ok(Self { disk, root, options, tuning, intake, artifacts: None, failed: false })
-    }
-
-    /// Whether the import was resumed.
-    pub fn is_resumed(&self) -> bool {
-        self.intake.is_resumed()
     }
 
     /// Reads the triples of a text file in the format `dialect`, or in the format that
