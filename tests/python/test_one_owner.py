@@ -96,7 +96,7 @@ def test_only_files_writes_whole_files_and_npy() -> None:
     assert list(lines_of(f"{renames}|{arrays}", "files/")) == []
     # Mapped readers; the core's result without a name is below `files`.
     mapped = r"np\.load\(.*mmap_mode"
-    assert list(lines_of(mapped, "files/", "analytics/running.py", "training/links/")) == []
+    assert list(lines_of(mapped, "files/", "base/native.py")) == []
     # A sync anywhere else than in a writer measures the device.
     assert list(lines_of(r"\bfsync\(", "files/", "embedding/forecast.py")) == []
 
