@@ -41,7 +41,7 @@ _ASSUMED_OVERHEAD = 128 << 20
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that determines the memory plan of a run, besides memory and threads."""
+    """Everything that determines the memory plan of a run, except memory and threads."""
 
     algorithm: str
     data_set: Path
