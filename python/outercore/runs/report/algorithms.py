@@ -124,7 +124,7 @@ def _bars(
 ) -> go.Figure:
     """Bars for each run; shares are next to each other."""
     names = [run.name for run in runs]
-    figure = bars(title, names, parts, unit_of, axis="", beside=unit_of is None)
+    figure = bars(title, names, parts, unit_of, axis="", grouped=unit_of is None)
     figure.update_layout(hovermode="closest")
     return figure
 

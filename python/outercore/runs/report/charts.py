@@ -116,18 +116,18 @@ def bars(
     unit_of: Callable[[Iterable[float]], Unit] | None = None,
     *,
     axis: str = "epoch",
-    beside: bool = False,
+    grouped: bool = False,
 ) -> go.Figure:
-    """A chart of bars: at each `x` the values of all parts, stacked or `beside` each other.
+    """A chart of bars: at each `x` the values of all parts, stacked, or `grouped` side by side.
 
     `parts` holds values by the name and the colour of the part. Without `unit_of` they are shares.
     """
-    heights = map(max if beside else sum, zip(*parts.values(), strict=True))
+    heights = map(max if grouped else sum, zip(*parts.values(), strict=True))
     unit = Unit("share", 1.0) if unit_of is None else unit_of(heights)
     figure = empty(title, axis, unit.name)
     for (name, chosen), values in parts.items():
         figure.add_bar(x=list(x), y=unit.of(values), name=name, marker={"color": chosen})
-    figure.update_layout(barmode="group" if beside else "stack")
+    figure.update_layout(barmode="group" if grouped else "stack")
     if unit_of is None:
         figure.update_yaxes(tickformat=".0%", range=[0, 1])
     if axis == "epoch":
