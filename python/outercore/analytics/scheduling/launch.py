@@ -215,15 +215,16 @@ class _Running:
         writing = {
             self.requests[name].data_set.resolve()
             for name in self._children
-            if self.requests[name].saves
+            if self.requests[name].config.save is not None
         }
         startable = []
         for state in self._waiting():
             request = self.requests[state.name]
             root = request.data_set.resolve()
-            if not (request.saves and root in writing):
+            saves = request.config.save is not None
+            if not (saves and root in writing):
                 startable.append(state)
-            if request.saves:
+            if saves:
                 writing.add(root)
         return startable
 
@@ -320,7 +321,7 @@ class _Running:
 
 def _far_arguments(request: Request, estimated: Estimate) -> list[str]:
     """Options for the far ratio of a run with a memory server, if the command does not set it."""
-    run = request.run
+    run = request.config.run
     if run.far is None or run.far_ratio is not None or request.memory is not None:
         return []
     return ["--set", f"far_ratio={estimated.far_ratio}"]
