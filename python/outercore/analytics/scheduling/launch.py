@@ -177,7 +177,7 @@ class _Running:
             else:
                 self._estimates[state.name] = estimated
                 state.notes = estimated.notes
-        self._keep()
+        self._write_states()
 
     def run(self) -> None:
         """Runs until no job waits or runs."""
@@ -192,7 +192,7 @@ class _Running:
         """Ends all running jobs. Running the list again resumes them."""
         stop_all([child for child, _ in self._children.values()])
         self._reap(stopped=True)
-        self._keep()
+        self._write_states()
         self.observer(self.states)
 
     def _waiting(self) -> list[JobState]:
@@ -208,7 +208,7 @@ class _Running:
         for launch in launches:
             self._start(launch)
         if launches:
-            self._keep()
+            self._write_states()
 
     def _startable(self) -> list[JobState]:
         """The waiting jobs; of several that write to one data set only the first."""
@@ -282,7 +282,7 @@ class _Running:
                     f"waited {self.patience_s:g} s for {format_size(needed)} of memory, its "
                     f"turning point; {format_size(self.machine.free_memory())} are free",
                 )
-            self._keep()
+            self._write_states()
 
     def _wait(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -309,13 +309,13 @@ class _Running:
                 state.error = child.last_error()
             child.close()
             del self._children[name]
-            self._keep()
+            self._write_states()
 
     def _refuse(self, state: JobState, reason: str) -> None:
         state.status = "refused"
         state.error = reason.partition("\nhint: ")[0]
 
-    def _keep(self) -> None:
+    def _write_states(self) -> None:
         store(self.directory / STATE, _States(tuple(self._states.values())))
 
 
