@@ -144,9 +144,10 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
     for (name, size), chosen in zip(whole.items(), colours, strict=True):
         if size:
             row(figure, name, ["budget"], unit.of([size]), chosen, f": {format_size(size)}")
-    # The chart is low: at the usual distance the legend would cover the axis.
-    legend = {"y": -0.3 if len(parts) > 7 else -0.5, "traceorder": "normal"}
-    height = 320 if len(parts) > 7 else 240
+    # The chart is low: at the usual distance the legend would cover the axis. The names of many
+    # parts take more than one line.
+    height, distance = (320, -0.3) if len(parts) > 7 else (240, -0.5)
+    legend = {"y": distance, "traceorder": "normal"}
     figure.update_layout(barmode="stack", height=height, hovermode="closest", legend=legend)
     figure.update_yaxes(showticklabels=False)
     return figure
