@@ -352,11 +352,12 @@ def test_a_command_is_read_as_run_reads_it(data_set: Path) -> None:
             *("--memory", "1GiB", "--save", "rank", "--personalization", "3"),
         ],
     )
-    assert (found.algorithm, found.data_set, found.run.threads) == ("pagerank", data_set, 2)
-    assert (found.memory, found.saves, found.run.far) == (1 << 30, True, None)
-    assert found.options["damping"] == 0.5
-    assert "personalization" not in found.options
-    assert parse("name", ["run", "label-propagation", "x"]).algorithm == "label_propagation"
+    config = found.config
+    assert (config.algorithm, found.data_set, config.run.threads) == ("pagerank", data_set, 2)
+    assert (found.memory, config.save, config.run.far) == (1 << 30, "rank", None)
+    assert config.options["damping"] == 0.5
+    assert "personalization" not in config.options
+    assert parse("name", ["run", "label-propagation", "x"]).config.algorithm == "label_propagation"
     # Only what the command itself says binds the controller.
     assert parse("name", ["run", "wcc", "papers"]).memory is None
 
@@ -367,8 +368,8 @@ def test_what_a_file_of_options_says_is_kept_to(tmp_path: Path) -> None:
     file.write_text(json.dumps({"memory": "64MiB", "far": far}))
     words = ["run", "wcc", "papers", "--config", str(file)]
     found = parse("name", words)
-    assert found.run.far is not None
-    assert (found.memory, found.run.far.queue_length) == (64 << 20, 3)
+    assert found.config.run.far is not None
+    assert (found.memory, found.config.run.far.queue_length) == (64 << 20, 3)
     assert parse("name", [*words, "--memory", "32MiB"]).memory == 32 << 20
 
 

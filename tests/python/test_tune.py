@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import naive
 import outercore as oc
 from outercore import analytics
+from outercore.analytics import AnalysisConfig
 from outercore.analytics.scheduling import measure
 from outercore.analytics.scheduling.decide import GraphShape, Table
 from outercore.analytics.scheduling.files import load_table, store, table_path
@@ -55,7 +56,7 @@ def test_the_least_budget_is_found_by_halving(least: int, most: int) -> None:
 
 
 def test_the_budget_of_a_far_ratio_keeps_the_rest_in_memory(data_set: Path) -> None:
-    work, before = Work("wcc", data_set), 0
+    work, before = Work(data_set, AnalysisConfig("wcc", {})), 0
     for ratio in (1.0, 0.6, 0.3, 0.0):
         budget, reached = local_budget(work, ratio, 1, most=1 << 30)
         planned = analytics.plan("wcc", data_set, memory=budget, threads=1)

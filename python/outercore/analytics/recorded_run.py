@@ -152,7 +152,7 @@ def run(
             other options of `Resources`; with ``record`` also ``checkpoint_every``.
 
     Raises:
-        InvalidError: an unknown algorithm or option. Other errors: those of the function.
+        InvalidError: an unknown algorithm or option. Also the errors of the algorithm.
 
     Example:
         >>> import outercore as oc

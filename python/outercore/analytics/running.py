@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from outercore.base.display import Displayed, Rows, short, value_of, words
 from outercore.base.fields import typed, within
 from outercore.base.likeness import hint_like
 from outercore.base.native import Progress
-from outercore.base.options import Backend
+from outercore.base.options import Backend, fields
 from outercore.base.other_libraries import FUNCTIONS, instead_of_option
 from outercore.base.plan_display import RunPlan
 from outercore.data.edge_types import EdgeType
@@ -64,14 +64,11 @@ class Resources(TypedDict, total=False):
     """Called as ``progress(phase, done, total, unit)``."""
 
 
-_NUMBERED = (Nodes, Node | Nodes, Nodes | None)
+_NUMBERED = (Nodes, Node | Nodes)
 """Types of options that name nodes."""
 _OF_NODES = ("source", "sources", "nodes", "personalization")
 """Names of these options."""
 _LARGEST = 2**32 - 1
-
-_SHARED = ("graph", "personalization", "resources")
-"""Parameters that are not options of the request."""
 
 
 def checked_options(function: Algorithm, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,23 +78,24 @@ def checked_options(function: Algorithm, options: Mapping[str, Any]) -> dict[str
     """
     algorithm = function.__name__
     checked: dict[str, Any] = {}
-    parameters = inspect.signature(function).parameters
-    own = {name: value for name, value in parameters.items() if name not in _SHARED}
+    known = {field.name: field for field in fields(function)}
+    # The teleport vector is an array next to the request.
+    known.pop("personalization", None)
     for name in options:
-        if name not in own:
+        if name not in known:
             raise _unknown_option(function, name)
-    # Only type checkers need `Unpack`.
-    hints = get_type_hints(function, localns={"Unpack": list})
-    for name, parameter in own.items():
-        value = options.get(name, parameter.default)
+    for name, option in known.items():
+        value = options.get(name, option.default)
         if value is inspect.Parameter.empty:
             raise InvalidError(f"{algorithm}: expected a `{name}`")
         what = f"{algorithm}: {name}"
         value = _plain(what, value)
-        if hints[name] in _NUMBERED and value is not None:
+        if value is None and option.default is None:
+            pass
+        elif option.type in _NUMBERED:
             _require_nodes(what, value)
-        elif value is not None or hints[name] in (bool, int, float):
-            value = typed(hints[name], value, what)
+        else:
+            value = typed(option.type, value, what)
         if isinstance(value, int) and name != "seed":
             within(what, value, 0, _LARGEST)
         checked[name] = value

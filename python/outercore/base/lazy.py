@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -20,12 +21,22 @@ def attribute(
     """
     if name not in modules:
         raise missing_attribute(f"module `{package}`", name, modules, hint)
-    try:
+    with package_needed(f"{job} needs") if job else nullcontext():
         return getattr(import_module(modules[name]), name)
+
+
+@contextmanager
+def package_needed(what: str) -> Iterator[None]:
+    """Context of imports from an optional dependency; `what` begins the message.
+
+    Errors: `UnsupportedError` for a package that is not installed.
+    """
+    try:
+        yield
     except ModuleNotFoundError as error:
-        if not job or error.name is None or error.name.startswith("outercore"):
+        if error.name is None or error.name.startswith("outercore"):
             raise
         raise UnsupportedError(
-            f"{job} needs the package `{error.name}`, which is not installed\n"
+            f"{what} the package `{error.name}`, which is not installed\n"
             'hint: pip install "outercore[torch]"'
         ) from error

@@ -141,11 +141,12 @@ class RunPlan(Plan):
                     f"{format_size(spill['written_per_pass'])} in a pass",
                 ),
             ]
-        *parts, (pinned, pinned_bytes) = self.parts().items()
+        parts = self.parts()
+        pinned = parts.pop(_PARTS["pinned"])
         count = f"{self['pinned_segments']:,} of {self['segments']:,} segments"
         rows += [
-            *((name, format_size(size)) for name, size in parts if size),
-            (pinned, f"{format_size(pinned_bytes)}, {count}"),
+            *((name, format_size(size)) for name, size in parts.items() if size),
+            (_PARTS["pinned"], f"{format_size(pinned)}, {count}"),
             ("weights", "read" if self["weighted"] else "not read"),
             ("first pass reads", format_size(self["bytes_first_pass"])),
             ("a later pass reads", format_size(self["bytes_per_pass"])),

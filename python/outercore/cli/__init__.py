@@ -69,7 +69,7 @@ COMMANDS = {
 
 The file of a command repeats its summary, and a test compares the two."""
 _MODULES = {"import": "import_", "run": "run_"}
-"""Modules whose name is not that of the command: the words have a meaning in Python or here."""
+"""Modules with another name than their command, whose word is a keyword or a function here."""
 
 
 class _Verbs(LazyGroup):

@@ -21,7 +21,7 @@ def evaluate(
         Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
     ],
     data: Annotated[
-        Path | None, Option("Data set to score on; by default that of the run.")
+        Path | None, Option("Data set to score on; by default the data set of the run.")
     ] = None,
     split: Annotated[
         str, Option("Split to score, such as `test`; `all` scores every node or graph.")

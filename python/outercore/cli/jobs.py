@@ -143,20 +143,17 @@ def parse(name: str, words: Sequence[str]) -> Request:
         raise InvalidError(f"`{' '.join(words)}` runs nothing") from None
     arguments = command.callback.arguments(dict(context.params))
     job = run_.job_of(rest[0].replace("-", "_"), **arguments)
-    output, config = job.output, job.config
+    output = job.output
     if output.plan or not output.keeps_record:
         option = "--plan" if output.plan else "--record none"
         raise InvalidError(f"{option}: expected a command that runs and keeps a record")
     return Request(
         name=name,
         words=tuple(words),
-        algorithm=config.algorithm,
         data_set=job.data_set,
-        options=config.options,
-        run=config.run,
+        config=job.config,
         memory=parse_size(job.fixed["memory"]) if "memory" in job.fixed else None,
         record=output.record,
-        saves=config.save is not None,
     )
 
 

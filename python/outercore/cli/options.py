@@ -126,7 +126,7 @@ class _Part(NamedTuple):
 
     parameters: list[inspect.Parameter]
     take: Callable[[dict[str, Any]], Any]
-    """Removes their values from those of the command, and returns the function's argument."""
+    """Takes their values out of the command's, and returns the argument of the function."""
     kind: Kind | None = None
 
 
@@ -248,7 +248,7 @@ def pop_values(kind: Kind, arguments: dict[str, Any]) -> dict[str, Any]:
         for name, value in values.items():
             if isinstance(value, str):
                 values[name] = flags[name].parse(value)
-    # A function has no option without a flag.
+    # Every option of a function has a flag.
     settings = arguments.pop(_SETTINGS, None) if isinstance(kind, type) else None
     return values | parse_settings(kind, settings or ())
 

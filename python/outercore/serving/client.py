@@ -317,7 +317,7 @@ class Client:
             analysis = self._awaited(path, progress)
             values_path = f"{path}/values"
             answer = self._send("GET", values_path, None, is_read=True)
-            content = _granted(values_path, *answer)
+            content = _content_of(values_path, *answer)
         finally:
             self._send("DELETE", path, None, is_read=False)
         values = np.load(BytesIO(content), allow_pickle=False)
@@ -386,18 +386,18 @@ class Client:
     def _ask(self, method: str, path: str, body: Any = None, *, is_read: bool = False) -> Any:
         text = None if body is None else json.dumps(body, default=_plain).encode()
         status, content = self._send(method, path, text, is_read=is_read)
-        return json.loads(_granted(path, status, content))
+        return json.loads(_content_of(path, status, content))
 
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
     ) -> tuple[int, bytes]:
         """Status and content; sends a read again if the server has closed the connection."""
-        is_kept = self._connection.sock is not None
-        if is_kept and select.select([self._connection.sock], [], [], 0)[0]:
+        is_open = self._connection.sock is not None
+        if is_open and select.select([self._connection.sock], [], [], 0)[0]:
             # The server has closed it and would not answer.
             self.close()
-            is_kept = False
-        may_repeat = is_read and is_kept
+            is_open = False
+        may_repeat = is_read and is_open
         kind = {"Content-Type": "application/json"} if body is not None else {}
         while True:
             try:
@@ -411,7 +411,7 @@ class Client:
                 may_repeat = False
 
 
-def _granted(path: str, status: int, content: bytes) -> bytes:
+def _content_of(path: str, status: int, content: bytes) -> bytes:
     """The content of an answer; raises the error of a refusal."""
     if 200 <= status < 300:
         return content

@@ -50,7 +50,7 @@ class Child:
             with (
                 self.output.open("wb") as out,
                 self.errors.open("wb") as errors,
-                _interrupts_held(),
+                _interrupts_blocked(),
             ):
                 self._process = subprocess.Popen(
                     command,
@@ -132,7 +132,7 @@ def stop_all(children: Sequence[Child]) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _interrupts_blocked() -> Iterator[None]:
     """Blocks SIGINT within the block, here and in started processes until they unblock it.
 
     An interrupt during an import would end a process with an arbitrary error of the import.

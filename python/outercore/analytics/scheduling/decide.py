@@ -32,7 +32,7 @@ ASSUMED_TURNING_POINT = 0.6
 
 @dataclass(frozen=True)
 class GraphShape:
-    """Properties of a graph that determine the time of an algorithm, besides its options."""
+    """Properties of a graph that determine the time of an algorithm, in addition to its options."""
 
     nodes: int
     arcs: int

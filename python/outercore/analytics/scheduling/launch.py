@@ -177,7 +177,7 @@ class _Running:
             else:
                 self._estimates[state.name] = estimated
                 state.notes = estimated.notes
-        self._keep()
+        self._write_states()
 
     def run(self) -> None:
         """Runs until no job waits or runs."""
@@ -192,7 +192,7 @@ class _Running:
         """Ends all running jobs. Running the list again resumes them."""
         stop_all([child for child, _ in self._children.values()])
         self._reap(stopped=True)
-        self._keep()
+        self._write_states()
         self.observer(self.states)
 
     def _waiting(self) -> list[JobState]:
@@ -208,22 +208,23 @@ class _Running:
         for launch in launches:
             self._start(launch)
         if launches:
-            self._keep()
+            self._write_states()
 
     def _startable(self) -> list[JobState]:
         """The waiting jobs; of several that write to one data set only the first."""
         writing = {
             self.requests[name].data_set.resolve()
             for name in self._children
-            if self.requests[name].saves
+            if self.requests[name].config.save is not None
         }
         startable = []
         for state in self._waiting():
             request = self.requests[state.name]
             root = request.data_set.resolve()
-            if not (request.saves and root in writing):
+            saves = request.config.save is not None
+            if not (saves and root in writing):
                 startable.append(state)
-            if request.saves:
+            if saves:
                 writing.add(root)
         return startable
 
@@ -281,7 +282,7 @@ class _Running:
                     f"waited {self.patience_s:g} s for {format_size(needed)} of memory, its "
                     f"turning point; {format_size(self.machine.free_memory())} are free",
                 )
-            self._keep()
+            self._write_states()
 
     def _wait(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -308,19 +309,19 @@ class _Running:
                 state.error = child.last_error()
             child.close()
             del self._children[name]
-            self._keep()
+            self._write_states()
 
     def _refuse(self, state: JobState, reason: str) -> None:
         state.status = "refused"
         state.error = reason.partition("\nhint: ")[0]
 
-    def _keep(self) -> None:
+    def _write_states(self) -> None:
         store(self.directory / STATE, _States(tuple(self._states.values())))
 
 
 def _far_arguments(request: Request, estimated: Estimate) -> list[str]:
     """Options for the far ratio of a run with a memory server, if the command does not set it."""
-    run = request.run
+    run = request.config.run
     if run.far is None or run.far_ratio is not None or request.memory is not None:
         return []
     return ["--set", f"far_ratio={estimated.far_ratio}"]

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from outercore import analytics
-from outercore.analytics.config import RunConfig
+from outercore.analytics.config import AnalysisConfig, RunConfig
 from outercore.analytics.recorded_run import AnalysisDirectory
 from outercore.analytics.scheduling.children import Child
 from outercore.analytics.scheduling.decide import GraphShape, Measurement, Point, Profile, Table
@@ -169,7 +169,8 @@ class Tuning:
 
     def _measure(self, point: Point) -> None:
         options = self._typical_options(point.algorithm)
-        work = Work(point.algorithm, self.data_set, options, self._resources(point))
+        config = AnalysisConfig(point.algorithm, options, self._resources(point))
+        work = Work(self.data_set, config)
         try:
             budget, ratio = local_budget(work, point.far_ratio, point.threads, most=self._memory)
             reached = replace(point, far_ratio=ratio)
@@ -226,12 +227,13 @@ def run_child(work: Work, budget: int) -> dict[str, Any]:
 
     Errors: `InvalidError` with the message of a run that failed; `TimeoutError`.
     """
-    cores = sorted(os.sched_getaffinity(0))[: work.run.threads]
+    config = work.config
+    cores = sorted(os.sched_getaffinity(0))[: config.run.threads]
     with tempfile.TemporaryDirectory(prefix="outercore-tune-") as name:
         directory, options = Path(name) / "run", Path(name) / "options.json"
-        options.write_text(replace(work.run, memory=str(budget)).to_json())
-        arguments = ["run", work.algorithm.replace("_", "-"), str(work.data_set)]
-        for option, value in work.options.items():
+        options.write_text(replace(config.run, memory=str(budget)).to_json())
+        arguments = ["run", config.algorithm.replace("_", "-"), str(work.data_set)]
+        for option, value in config.options.items():
             text = ",".join(str(item) for item in np.atleast_1d(value))
             arguments += [f"--{option}".replace("_", "-"), text]
         arguments += ["--config", str(options), "--record", str(directory), "--top", "0"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from outercore import analytics
-from outercore.analytics.config import AnalysisConfig, RunConfig
+from outercore.analytics.config import AnalysisConfig
 from outercore.analytics.running import plan_of
 from outercore.analytics.scheduling.decide import (
     ASSUMED_TURNING_POINT,
@@ -41,13 +41,10 @@ _ASSUMED_OVERHEAD = 128 << 20
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that determines the memory plan of a run, besides memory and threads."""
+    """A run to plan: its data set and its configuration."""
 
-    algorithm: str
     data_set: Path
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the algorithm, as for `outercore.analytics.run`."""
-    run: RunConfig = field(default_factory=RunConfig)
+    config: AnalysisConfig
 
     def plan(
         self, memory: int, threads: int | None = None, far_ratio: float | None = None
@@ -58,10 +55,10 @@ class Work:
 
         Errors: as `outercore.analytics.plan`.
         """
-        far = None if far_ratio is None else self.run.far
-        run = replace(self.run, memory=str(memory), threads=threads, far=far, far_ratio=far_ratio)
-        config = AnalysisConfig(self.algorithm, dict(self.options), run)
-        return plan_of(config, self.data_set, checkpoints=True)
+        run = self.config.run
+        far = None if far_ratio is None else run.far
+        run = replace(run, memory=str(memory), threads=threads, far=far, far_ratio=far_ratio)
+        return plan_of(replace(self.config, run=run), self.data_set, checkpoints=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +72,6 @@ class Request(Work):
     """Budget of the command, in bytes; `None`: the controller chooses."""
     record: Path | None = None
     """Directory of its record; by default in the directory of the jobs."""
-    saves: bool = False
-    """Whether it writes to its data set; only one job at a time may do so."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +107,14 @@ def estimate(
         analytics.grid(
             request.data_set,
             memory=min(most_memory, 1 << 30),
-            relation=request.run.relation,
-            weights=request.options.get("weights"),
+            relation=request.config.run.relation,
+            weights=request.config.options.get("weights"),
             progress=progress,
         )
-    profile = table.profile(request.algorithm, shape, medium_of(request.run.far))
+    profile = table.profile(request.config.algorithm, shape, medium_of(request.config.run.far))
     ratio, notes = _wanted_ratio(request, profile)
     overhead = _ASSUMED_OVERHEAD if profile is None else profile.overhead
-    least = request.run.threads or 1
+    least = request.config.run.threads or 1
     if request.memory is None:
         first, reached = local_budget(request, ratio, least, most=most_memory - overhead)
         second, _ = local_budget(request, ratio, least + 1)
@@ -133,7 +128,7 @@ def estimate(
             memory=first + overhead,
             memory_per_thread=per_thread,
             least_threads=least,
-            most_threads=request.run.threads,
+            most_threads=request.config.run.threads,
         ),
         far_ratio=ratio,
         reached=reached,
@@ -154,12 +149,12 @@ def medium_of(far: FarOptions | None) -> Medium:
 def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tuple[str, ...]]:
     """The far ratio of the run, and notes for the user."""
     if request.memory is not None:
-        return planned_ratio(request.plan(request.memory, request.run.threads or 1)), ()
-    if request.run.far_ratio is not None:
-        return request.run.far_ratio, ()
+        return planned_ratio(request.plan(request.memory, request.config.run.threads or 1)), ()
+    if request.config.run.far_ratio is not None:
+        return request.config.run.far_ratio, ()
     if profile is None:
         return ASSUMED_TURNING_POINT, (
-            f"nothing was measured for {request.algorithm}: a turning point of "
+            f"nothing was measured for {request.config.algorithm}: a turning point of "
             f"{ASSUMED_TURNING_POINT:g} is assumed, and that threads share its work evenly; "
             "`outercore tune` measures",
         )
@@ -167,7 +162,7 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
     if not profile.same_class:
         notes.append("measured on a graph of another class")
     measured = profile.measured[0].medium
-    if measured != medium_of(request.run.far):
+    if measured != medium_of(request.config.run.far):
         notes.append(f"measured with edges from {measured}")
     return profile.turning_point, tuple(notes)
 
@@ -187,7 +182,7 @@ def local_budget(
 
     Errors: `InvalidError` if `most` is not enough.
     """
-    ratio = None if work.run.far is None else far_ratio
+    ratio = None if work.config.run.far is None else far_ratio
 
     def fits(memory: int) -> bool:
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
+from outercore.base.lazy import package_needed
 from outercore.data.outputs import check_output
-from outercore.errors import UnsupportedError
 from outercore.files.atomic import device_errors, whole_file
 
 
@@ -20,21 +19,10 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
     from outercore.runs.report.runs import load_runs
 
     loaded, path = load_runs([Path(run) for run in runs]), _output_file(out)
-    with _plotly():
+    with package_needed("reports need"):
         from outercore.runs.report.page import render
     with whole_file(path) as file:
         file.write(render(loaded).encode())
-
-
-@contextmanager
-def _plotly() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            f"reports need the package `{error.name}`, which is not installed\n"
-            'hint: pip install "outercore[torch]"'
-        ) from error
 
 
 def _output_file(out: str | Path) -> Path:

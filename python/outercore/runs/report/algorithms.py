@@ -122,9 +122,9 @@ def _bars(
     parts: Mapping[tuple[str, str], Sequence[float]],
     unit_of: Callable[[Iterable[float]], Unit] | None = None,
 ) -> go.Figure:
-    """Bars for each run; shares are beside each other."""
+    """Bars for each run; shares are next to each other."""
     names = [run.name for run in runs]
-    figure = bars(title, names, parts, unit_of, axis="", beside=unit_of is None)
+    figure = bars(title, names, parts, unit_of, axis="", grouped=unit_of is None)
     figure.update_layout(hovermode="closest")
     return figure
 

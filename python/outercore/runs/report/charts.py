@@ -116,18 +116,18 @@ def bars(
     unit_of: Callable[[Iterable[float]], Unit] | None = None,
     *,
     axis: str = "epoch",
-    beside: bool = False,
+    grouped: bool = False,
 ) -> go.Figure:
-    """A chart of bars: at each `x` the values of all parts, stacked or `beside` each other.
+    """A chart of bars: at each `x` the values of all parts, stacked, or `grouped` side by side.
 
     `parts` holds values by the name and the colour of the part. Without `unit_of` they are shares.
     """
-    heights = map(max if beside else sum, zip(*parts.values(), strict=True))
+    heights = map(max if grouped else sum, zip(*parts.values(), strict=True))
     unit = Unit("share", 1.0) if unit_of is None else unit_of(heights)
     figure = empty(title, axis, unit.name)
     for (name, chosen), values in parts.items():
         figure.add_bar(x=list(x), y=unit.of(values), name=name, marker={"color": chosen})
-    figure.update_layout(barmode="group" if beside else "stack")
+    figure.update_layout(barmode="group" if grouped else "stack")
     if unit_of is None:
         figure.update_yaxes(tickformat=".0%", range=[0, 1])
     if axis == "epoch":
@@ -144,9 +144,10 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
     for (name, size), chosen in zip(whole.items(), colours, strict=True):
         if size:
             row(figure, name, ["budget"], unit.of([size]), chosen, f": {format_size(size)}")
-    # The chart is low: at the usual distance the legend would cover the axis.
-    legend = {"y": -0.3 if len(parts) > 7 else -0.5, "traceorder": "normal"}
-    height = 320 if len(parts) > 7 else 240
+    # The chart is low: at the usual distance the legend would cover the axis. The names of many
+    # parts take more than one line.
+    height, distance = (320, -0.3) if len(parts) > 7 else (240, -0.5)
+    legend = {"y": distance, "traceorder": "normal"}
     figure.update_layout(barmode="stack", height=height, hovermode="closest", legend=legend)
     figure.update_yaxes(showticklabels=False)
     return figure

@@ -102,7 +102,7 @@ def moved(run: EmbeddingRun) -> go.Figure:
     planned = run.order["bytes_between"]
     unit = byte_unit([planned, *(size for sizes in parts.values() for size in sizes)])
     title = f"Partitions moved: {run.name}"
-    figure = bars(title, run.numbers, parts, lambda _: unit, beside=True)
+    figure = bars(title, run.numbers, parts, lambda _: unit, grouped=True)
     figure.add_scatter(
         x=run.numbers,
         y=unit.of([planned] * len(run.numbers)),

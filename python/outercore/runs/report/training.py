@@ -126,7 +126,7 @@ def read(runs: Sequence[Run]) -> go.Figure:
                 missing = [0] * (len(last.numbers) - len(sizes))
                 parts[name, colour(len(parts))] = [*sizes, *missing]
     several = len(runs) > 1
-    return bars("Read from the device", last.numbers, parts, byte_unit, beside=several)
+    return bars("Read from the device", last.numbers, parts, byte_unit, grouped=several)
 
 
 def utilisation(run: Run) -> go.Figure:
