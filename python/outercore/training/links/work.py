@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 
+OF_EDGES_BY_TIME = ("sage", "gat")
+"""Models that learn edges by time."""
 _PAIRS = 1 << 14
 """Pairs that are scored together."""
 
@@ -263,10 +265,6 @@ class LinkWork(Work):
             **{f"{part}_neg": negatives for part, (_, negatives) in sizes.items()},
         }
         return {"links": links}
-
-
-OF_EDGES_BY_TIME = ("sage", "gat")
-"""Models that learn edges by time."""
 
 
 class TemporalLinkWork(Work):
