@@ -85,8 +85,8 @@ class CustomNetwork(Model):
                 "num_sampled_nodes_per_hop": list(map(int, batch.num_sampled_nodes)),
                 "num_sampled_edges_per_hop": list(map(int, batch.num_sampled_edges)),
             }
-        found: Tensor = self.module(batch.x.float(), batch.edge_index, **more)
-        return found[: int(batch.batch_size)]
+        outputs: Tensor = self.module(batch.x.float(), batch.edge_index, **more)
+        return outputs[: int(batch.batch_size)]
 
 
 def build_custom(
@@ -97,10 +97,10 @@ def build_custom(
     Errors: `InvalidError` if it cannot be made, or fails on a small graph.
     """
     module = _made(code, config, layers, features, outputs)
-    found = _as_sage(module, config, layers, features, outputs)
-    if found is not None:
-        return found
-    _check(code.place, module, layers, features, outputs)
+    sage = _as_sage(module, config, layers, features, outputs)
+    if sage is not None:
+        return sage
+    _check(code.place, module, features, outputs)
     return CustomNetwork(config, layers, features, outputs, module)
 
 
@@ -117,19 +117,20 @@ def _made(
         "dropout": config.dropout,
         "heads": config.heads,
     }
-    # A partial function has decided these.
-    bound = getattr(code.value, "keywords", {})
-    parameters = inspect.signature(code.value).parameters.values()
-    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    names = [one.name for one in named if one.name not in bound]
-    unknown = [one.name for one in named if one.default is one.empty and one.name not in known]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(code.value).parameters
+    defaults = {name: of.default for name, of in parameters.items() if of.kind not in variable}
+    empty = inspect.Parameter.empty
+    unknown = [name for name, value in defaults.items() if value is empty and name not in known]
     if unknown:
         raise InvalidError(
             f"model `{code.place}`: no value is known for `{', '.join(unknown)}`\n"
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        module = code.value(**{name: known[name] for name in names if name in known})
+        # A partial function has decided some.
+        open_names = defaults.keys() & known.keys() - getattr(code.value, "keywords", {}).keys()
+        module = code.value(**{name: known[name] for name in open_names})
     except Exception as error:
         raise InvalidError(
             f"model `{code.place}` cannot be made: {type(error).__name__}: {error}"
@@ -141,22 +142,22 @@ def _made(
     return module
 
 
-def _check(place: str, module: nn.Module, layers: int, features: int, outputs: int) -> None:
+def _check(place: str, module: nn.Module, features: int, outputs: int) -> None:
     """Tries the network on three nodes and two edges."""
     x, edge_index = torch.ones(3, features), torch.tensor([[1, 2], [0, 0]])
     try:
         with evaluating(module), torch.no_grad():
-            found: Any = module(x, edge_index)
+            result: Any = module(x, edge_index)
     except Exception as error:
         raise InvalidError(
             f"model `{place}` fails for x [3, {features}] and edge_index [2, 2]: "
             f"{type(error).__name__}: {error}\nhint: its `forward` takes `x` and `edge_index`"
         ) from error
-    shape = tuple(getattr(found, "shape", ()))
+    shape = tuple(getattr(result, "shape", ()))
     if shape != (3, outputs):
         raise InvalidError(
             f"model `{place}`: expected outputs [3, {outputs}] for 3 nodes, found "
-            f"{type(found).__name__} {list(shape)}\n"
+            f"{type(result).__name__} {list(shape)}\n"
             f"hint: the data set has {outputs} outputs to learn"
         )
 

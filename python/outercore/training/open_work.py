@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from outercore.base.shell import quoted
 from outercore.data.data_set import require_edges
 from outercore.data.how_to_add import how_to_add
+from outercore.data.schema import NODE
 from outercore.data.time_arrays import time_arrays
 from outercore.errors import InvalidError, NotFoundError, UnsupportedError
 from outercore.runs.custom_code import CustomCode
@@ -50,54 +51,47 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
             f"model `{kind}`: a network of your own learns labels of nodes of one type alone\n"
             "hint: take batches from `oc.NeighborLoader` in a loop of your own"
         )
-    if not graph.is_typed:
-        if kind in _ONLY_TYPED:
-            raise UnsupportedError(
-                f"model `{kind}`: needs several node types or edge types, and data set "
-                f"`{graph.root}` has one of each\n"
-                "hint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
-            )
-        if of_nodes:
-            _require_past(graph, "node", config)
+    if graph.is_typed:
+        _require_typed(graph, config)
+    elif kind in _ONLY_TYPED:
+        raise UnsupportedError(
+            f"model `{kind}`: needs several node types or edge types, and data set `{graph.root}` "
+            "has one of each\nhint: use `--model sage`, `gcn`, `gat`, `gin` or `mlp`"
+        )
+    attribute = config.sampling.time
+    if attribute is None or not of_nodes:
         return
+    node_type = graph.schema.labelled_type or NODE
+    if f"nodes/{node_type}/{attribute}" not in graph.arrays:
+        raise NotFoundError(
+            f"--time {attribute}: nodes of type `{node_type}` have no array `{attribute}`, which "
+            "says when each asks\nhint: import it, or add `--task link` to learn edges by time"
+        )
+    if kind in _BY_DEGREE:
+        raise UnsupportedError(
+            f"model `{kind}`: it weighs by the in-degrees of the whole graph, which tell of later "
+            "edges\nhint: use `--model sage` or `gat`"
+        )
+
+
+def _require_typed(graph: Graph, config: TrainConfig) -> None:
+    """Errors: as `require_model_fits`, for a graph of several types."""
     if config.of_graphs or (config.of_links and config.sampling.time is None):
         raise UnsupportedError(
             f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
             "edges, where labels of nodes can be learnt, and edges with times\n"
             "hint: leave `--task` out, or name the times of the edges by `--time`"
         )
-    if kind not in _TYPED:
+    if config.model.kind not in _TYPED:
         known = ", ".join(f"`{name}`" for name in _TYPED[:-1])
         raise UnsupportedError(
-            f"model `{kind}`: data set `{graph.root}` has several types of nodes or edges\n"
-            f"hint: use `--model` {known} or `{_TYPED[-1]}`"
+            f"model `{config.model.kind}`: data set `{graph.root}` has several types of nodes or "
+            f"edges\nhint: use `--model` {known} or `{_TYPED[-1]}`"
         )
-    if of_nodes:
-        if graph.labelled_type is None:
-            raise NotFoundError(
-                f"data set `{graph.root}`: no node type has labels, expected one that has\n"
-                "hint: import the data set again with labels and splits of a node type"
-            )
-        _require_past(graph, graph.labelled_type, config)
-
-
-def _require_past(graph: Graph, node_type: str, config: TrainConfig) -> None:
-    """Checks, with `--time`, that labelled nodes have times and that the network allows them.
-
-    Errors: `NotFoundError`, `UnsupportedError`.
-    """
-    attribute = config.sampling.time
-    if attribute is None:
-        return
-    if f"nodes/{node_type}/{attribute}" not in graph.arrays:
+    if not config.of_links and graph.labelled_type is None:
         raise NotFoundError(
-            f"--time {attribute}: nodes of type `{node_type}` have no array `{attribute}`, which "
-            "says when each asks\nhint: import it, or add `--task link` to learn edges by time"
-        )
-    if config.model.kind in _BY_DEGREE:
-        raise UnsupportedError(
-            f"model `{config.model.kind}`: it weighs by the in-degrees of the whole graph, which "
-            "tell of later edges\nhint: use `--model sage` or `gat`"
+            f"data set `{graph.root}`: no node type has labels, expected one that has\n"
+            "hint: import the data set again with labels and splits of a node type"
         )
 
 

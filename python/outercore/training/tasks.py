@@ -23,66 +23,6 @@ from outercore.files.large_arrays import blocks, mapped
 from outercore.training.config import LinkMetric, SamplingConfig, TaskName
 from outercore.training.metrics import Metric, build_metric
 
-
-def with_splits(
-    graph: Labelled, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
-) -> SamplingConfig:
-    """The configuration with the names that the splits have in the data set.
-
-    `note` is called with missing splits, and with splits that a training does not use.
-
-    Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty one.
-    """
-    wanted = (sampling.train, sampling.valid, sampling.test)
-    train, valid, test = (find_split(name, graph.splits) for name in wanted)
-    if train is None:
-        raise _missing(graph, sampling.train)
-    used = [name for name in (train, valid, test) if name is not None]
-    for name in used:
-        nodes_of(graph, name)
-    if valid is None:
-        note(
-            f"no split `{sampling.valid}`: nothing is validated, no epoch ends the training early, "
-            "and the last one counts"
-        )
-    unused = [f"`{name}`" for name in graph.splits if name not in used]
-    if unused:
-        note(f"splits that training does not use: {', '.join(unused)}")
-    return replace(sampling, train=train, valid=valid or sampling.valid, test=test or sampling.test)
-
-
-def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
-    """The nodes of a split.
-
-    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty one.
-    """
-    split = find_split(name, graph.splits)
-    if split is None:
-        raise _missing(graph, name)
-    nodes: NDArray[np.int64] = graph.split(split)
-    if not len(nodes):
-        raise InvalidError(
-            f"data set `{graph.root}`: split `{split}` is empty, expected at least one node\n"
-            "hint: import the data set again with nodes in it, or without this split"
-        )
-    return nodes
-
-
-def _missing(graph: Labelled, name: str) -> NotFoundError:
-    if FIRST in graph.schema.arrays:
-        return NotFoundError(
-            f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
-            "hint: `--task graph` learns from whole graphs"
-        )
-    known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
-    close = closest(name, graph.splits)
-    adds = how_to_add(graph.root, "--split", f"{name}=FILE")
-    return NotFoundError(
-        f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
-        f"hint: {adds if close is None else f'did you mean `{close}`?'}"
-    )
-
-
 Kind = Literal["classes", "labels", "values", "links"]
 
 TASKS: dict[Kind, TaskName] = {
@@ -427,3 +367,62 @@ def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:
         return found
     wide = values.astype(np.float64)
     return np.isnan(wide) | ((wide >= -1) & (np.floor(wide) == wide) & np.isfinite(wide))
+
+
+def with_splits(
+    graph: Labelled, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
+) -> SamplingConfig:
+    """The configuration with the names that the splits have in the data set.
+
+    `note` is called with missing splits, and with splits that a training does not use.
+
+    Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty one.
+    """
+    wanted = (sampling.train, sampling.valid, sampling.test)
+    train, valid, test = (find_split(name, graph.splits) for name in wanted)
+    if train is None:
+        raise _missing(graph, sampling.train)
+    used = [name for name in (train, valid, test) if name is not None]
+    for name in used:
+        nodes_of(graph, name)
+    if valid is None:
+        note(
+            f"no split `{sampling.valid}`: nothing is validated, no epoch ends the training early, "
+            "and the last one counts"
+        )
+    unused = [f"`{name}`" for name in graph.splits if name not in used]
+    if unused:
+        note(f"splits that training does not use: {', '.join(unused)}")
+    return replace(sampling, train=train, valid=valid or sampling.valid, test=test or sampling.test)
+
+
+def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
+    """The nodes of a split.
+
+    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty one.
+    """
+    split = find_split(name, graph.splits)
+    if split is None:
+        raise _missing(graph, name)
+    nodes: NDArray[np.int64] = graph.split(split)
+    if not len(nodes):
+        raise InvalidError(
+            f"data set `{graph.root}`: split `{split}` is empty, expected at least one node\n"
+            "hint: import the data set again with nodes in it, or without this split"
+        )
+    return nodes
+
+
+def _missing(graph: Labelled, name: str) -> NotFoundError:
+    if FIRST in graph.schema.arrays:
+        return NotFoundError(
+            f"data set `{graph.root}`: no split `{name}` of nodes, its splits are those of graphs\n"
+            "hint: `--task graph` learns from whole graphs"
+        )
+    known = ", ".join(f"`{split}`" for split in graph.splits) or "none"
+    close = closest(name, graph.splits)
+    adds = how_to_add(graph.root, "--split", f"{name}=FILE")
+    return NotFoundError(
+        f"data set `{graph.root}`: no split `{name}`; it has {known}\n"
+        f"hint: {adds if close is None else f'did you mean `{close}`?'}"
+    )

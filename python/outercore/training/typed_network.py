@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 _SHARE = 4
 """Tables take one part in so many of the budget."""
+_ROWS, _BLOCKS = 1 << 16, 64
+"""At most so many rows are read, in so many blocks."""
+_PIECE = 1 << 17
+"""Values that are looked at together."""
+_CONSTANT = 1e-6
+"""A column that deviates by less than this part of its mean has one value."""
+_SMALL = 1e-3
+"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 @dataclass(frozen=True)
@@ -219,16 +227,6 @@ def _other(graph: Graph, expected: str, found: object) -> InvalidError:
         f"data set `{graph.root}`: expected {expected}, as the model was trained with, "
         f"found {found}"
     )
-
-
-_ROWS, _BLOCKS = 1 << 16, 64
-"""At most so many rows are read, in so many blocks."""
-_PIECE = 1 << 17
-"""Values that are looked at together."""
-_CONSTANT = 1e-6
-"""A column that deviates by less than this part of its mean has one value."""
-_SMALL = 1e-3
-"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
 
 
 def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from outercore.data.edge_types import EdgeType
 
 
+_WAVES = 32
+_FINEST = 1e6
+"""The fastest wave has so many periods in the span of the training times."""
+
+
 class LinkModel(Model):
     """Embeddings of nodes by a graph network, scores of pairs by a head.
 
@@ -103,11 +108,6 @@ def link_loss(kind: LinkLoss, positive: Tensor, negative: Tensor) -> Tensor:
     if kind == "binary":
         return functional.softplus(-positive).mean() + functional.softplus(negative).mean()
     return functional.softplus(negative - positive.unsqueeze(1)).mean()
-
-
-_WAVES = 32
-_FINEST = 1e6
-"""The fastest wave has so many periods in the span of the training times."""
 
 
 @dataclass(frozen=True)

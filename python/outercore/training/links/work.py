@@ -1,21 +1,24 @@
-"""Learning edges: the task `link`, with times and without."""
+"""Learning edges: the task `link`, with times and without, and scores of held-out edges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.errors import UnsupportedError
-from outercore.files.atomic import Storage
-from outercore.files.npy import map_npy
+from outercore.errors import InvalidError, UnsupportedError
+from outercore.files.atomic import Storage, device_errors
+from outercore.files.large_arrays import forget
+from outercore.files.npy import NpyRows, map_npy
 from outercore.runs.stop import StopRequest
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkMetric, TrainConfig
@@ -23,13 +26,18 @@ from outercore.training.inference import Context, Inference, evaluation_batches
 from outercore.training.links.batches import LinkLoaders, require_fits
 from outercore.training.links.data import open_links
 from outercore.training.links.network import LinkModel, TemporalLinkModel, TimedSchema, link_loss
-from outercore.training.links.scoring import EdgeScoring, LinkScoring
 from outercore.training.links.timed import NEGATIVES, timed_links, times_by_type
 from outercore.training.loaders import LoaderFactory, Loaders
-from outercore.training.metrics import LinkScores
+from outercore.training.metrics import (
+    LinkScores,
+    Scoring,
+    SeparateNegatives,
+    least_negatives,
+    validates_fully,
+)
 from outercore.training.model_files import SavedModel
 from outercore.training.models import evaluating
-from outercore.training.tasks import link_task
+from outercore.training.tasks import Task, link_task
 from outercore.training.typed_network import (
     feature_keys,
     require_same_types,
@@ -40,6 +48,126 @@ from outercore.training.work import Work
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+
+
+OF_EDGES_BY_TIME = ("sage", "gat")
+"""Models that learn edges by time."""
+_PAIRS = 1 << 14
+"""Pairs that are scored together."""
+
+PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Scores float32 [n] of pairs of nodes int64 [n, 2]."""
+
+
+class EdgeScoring(Scoring):
+    """Evaluates a model on the held-out edges of a run, part by part.
+
+    Errors: `InvalidError` for a metric that the negatives of a part do not allow.
+    """
+
+    def __init__(self, task: Task, negatives: Mapping[str, int | None]) -> None:
+        """`negatives` of each part; `None` if each edge has its own."""
+        self._parts, self._metric = list(negatives), cast("LinkMetric", task.metric_name)
+        metric = self._metric
+        self.has_validation = "valid" in negatives
+        least = least_negatives(metric)
+        for part, count in negatives.items():
+            if count is None and metric == "average_precision":
+                raise InvalidError(
+                    f"metric `{metric}`: part `{part}` has negatives of its own for each edge, and "
+                    "no threshold for all\nhint: choose `mrr` by `--metric`"
+                )
+            if count is not None and count < least:
+                raise InvalidError(
+                    f"metric `{metric}`: expected at least {least} negatives in part `{part}`, "
+                    f"found {count}\nhint: choose another by `--metric`, or hold out more"
+                )
+
+    @abstractmethod
+    def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
+        """The scores of a held-out part, from all neighbours or from sampled ones."""
+
+    def _validation(self) -> LinkScores:
+        return self.scores("valid", sampled=not self.validates_fully)
+
+    def final(self) -> dict[str, LinkScores]:
+        """Scores on all held-out parts."""
+        return {part: self.scores(part) for part in self._parts}
+
+
+class LinkScoring(EdgeScoring):
+    """Scores by embeddings over the graph of training edges."""
+
+    def __init__(self, work: LinkWork, inference: Inference, context: Context) -> None:
+        """`inference` runs the model over the graph of training edges."""
+        self._data, self._model, self._inference = work.links, work.model, inference
+        parts = {part: work.links.part(part) for part in work.links.parts}
+        negatives = {
+            part: None if pairs.targets is not None else len(pairs.negatives)
+            for part, pairs in parts.items()
+        }
+        super().__init__(work.task, negatives)
+        self._scratch, self._device = context.scratch, context.device
+        self.validates_fully = work.validates_fully
+
+    def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
+        """The scores of a held-out part, from all neighbours or from sampled ones.
+
+        Cost: as `Inference`. The embeddings of all ends are on disk meanwhile.
+        """
+        pairs = self._data.part(part)
+        nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
+        if pairs.targets is None:
+            with self.embedded(nodes, sampled=sampled) as scored:
+                return LinkScores(self._metric, scored(pairs.edges), scored(pairs.negatives))
+        count = pairs.targets.shape[1]
+        some_edges = max(1, _PAIRS // count)
+        for first in range(0, len(pairs.targets), some_edges):
+            nodes = np.union1d(nodes, pairs.targets[first : first + some_edges])
+        with self.embedded(nodes, sampled=sampled) as scored:
+            scores = SeparateNegatives(self._metric, scored(pairs.edges))
+            for first in range(0, len(pairs.targets), some_edges):
+                targets = np.asarray(pairs.targets[first : first + some_edges])
+                sources = pairs.edges[first : first + some_edges, :1].repeat(count, axis=1)
+                made = np.stack([sources, targets], axis=-1).reshape(-1, 2)
+                scores.add(scored(made).reshape(-1, count))
+        return scores
+
+    @contextmanager
+    def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:
+        """A function that scores pairs of `nodes`, which ascend, within the block.
+
+        Cost: as `Inference`. The embeddings of all nodes are on disk meanwhile.
+        """
+        with device_errors(f"embeddings `{self._scratch}`"):
+            self._scratch.mkdir(parents=True, exist_ok=True)
+        shape = (len(nodes), self._model.outputs)
+        rows = NpyRows(self._scratch / "ends.npy", shape, durable=False)
+        run = self._inference.sampled if sampled else self._inference.exact
+        with rows:
+            for prediction in run(nodes):
+                rows.append(prediction.logits)
+        embeddings = map_npy(rows.path, "embeddings")
+        try:
+            with evaluating(self._model.head):
+                yield lambda pairs: self._of_pairs(embeddings, np.searchsorted(nodes, pairs))
+        finally:
+            rows.remove()
+
+    @torch.no_grad()
+    def _of_pairs(
+        self, embeddings: NDArray[np.float32], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        scores = np.empty(len(places), np.float32)
+        for start in range(0, len(places), _PAIRS):
+            some = places[start : start + _PAIRS]
+            first, second = (self._rows(embeddings, column) for column in some.T)
+            scores[start : start + len(some)] = self._model.head(first, second).cpu().numpy()
+            forget(embeddings)
+        return scores
+
+    def _rows(self, embeddings: NDArray[np.float32], places: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(embeddings[places]).to(self._device)
 
 
 @dataclass(frozen=True)
@@ -79,6 +207,7 @@ class LinkWork(Work):
         stop, storage = place.stop.check, place.storage
         self.links = open_links(place.directory, graph, config, stop, storage)
         self._graph = self.links.graph
+        self.validates_fully = validates_fully(config.run.validation, self._graph.num_edges)
         if saved is None:
             self.task = link_task(config.run.metric, config.model.hidden)
             features, rows = self.links.features, 0
@@ -124,8 +253,7 @@ class LinkWork(Work):
             context,
             degrees=self._degrees,
         )
-        metric = cast("LinkMetric", self.task.metric_name)
-        return LinkScoring(self.links, self._config, self.model, metric, inference, context)
+        return LinkScoring(self, inference, context)
 
     def facts(self) -> dict[str, Any]:
         """The number of edges for training, for messages, and in each held-out part."""
@@ -137,10 +265,6 @@ class LinkWork(Work):
             **{f"{part}_neg": negatives for part, (_, negatives) in sizes.items()},
         }
         return {"links": links}
-
-
-OF_EDGES_BY_TIME = ("sage", "gat")
-"""Models that learn edges by time."""
 
 
 class TemporalLinkWork(Work):
@@ -200,8 +324,7 @@ class TemporalLinkWork(Work):
 
     def scoring(self, context: Context) -> TemporalScoring:
         """Scores on the edges that come after the training."""
-        metric = cast("LinkMetric", self.task.metric_name)
-        return TemporalScoring(self, metric, context)
+        return TemporalScoring(self, context)
 
     def links_of(self, part: str, negatives: int) -> dict[str, Any]:
         """The arguments of a loader of the links of a part, with negatives for each."""
@@ -259,9 +382,9 @@ class TemporalScoring(EdgeScoring):
 
     validates_fully = False
 
-    def __init__(self, work: TemporalLinkWork, metric: LinkMetric, context: Context) -> None:
+    def __init__(self, work: TemporalLinkWork, context: Context) -> None:
         links = work.links
-        super().__init__({part: links.sizes(part)[1] for part in links.parts}, metric)
+        super().__init__(work.task, {part: links.sizes(part)[1] for part in links.parts})
         self._work, self._context = work, context
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
