@@ -124,7 +124,7 @@ def _rate(config: EmbedConfig, triples: Tensor, *, native: bool) -> float:
     store = MemoryStore(triples, 20_000, 50)
     trainer = Trainer(store, config, native=native)
     layout = table_layout(config, trainer.model, 50)
-    store.allocate(layout, config.run.seed, torch.device("cpu"))
+    store.allocate(layout, torch.device("cpu"))
     times = []
     for epoch in range(5):
         started = time.process_time()
@@ -144,7 +144,7 @@ def train_recipe(directory: Path, name: str, seed: int, epochs: int | None) -> N
     store = MemoryStore(splits["train"], entities, relations)
     trainer = Trainer(store, config)
     layout = table_layout(config, trainer.model, relations)
-    store.allocate(layout, config.run.seed, torch.device("cpu"))
+    store.allocate(layout, torch.device("cpu"))
 
     answers = known_answers(torch.cat(list(splits.values())))
 

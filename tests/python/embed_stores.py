@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,9 @@ def random_triples(count: int, entities: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.stack([ends[:, 0], relations, ends[:, 1]], axis=1))
 
 
-def layout_of(config: EmbedConfig) -> TableLayout:
-    """The layout of the tables of a run."""
-    return table_layout(config, build_model(config.model), RELATIONS)
+def layout_of(config: EmbedConfig, **first: Any) -> TableLayout:
+    """The layout of the tables of a run; `first` are rows from another run."""
+    return replace(table_layout(config, build_model(config.model), RELATIONS), **first)
 
 
 @dataclass
@@ -70,7 +70,14 @@ class Setting:
     def __post_init__(self) -> None:
         self.triples = random_triples(700, self.entities)
 
-    def create(self, directory: Path, **options: Any) -> PartitionStore:
+    def create(
+        self,
+        directory: Path,
+        *,
+        first_rows: Any = None,
+        first_relations: Any = None,
+        **options: Any,
+    ) -> PartitionStore:
         """A new store below `directory`, with its triples in the same directory."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "triples.npy"
@@ -82,25 +89,22 @@ class Setting:
         return PartitionStore.create(
             directory / "table",
             Triples(path, weights, key="train").to_core("test"),
-            layout_of(self.config),
+            layout_of(self.config, first_rows=first_rows, first_relations=first_relations),
             entity_count=self.entities,
             relation_count=RELATIONS,
             order=self.order,
             walks=self.walks,
-            seed=self.config.run.seed,
             **{"memory": MEMORY, **options},
         )
 
-    def in_memory(self, directory: Path | None = None, **options: Any) -> MemoryStore:
+    def in_memory(self, directory: Path | None = None, **first: Any) -> MemoryStore:
         """A store with the same first rows in memory."""
         return MemoryStore.create(
             directory,
             self.triples,
             self.entities,
             RELATIONS,
-            layout_of(self.config),
-            seed=self.config.run.seed,
-            **options,
+            layout_of(self.config, **first),
         )
 
 
@@ -147,10 +151,9 @@ class NaivePartitions:
         config = setting.config
         layout = layout_of(config)
         self.entity_count, self.relation_count = setting.entities, RELATIONS
-        seed = config.run.seed
-        self.entities = layout.new_entities(seed, torch.arange(setting.entities))
+        self.entities = layout.new_entities(torch.arange(setting.entities))
         self.entity_state = torch.zeros(setting.entities, layout.state_width)
-        self.relations, self.relation_state = layout.new_relations(seed, torch.device("cpu"))
+        self.relations, self.relation_state = layout.new_relations(torch.device("cpu"))
         self._slots: list[int | None] = [None] * min(setting.order.slots, setting.order.partitions)
         self._before: tuple[int, ...] = ()
         self._degrees = torch.bincount(

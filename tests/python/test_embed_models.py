@@ -83,7 +83,7 @@ def test_the_layout_of_tables_follows_model_and_optimiser() -> None:
     assert (layout.width, layout.state_width) == (10, 1)
     assert (layout.relation_rows, layout.relation_width) == (14, 5)
     assert layout.relation_state_width == 11
-    relations, _ = layout.new_relations(0, torch.device("cpu"))
+    relations, _ = layout.new_relations(torch.device("cpu"))
     assert 2.0 < float(relations.abs().max()) <= 3.1416
 
 

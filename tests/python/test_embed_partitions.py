@@ -148,17 +148,19 @@ def test_given_rows_come_first_and_those_that_are_no_number_are_the_models_own(
     relations = torch.full((RELATIONS, 8), torch.nan)
     relations[1] = 7.0
     plain = setting.in_memory()
-    memory = setting.in_memory(start=start, relations=relations)
+    memory = setting.in_memory(first_rows=start, first_relations=relations)
     own = torch.arange(setting.entities) % 3 == 0
     assert torch.equal(memory.entities[own], plain.entities[own])
     assert torch.equal(memory.entities[~own], start(torch.arange(setting.entities))[~own])
     assert torch.equal(memory.relations[1], torch.full((8,), 7.0))
     assert torch.equal(memory.relations[[0, 2]], plain.relations[[0, 2]])
-    store = setting.create(tmp_path, start=start, relations=relations)
+    store = setting.create(tmp_path, first_rows=start, first_relations=relations)
     assert torch.equal(table_of(store), memory.entities)
     assert torch.equal(store.relations, memory.relations)
     with pytest.raises(InvalidError, match=r"start: expected rows \[\d+, 8\], found \[\d+, 3\]"):
-        setting.create(tmp_path / "other", start=lambda entities: torch.zeros(len(entities), 3))
+        setting.create(
+            tmp_path / "other", first_rows=lambda entities: torch.zeros(len(entities), 3)
+        )
 
 
 @pytest.mark.parametrize("spare", [False, True])
@@ -643,7 +645,6 @@ def test_links_of_a_graph_are_trained_in_partitions(tmp_path: Path) -> None:
         relation_count=1,
         order=setting.order,
         memory=MEMORY,
-        seed=0,
     )
     naive = NaivePartitions(setting, dealt(store))
     train(setting, store, 2)

@@ -81,7 +81,7 @@ def trainer_of(
     entities, relations = int(triples[:, [0, 2]].max()) + 1, int(triples[:, 1].max()) + 1
     store = MemoryStore(triples, entities, relations, weights=weights)
     trainer = Trainer(store, config, model)
-    store.allocate(table_layout(config, trainer.model, relations), config.run.seed, CPU)
+    store.allocate(table_layout(config, trainer.model, relations), CPU)
     if double:
         for name in ("entities", "entity_state", "relations", "relation_state"):
             setattr(store, name, getattr(store, name).double())
@@ -212,7 +212,7 @@ def test_where_the_rows_lie_does_not_matter() -> None:
     here = trainer_of(config, shifts())
     moved = trainer_of(config, shifts())
     there = _Moved(shifts(), 40, 4)
-    there.allocate(table_layout(config, here.model, 4), 0, CPU)
+    there.allocate(table_layout(config, here.model, 4), CPU)
     moved.store = there
     for epoch in range(3):
         train_epoch(here, epoch)
@@ -278,14 +278,14 @@ def test_first_rows_in_memory_come_some_at_a_time(monkeypatch: pytest.MonkeyPatc
         return rows
 
     config = config_of()
-    layout = table_layout(config, build_model(config.model), 4)
-    expected = layout.new_entities(7, torch.arange(40))
+    layout = replace(table_layout(config, build_model(config.model), 4), seed=7)
+    expected = layout.new_entities(torch.arange(40))
     others = torch.arange(40) % 3 != 0
     expected[others] = torch.arange(40.0)[others].unsqueeze(1)
     for rows in (1, 7, 40, 41):
         monkeypatch.setattr("outercore.embedding.tables.memory._FILL_NUMBERS", 32 * rows)
         asked.clear()
-        store = MemoryStore.create(None, shifts(), 40, 4, layout, seed=7, start=start)
+        store = MemoryStore.create(None, shifts(), 40, 4, replace(layout, first_rows=start))
         assert torch.equal(store.entities, expected)
         assert max(asked) == min(rows, 40)
 
@@ -305,7 +305,7 @@ def test_known_negatives_of_a_hub_are_never_listed_for_all_its_triples(kind: str
     )
     store = MemoryStore(triples, links + 1, 1)
     trainer = Trainer(store, config, native=False)
-    store.allocate(table_layout(config, trainer.model, 1), 0, CPU)
+    store.allocate(table_layout(config, trainer.model, 1), CPU)
     (pool,) = trainer.store.pools(0)
     with _Largest() as largest:
         trainer.train_pool(pool, 0, after_batch=lambda *_: True)
@@ -317,7 +317,7 @@ def test_an_epoch_is_all_pools_even_those_without_a_triple() -> None:
     whole = trainer_of(config_of(), shifts())
     pieces = trainer_of(config_of(), shifts())
     store = _InPieces(shifts(), 40, 4)
-    store.allocate(table_layout(pieces.config, pieces.model, 4), 0, CPU)
+    store.allocate(table_layout(pieces.config, pieces.model, 4), CPU)
     pieces.store = store
     seen: list[int] = []
     report = train_epoch(pieces, 0, after_batch=seen.append)
@@ -468,7 +468,7 @@ def test_state_stays_finite_however_large_a_gradient_is(
     )
     store = MemoryStore(shifts(), 40, 4)
     trainer = Trainer(store, config, native=native)
-    store.allocate(table_layout(config, trainer.model, 4), config.run.seed, CPU)
+    store.allocate(table_layout(config, trainer.model, 4), CPU)
     # Scores stay small. Gradients of entities are some 1e-5 of the relations' scale: their squares
     # are well below the largest number, add up to more within 80 batches, or are more at once.
     store.relations *= 10.0**exponent
@@ -582,7 +582,7 @@ def test_complex_reaches_what_it_should_on_small_knowledge_graphs(
     )
     store = MemoryStore(splits["train"], entities, relations)
     trainer = Trainer(store, config)
-    store.allocate(table_layout(config, trainer.model, relations), 0, CPU)
+    store.allocate(table_layout(config, trainer.model, relations), CPU)
     known = list(splits.values())
 
     def mrr(split: str) -> float:
@@ -664,7 +664,7 @@ def test_whole_batches_of_the_core_are_those_of_pytorch(
     for native in (True, False):
         store = MemoryStore(triples, 90, 5, weights)
         trainer = Trainer(store, config, native=native)
-        store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
+        store.allocate(table_layout(config, trainer.model, 5), CPU)
         losses = [train_epoch(trainer, epoch).loss for epoch in range(2)]
         found.append((losses, tables(trainer)))
     (losses, actual), (expected_losses, expected) = found
@@ -752,7 +752,7 @@ def test_pools_with_shares_are_trained_by_the_core_as_by_pytorch(
             store = _InParts(triples, 90, 5)
             store.shares = shares
             trainer = Trainer(store, config, native=native)
-            store.allocate(table_layout(config, trainer.model, 5), 0, CPU)
+            store.allocate(table_layout(config, trainer.model, 5), CPU)
             losses = [train_epoch(trainer, epoch).loss for epoch in range(2)]
             found[shares is not None, native] = (losses, tables(trainer))
     for shared in (True, False):

@@ -145,7 +145,7 @@ def test_training_with_the_kernels_is_training_without_them(
         store = MemoryStore(triples, 20, 1)
         # Without the core, which trains whole batches on a CPU and asks no kernel.
         trainer = Trainer(store, config, native=False)
-        store.allocate(table_layout(config, trainer.model, 1), 0, torch.device(DEVICE))
+        store.allocate(table_layout(config, trainer.model, 1), torch.device(DEVICE))
         # From a state of zeros the first step is the sign of the gradient, rounding and all.
         store.entity_state.fill_(1.0)
         store.relation_state.fill_(1.0)

@@ -141,7 +141,6 @@ def test_a_link_in_partitions_has_the_weight_of_its_row(tmp_path: Path, undirect
         relation_count=1,
         order=order_of(6, 3),
         memory=MEMORY,
-        seed=0,
     )
     node_of = {tuple(row): node for node, row in enumerate(table_of(store).tolist())}
     found = []

@@ -57,7 +57,7 @@ def _triples_per_second(inputs: Inputs, size: Size) -> float:
         model = build_model(config.model, inputs.score and inputs.score.value)
         layout = table_layout(config, model, size.relations)
         triples = torch.stack(columns, dim=1)
-        store = MemoryStore.create(None, triples, entities, size.relations, layout, seed=0)
+        store = MemoryStore.create(None, triples, entities, size.relations, layout)
         trainer = Trainer(store, config, model)
         [pool] = store.pools(0)
         trainer.train_pool(pool, 0)

@@ -204,11 +204,9 @@ class Planned:
         invalid triples.
         """
         data, config, placement = self.data, self.config, self.placement
-        creation: dict[str, Any] = {
-            "seed": config.run.seed,
-            "start": self.warm,
-            "relations": None if self.warm is None else torch.from_numpy(self.warm.relations),
-        }
+        if self.warm is not None:
+            relations = torch.from_numpy(self.warm.relations)
+            layout = replace(layout, first_rows=self.warm, first_relations=relations)
         if not placement.in_memory:
             options: dict[str, Any] = {
                 "memory": placement.for_partitions,
@@ -226,7 +224,6 @@ class Planned:
                 relation_count=data.relations,
                 order=order_of(config, placement),
                 walks=walks_of(config, placement),
-                **creation,
                 **options,
             )
         chunks = watched(data.train.chunks(), "read triples", data.triples, progress)
@@ -235,9 +232,14 @@ class Planned:
         weights = None if values is None else torch.from_numpy(values)
         if run.begun:
             return MemoryStore.open(run.state, triples, weights=weights, device=device)
-        counts = data.entities, data.relations
         return MemoryStore.create(
-            run.state, triples, *counts, layout, weights=weights, device=device, **creation
+            run.state,
+            triples,
+            data.entities,
+            data.relations,
+            layout,
+            weights=weights,
+            device=device,
         )
 
     def open_tables(

@@ -160,6 +160,7 @@ def table_layout(config: EmbedConfig, model: Model, relation_count: int) -> Tabl
         relation_width=width,
         relation_state_width=state_width(config.optimiser.relations, width),
         start=start,
+        seed=config.run.seed,
     )
 
 

@@ -39,17 +39,15 @@ def _scores(
     targets,
     ids,
     count,
-    has_bias: tl.constexpr,
-    has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
     """Scores of a tile; minus infinity beyond the last candidate and at the row's own target."""
     scores = tl.dot(queries, tl.trans(candidates), input_precision=precision)
     inside = columns < count
-    if has_bias:
+    if bias is not None:
         scores += tl.load(bias + columns, mask=inside, other=0.0)[None, :]
     keep = inside[None, :]
-    if has_ids:
+    if ids is not None:
         own = tl.load(ids + columns, mask=inside, other=-1)
         keep = keep & (targets[:, None] != own[None, :])
     return tl.where(keep, scores, float("-inf"))
@@ -75,8 +73,6 @@ def _queries_kernel(
     block_rows: tl.constexpr,
     block_columns: tl.constexpr,
     contrastive: tl.constexpr,
-    has_bias: tl.constexpr,
-    has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
     """For a block of rows: the log of their sums, their loss, and gradients of queries."""
@@ -87,7 +83,7 @@ def _queries_kernel(
     wanted = inside[:, None] & (number[None, :] < width)
     query = tl.load(queries + at, mask=wanted, other=0.0)
     target = row
-    if has_ids:
+    if ids is not None:
         target = tl.load(targets + row, mask=inside, other=-2)
     largest = tl.full([block_rows], float("-inf"), tl.float32)
     total = tl.zeros([block_rows], tl.float32)
@@ -95,9 +91,7 @@ def _queries_kernel(
         column = start + tl.arange(0, block_columns)
         there = (column[:, None] < count) & (number[None, :] < width)
         candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
-        scores = _scores(
-            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
-        )
+        scores = _scores(query, candidate, bias, column, target, ids, count, precision)
         higher = tl.maximum(largest, tl.max(scores, 1))
         # If all scores are masked so far, the maximum is minus infinity: do not subtract it.
         base = tl.where(higher == float("-inf"), 0.0, higher)
@@ -122,9 +116,7 @@ def _queries_kernel(
         column = start + tl.arange(0, block_columns)
         there = (column[:, None] < count) & (number[None, :] < width)
         candidate = tl.load(candidates + _places(column, number, width), mask=there, other=0.0)
-        scores = _scores(
-            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
-        )
+        scores = _scores(query, candidate, bias, column, target, ids, count, precision)
         share_of_each = tl.exp(scores - log_sum[:, None]) * weight[:, None]
         gradient += tl.dot(share_of_each, candidate, input_precision=precision)
     tl.store(to_queries + at, gradient, mask=wanted)
@@ -147,8 +139,6 @@ def _candidates_kernel(
     block_rows: tl.constexpr,
     block_columns: tl.constexpr,
     contrastive: tl.constexpr,
-    has_bias: tl.constexpr,
-    has_ids: tl.constexpr,
     precision: tl.constexpr,
 ):
     """For a block of candidates: their gradients, summed over all rows."""
@@ -164,14 +154,12 @@ def _candidates_kernel(
         there = inside[:, None] & (number[None, :] < width)
         query = tl.load(queries + _places(row, number, width), mask=there, other=0.0)
         target = row
-        if has_ids:
+        if ids is not None:
             target = tl.load(targets + row, mask=inside, other=-2)
         weight = tl.load(weights + row, mask=inside, other=0.0)
         # Beyond the last row the sum is infinite, so that the shares are zero.
         total = tl.load(totals + row, mask=inside, other=float("inf"))
-        scores = _scores(
-            query, candidate, bias, column, target, ids, count, has_bias, has_ids, precision
-        )
+        scores = _scores(query, candidate, bias, column, target, ids, count, precision)
         shares = tl.exp(scores - total[:, None]) * weight[:, None]
         gradient += tl.dot(tl.trans(shares), query, input_precision=precision)
     before = tl.load(to_candidates + at, mask=wanted, other=0.0)
@@ -217,12 +205,10 @@ def softmax_gradients(
         "block_rows": 64,
         "block_columns": 32,
         "contrastive": contrastive,
-        "has_bias": chunk.bias is not None,
-        "has_ids": chunk.own is not None,
         "precision": "tf32" if tf32 else "ieee",
     }
-    bias = totals if chunk.bias is None else chunk.bias.contiguous()
-    own, ids = chunk.own or (totals, totals)
+    bias = None if chunk.bias is None else chunk.bias.contiguous()
+    own, ids = chunk.own or (None, None)
     count = len(candidates)
     if rows:
         _queries_kernel[(triton.cdiv(rows, shared["block_rows"]),)](

@@ -16,7 +16,6 @@ from outercore.embedding.tables.store import (
     DAMAGED,
     Pool,
     Progress,
-    StartRows,
     TableLayout,
     check_triples,
 )
@@ -86,16 +85,10 @@ class MemoryStore:
         relation_count: int,
         layout: TableLayout,
         *,
-        seed: int,
         weights: Tensor | None = None,
         device: torch.device | None = None,
-        start: StartRows | None = None,
-        relations: Tensor | None = None,
     ) -> MemoryStore:
         """A store with new tables.
-
-        `start` and `relations` give initial rows; rows of NaN start with the initial values of the
-        model.
 
         Errors: `InvalidError` if `directory` holds a checkpoint, if another process trains in it,
         or for invalid triples or rows.
@@ -105,9 +98,7 @@ class MemoryStore:
                 f"`{directory}` holds a checkpoint\nhint: go on with it, or choose another one"
             )
         store = cls(triples, entity_count, relation_count, weights, directory=directory)
-        store.allocate(
-            layout, seed, device or torch.device("cpu"), start=start, relations=relations
-        )
+        store.allocate(layout, device or torch.device("cpu"))
         if directory is not None:
             store._lock = hold(directory / _LOCK)
         return store
@@ -149,15 +140,7 @@ class MemoryStore:
         store.progress = Progress(**saved["progress"])
         return store
 
-    def allocate(
-        self,
-        layout: TableLayout,
-        seed: int,
-        device: torch.device,
-        *,
-        start: StartRows | None = None,
-        relations: Tensor | None = None,
-    ) -> None:
+    def allocate(self, layout: TableLayout, device: torch.device) -> None:
         """Allocates the tables, with initial values and an optimiser state of zeros.
 
         Cost: a few MiB in addition to the tables.
@@ -165,10 +148,10 @@ class MemoryStore:
         self.entities = torch.empty(self.entity_count, layout.width, device=device)
         step = max(1, _FILL_NUMBERS // max(1, layout.width))
         for first in range(0, self.entity_count, step):
-            some = torch.arange(first, min(first + step, self.entity_count))
-            self.entities[first : first + step] = layout.new_entities(seed, some, start)
+            block = torch.arange(first, min(first + step, self.entity_count))
+            self.entities[first : first + step] = layout.new_entities(block)
         self.entity_state = torch.zeros(self.entity_count, layout.state_width, device=device)
-        self.relations, self.relation_state = layout.new_relations(seed, device, relations)
+        self.relations, self.relation_state = layout.new_relations(device)
 
     def checkpoint(self, progress: Progress) -> None:
         """See `Store`; does nothing without a directory."""

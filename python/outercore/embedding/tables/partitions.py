@@ -21,7 +21,7 @@ from torch import Tensor
 from outercore import _core
 from outercore.base import native
 from outercore.embedding.tables.order import PartitionOrder, Walks
-from outercore.embedding.tables.store import DAMAGED, Pool, Progress, StartRows, TableLayout
+from outercore.embedding.tables.store import DAMAGED, Pool, Progress, TableLayout
 from outercore.errors import CorruptError, InvalidError
 from outercore.files.atomic import Storage
 from outercore.files.npy import checksum_of_rows, read_table, write_npy
@@ -194,26 +194,22 @@ class PartitionStore:
         relation_count: int,
         order: PartitionOrder,
         memory: int,
-        seed: int,
         degrees: bool = False,
         device: torch.device | None = None,
-        start: StartRows | None = None,
-        relations: Tensor | None = None,
         walks: Walks | None = None,
         progress: native.Progress | None = None,
     ) -> PartitionStore:
         """A store with a new table in `directory`.
 
         An epoch passes through `order` as described by `walks`; by default once. The number of
-        partitions of the table is the number of the order times the group. `start` and `relations`
-        give initial rows; rows of NaN start with the initial values of the model. For `degrees` and
+        partitions of the table is the number of the order times the group. For `degrees` and
         `device`, see `PartitionStore`.
 
         Cost: two passes over the triples; writes every partition once.
         Errors: `InvalidError` if `directory` holds a table, or names a triple that is out of range;
         `BudgetError` names the smallest sufficient budget.
         """
-        rows, state = layout.new_relations(seed, _CPU, relations)
+        rows, state = layout.new_relations(_CPU)
         walks = walks or Walks()
         creation = {
             "sorting": sorting(
@@ -222,7 +218,7 @@ class PartitionStore:
                 relation_count=relation_count,
                 partitions=order.partitions * walks.group,
                 memory=memory,
-                seed=seed,
+                seed=layout.seed,
             ),
             "dim": layout.width,
             "state_width": layout.state_width,
@@ -236,7 +232,7 @@ class PartitionStore:
             done += len(nodes)
             if progress is not None:
                 progress("first rows", done, entity_count, "entities")
-            return layout.new_entities(seed, torch.from_numpy(nodes), start).numpy()
+            return layout.new_entities(torch.from_numpy(nodes)).numpy()
 
         resident = _Resident(rows, state, None, None).encode()
         # Free the relations, which may be many: opening the table reads them again.

@@ -50,38 +50,36 @@ class TableLayout:
     relation_width: int
     relation_state_width: int
     start: Start
+    seed: int = 0
+    first_rows: StartRows | None = None
+    """Initial rows of entities from another run."""
+    first_relations: Tensor | None = None
+    """The same of relations: float32 [relation rows, relation width]; NaN as in `first_rows`."""
 
-    def new_entities(self, seed: int, entities: Tensor, start: StartRows | None = None) -> Tensor:
+    def new_entities(self, entities: Tensor) -> Tensor:
         """The initial rows of `entities`, int64 [n]. A row depends only on its number and the seed.
 
-        Errors: `InvalidError` if `start` returns rows of a wrong shape.
+        Errors: `InvalidError` for rows of a wrong shape from another run.
         """
         rows = torch.empty(len(entities), self.width)
-        initial_rows(seed, Purpose.ENTITIES, entities, rows, self.start.entities)
-        if start is not None:
-            _overlay("start", torch.as_tensor(start(entities)), rows)
+        initial_rows(self.seed, Purpose.ENTITIES, entities, rows, self.start.entities)
+        if self.first_rows is not None:
+            _overlay("start", torch.as_tensor(self.first_rows(entities)), rows)
         return rows
 
-    def new_relations(
-        self, seed: int, device: torch.device, given: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The initial rows of relations, and their optimiser state.
-
-        Rows of NaN in `given` start with the initial values of the model.
-
-        Shapes: `given` float32 [relation rows, relation width].
-        """
+    def new_relations(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The initial rows of relations, and their optimiser state."""
         relations = torch.empty(self.relation_rows, self.relation_width)
         initial_rows(
-            seed,
+            self.seed,
             Purpose.RELATIONS,
             torch.arange(self.relation_rows),
             relations,
             self.start.relations or self.start.entities,
             uniform=self.start.uniform_relations,
         )
-        if given is not None:
-            _overlay("relations", given, relations)
+        if self.first_relations is not None:
+            _overlay("relations", self.first_relations, relations)
         state = torch.zeros(self.relation_rows, self.relation_state_width, device=device)
         return relations.to(device), state
 
