@@ -151,7 +151,6 @@ class MemoryGraph:
         return np.split(ranked, ends), len(names)
 
     def _mixed(self, ids: dict[str, pa.Array]) -> InvalidError:
-        """The error where some ids are numbers and some are texts."""
         kinds = [
             f"{what} are {'numbers' if pa.types.is_integer(one.type) else 'texts'}"
             for what, one in ids.items()
@@ -580,7 +579,6 @@ def _rename_hint(nodes: Any) -> str:
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
-    """The columns of sources and targets."""
     names = [*edges.columns]
     if ends is not None:
         missing = [name for name in ends if name not in names]

@@ -165,7 +165,6 @@ class Part:
 
 
 def _first_word(texts: pa.Array) -> pa.Array:
-    """The text before the first semicolon of each text."""
     return pc.replace_substring_regex(texts, "(?s);.*", "")
 
 
@@ -508,7 +507,6 @@ def _below(one: ExportFile, path: Path, header: bool | None) -> tuple[TextTable,
 
 
 def _repeated(files: list[ExportFile]) -> list[str]:
-    """Notes on lines that repeat the header."""
     notes = []
     for one in files:
         count = one.table.profile.repeated_headers
