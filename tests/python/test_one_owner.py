@@ -75,6 +75,18 @@ def test_the_parts_of_an_import_have_one_owner_for_one_type_and_several() -> Non
         assert found == {f"importing/{file}" for file in files}
 
 
+def test_each_kind_of_input_file_has_one_reader() -> None:
+    for pattern, owner in {
+        r"_core\.(TextTable|detect_text)\(": "importing/table/text.py",
+        r"\bParquetFile\(|\bunify_schemas\(": "importing/table/parquet.py",
+        r"^(import|from) pickle|_Unpickler\b": "importing/table/torch_file.py",
+        r"^(import|from) yaml\b": "importing/format/description.py",
+        r"pa\.array\(values, from_pandas=True\)": "importing/table/exact.py",
+        r"warnings\.warn\(note": "importing/format/pyg.py",
+    }.items():
+        assert owners(pattern) == {owner}
+
+
 def test_every_format_of_a_file_is_in_the_registry() -> None:
     registry = (PACKAGE / "importing/format/registry.py").read_text()
     formats = [

@@ -50,6 +50,11 @@ class NodeTable:
     """The number of the first node among all nodes of the space."""
 
     @property
+    def numbers(self) -> range:
+        """The numbers of the nodes among all nodes of the space."""
+        return range(self.first, self.first + (self.count or 0))
+
+    @property
     def identity(self) -> str:
         """Text that differs for another input."""
         return " ".join([self.node_type, str(self.spec), str(self.key), *map(str, self.files)])

@@ -13,7 +13,7 @@ from outercore.data.batch_arrays import RESERVED
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
 from outercore.data.schema import TOPOLOGY
-from outercore.importing.format.frames import MemoryGraph, opened
+from outercore.importing.format.frames import MemoryGraph
 from outercore.importing.format.pyg import MASKS, numpy_of, open_hetero, written
 from outercore.importing.options import ImportOptions
 from outercore.importing.python_calls import called_from_python, require_kind
@@ -69,7 +69,7 @@ def from_dgl(
         splits=chosen,
         keeps_form=True,
     )
-    return written(opened(found, options), out, options)
+    return written(found.opened(options), out, options)
 
 
 class _Store(dict[str, Any]):

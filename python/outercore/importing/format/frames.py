@@ -37,7 +37,7 @@ _ABSENT = {"f": np.nan, "O": ""}
 """The value of a node without a row; nodes need a row for values of other types."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class MemoryGraph:
     """Edges and nodes by the ids of their owner: whole numbers or texts."""
 
@@ -71,83 +71,70 @@ class MemoryGraph:
     """Columns of numbers, of nodes or of edges, in which NaN stands for no value."""
     notes: Sequence[str] = ()
     """Notes on values of the graph that were changed, to be shown once."""
+    _not_taken: dict[str, str] = field(default_factory=dict, init=False)
+    """Columns that are not taken, and why."""
+    _names: pa.Array | None = field(default=None, init=False)
 
+    def opened(self, options: ImportOptions | None) -> GraphSource:
+        """Everything to import; a note names the columns that are not taken.
 
-def opened(graph: MemoryGraph, options: ImportOptions | None) -> GraphSource:
-    """A graph in memory as a source; a note names the columns that are not taken.
-
-    Errors: `InvalidError` names the column or the ids that do not fit.
-    """
-    if isinstance(graph.features, str):
-        graph = replace(graph, features=[graph.features])
-    for what, names in (("features", graph.features), ("labels", [graph.labels])):
-        if not all(isinstance(name, str | None) for name in names):
-            raise InvalidError(
-                f"{graph.name}: {what}: expected names of {graph.column}s of nodes, found "
-                f"other values\nhint: make them a {graph.column} of the nodes, and give its name"
-            )
-    return _Opening(graph, keeps_gaps=options is not None and options.allow_nan).source()
-
-
-class _Opening:
-    """A graph with its nodes numbered."""
-
-    def __init__(self, graph: MemoryGraph, *, keeps_gaps: bool) -> None:
-        self._graph, self._keeps_gaps = graph, keeps_gaps
-        self._not_taken: dict[str, str] = {}
-        columns = {"source ids": graph.source, "target ids": graph.target}
-        if graph.node_ids is not None:
-            columns["node ids"] = graph.node_ids
+        Errors: `InvalidError` names the column or the ids that do not fit.
+        """
+        if isinstance(self.features, str):
+            self.features = [self.features]
+        for what, names in (("features", self.features), ("labels", [self.labels])):
+            if not all(isinstance(name, str | None) for name in names):
+                raise InvalidError(
+                    f"{self.name}: {what}: expected names of {self.column}s of nodes, found "
+                    f"other values\nhint: make them a {self.column} of the nodes, and give its name"
+                )
+        self._keeps_gaps = options is not None and options.allow_nan
+        columns = {"source ids": self.source, "target ids": self.target}
+        if self.node_ids is not None:
+            columns["node ids"] = self.node_ids
         ids = {
-            what: _ids(f"{graph.name}: {what}", values, graph.names_hint)
+            what: _ids(f"{self.name}: {what}", values, self.names_hint)
             for what, values in columns.items()
         }
         if len(ids["source ids"]) != len(ids["target ids"]):
             raise InvalidError(
-                f"{graph.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
+                f"{self.name}: {len(ids['source ids'])} sources, {len(ids['target ids'])} targets"
             )
-        self._names: pa.Array | None = None
         numbers, self._count = self._numbered(ids)
-        self._edge_index = np.stack(numbers[:2])
+        edge_index = np.stack(numbers[:2])
         self._rows = numbers[2] if len(numbers) > 2 else None
         if self._rows is not None and len(np.unique(self._rows)) != len(self._rows):
             twice = np.flatnonzero(np.bincount(self._rows) > 1)[0]
             place = int(np.flatnonzero(self._rows == twice)[1])
-            raise InvalidError(f"{graph.name}: node `{ids['node ids'][place]}` has several rows")
-
-    def source(self) -> GraphSource:
-        """Everything to import, and notes about columns that are not."""
-        graph = self._graph
-        edges = from_edge_index(f"{graph.name}: edges", self._edge_index)
-        edges = replace(edges, digest=digest_of(self._edge_index))
-        arrays = [*self._stored_names(), *self._node_arrays(), *self._splits()]
-        arrays += self._edge_arrays()
-        notes = [*graph.notes]
+            raise InvalidError(f"{self.name}: node `{ids['node ids'][place]}` has several rows")
+        edges = from_edge_index(f"{self.name}: edges", edge_index)
+        edges = replace(edges, digest=digest_of(edge_index))
+        stored = [] if self._names is None else name_arrays("entity", self._names, "names")
+        arrays = [*stored, *self._node_arrays(), *self._splits(), *self._edge_arrays()]
+        notes = [*self.notes]
         if self._not_taken:
             others = ", ".join(f"`{name}` ({why})" for name, why in self._not_taken.items())
-            notes.append(f"{graph.name}: not taken: {others}")
-        return GraphSource([edges], arrays, self._count, graph.undirected, notes=notes)
+            notes.append(f"{self.name}: not taken: {others}")
+        return GraphSource([edges], arrays, self._count, self.undirected, notes=notes)
 
     def _numbered(self, named: dict[str, pa.Array]) -> tuple[list[NDArray[np.int64]], int]:
         """Ids from 0 for every node, and how many nodes there are."""
         ids = list(named.values())
         kinds = {pa.types.is_integer(one.type) for one in ids if len(one)}
         are_numbers = kinds <= {True}
-        if self._graph.num_nodes is not None and not are_numbers:
-            raise InvalidError(f"{self._graph.name}: expected whole numbers as ids, found texts")
+        if self.num_nodes is not None and not are_numbers:
+            raise InvalidError(f"{self.name}: expected whole numbers as ids, found texts")
         if are_numbers:
             numbers = [one.to_numpy(zero_copy_only=False).astype(np.int64) for one in ids]
-            count = self._graph.num_nodes
+            count = self.num_nodes
             found = np.unique(np.concatenate(numbers))
             count = len(found) if count is None else count
             is_dense = len(found) == 0 or (found[0] >= 0 and found[-1] < count)
             if is_dense:
                 return numbers, count
-            if self._graph.num_nodes is not None:
+            if self.num_nodes is not None:
                 wrong = found[0] if found[0] < 0 else found[-1]
-                raise InvalidError(
-                    f"{self._graph.name}: node id {wrong}, expected 0 to {count - 1}"
-                )
+                raise InvalidError(f"{self.name}: node id {wrong}, expected 0 to {count - 1}")
         elif len(kinds) > 1:
             raise self._mixed(named)
         every = pa.chunked_array([one.cast(pa.large_string()) for one in ids])
@@ -164,35 +151,31 @@ class _Opening:
         return np.split(ranked, ends), len(names)
 
     def _mixed(self, ids: dict[str, pa.Array]) -> InvalidError:
-        """The error where some ids are numbers and some are texts."""
         kinds = [
             f"{what} are {'numbers' if pa.types.is_integer(one.type) else 'texts'}"
             for what, one in ids.items()
             if len(one)
         ]
-        hint = f"\nhint: {self._graph.ids_hint}" if self._graph.ids_hint else ""
+        hint = f"\nhint: {self.ids_hint}" if self.ids_hint else ""
         return InvalidError(
-            f"{self._graph.name}: some ids are numbers and some are texts: {', '.join(kinds)}{hint}"
+            f"{self.name}: some ids are numbers and some are texts: {', '.join(kinds)}{hint}"
         )
 
-    def _stored_names(self) -> list[NodeArray]:
-        return [] if self._names is None else name_arrays("entity", self._names, "names")
-
     def _node_arrays(self) -> list[NodeArray]:
-        graph, found = self._graph, []
-        for name in [*graph.features, *([graph.labels] if graph.labels else [])]:
-            if name not in graph.nodes:
-                known = listed(graph.nodes) or "none"
+        found = []
+        for name in [*self.features, *([self.labels] if self.labels else [])]:
+            if name not in self.nodes:
+                known = listed(self.nodes) or "none"
                 raise NotFoundError(
-                    f"{graph.name}: no {graph.column} `{name}` of nodes; there are {known}"
+                    f"{self.name}: no {self.column} `{name}` of nodes; there are {known}"
                 )
-        if graph.features:
+        if self.features:
             found.append(NodeArray("features", "x", self._features()))
-        if graph.labels:
-            found += self._labels(graph.labels)
-        used = {*graph.features, graph.labels}
-        used |= {value for value in graph.splits.values() if isinstance(value, str)}
-        others = {name: column for name, column in graph.nodes.items() if name not in used}
+        if self.labels:
+            found += self._labels(self.labels)
+        used = {*self.features, self.labels}
+        used |= {value for value in self.splits.values() if isinstance(value, str)}
+        others = {name: column for name, column in self.nodes.items() if name not in used}
         for name, where, values, times in self._columns("nodes", others):
             ordered = self._in_order(where, values)
             if values.dtype.kind == "O":
@@ -205,7 +188,7 @@ class _Opening:
     def _edge_arrays(self) -> list[NodeArray]:
         return [
             NodeArray("edge", name, self._of_values(where, name, values, times))
-            for name, where, values, times in self._columns("edges", self._graph.edges)
+            for name, where, values, times in self._columns("edges", self.edges)
         ]
 
     def _columns(
@@ -215,7 +198,7 @@ class _Opening:
         the type of times."""
         is_of_edges = of == "edges"
         for name, column in columns.items():
-            where = f"{self._graph.name}: {self._graph.column} `{name}` of {of}"
+            where = f"{self.name}: {self.column} `{name}` of {of}"
             in_text = is_of_edges or is_time_name(name)
             times = times_in_memory(where, name, column, in_text=in_text)
             values = None if times is None else times.values
@@ -235,39 +218,38 @@ class _Opening:
     def _of_values(
         self, where: str, name: str, values: NDArray[Any], times: str | None
     ) -> RowSource:
-        has_gaps = name in self._graph.with_gaps
+        has_gaps = name in self.with_gaps
         return replace(from_array(where, values), has_gaps=has_gaps, times=times)
 
     def _features(self) -> RowSource:
-        graph = self._graph
-        parts = [self._numbers(name) for name in graph.features]
-        if graph.keeps_form and len(parts) == 1:
+        parts = [self._numbers(name) for name in self.features]
+        if self.keeps_form and len(parts) == 1:
             return replace(from_array("features", parts[0]), keeps_form=True)
         rows = np.concatenate([one.reshape(len(one), -1) for one in parts], axis=1)
         if rows.dtype.kind != "f":
-            rows = exactly(rows, np.dtype(np.float32), f"{graph.name}: features")
+            rows = exactly(rows, np.dtype(np.float32), f"{self.name}: features")
         return from_array("features", rows)
 
     def _of_nodes(self, name: str) -> str:
-        return f"{self._graph.name}: {self._graph.column} `{name}` of nodes"
+        return f"{self.name}: {self.column} `{name}` of nodes"
 
     def _labels(self, name: str) -> list[NodeArray]:
         """Labels; texts become classes."""
         where = self._of_nodes(name)
-        values = _values(where, self._graph.nodes[name])
+        values = _values(where, self.nodes[name])
         if values is None:
             raise InvalidError(f"{where}: expected numbers or texts")
         ordered = self._in_order(where, values, absent=-1)
         if values.dtype.kind != "O":
             # Only a list for each node has a form.
-            keeps_form = self._graph.keeps_form or ordered.ndim == 2
+            keeps_form = self.keeps_form or ordered.ndim == 2
             rows = replace(from_array("labels", ordered), keeps_form=keeps_form)
             return [NodeArray("labels", "y", rows)]
         return class_arrays(where, pa.array(ordered, pa.large_string()))
 
     def _numbers(self, name: str) -> NDArray[Any]:
         where = self._of_nodes(name)
-        values = _values(where, self._graph.nodes[name])
+        values = _values(where, self.nodes[name])
         if values is None or values.dtype.kind == "O":
             found = "other values" if values is None else "texts"
             hint = "leave it out of `features`, and its texts are kept" if found == "texts" else ""
@@ -299,17 +281,17 @@ class _Opening:
 
     def _splits(self) -> list[NodeArray]:
         found = []
-        for name, value in self._graph.splits.items():
+        for name, value in self.splits.items():
             rows = from_array(f"split `{name}`", self._split(name, value))
             found.append(NodeArray("split", normal_split(name), rows))
         return found
 
     def _split(self, name: str, value: Any) -> NDArray[np.int64]:
-        where = f"{self._graph.name}: split `{name}`"
+        where = f"{self.name}: split `{name}`"
         if isinstance(value, str):
-            if value not in self._graph.nodes:
-                raise NotFoundError(f"{where}: no {self._graph.column} `{value}` of nodes")
-            value = np.asarray(self._graph.nodes[value])
+            if value not in self.nodes:
+                raise NotFoundError(f"{where}: no {self.column} `{value}` of nodes")
+            value = np.asarray(self.nodes[value])
             if value.dtype.kind != "b":
                 raise InvalidError(f"{where}: expected a column of true and false")
         values = numpy_of(where, value)
@@ -452,7 +434,7 @@ def from_pandas(
         labels=labels,
         splits=splits or {},
     )
-    return written(opened(graph, options), out, options)
+    return written(graph.opened(options), out, options)
 
 
 @called_from_python
@@ -514,7 +496,7 @@ def from_networkx(
         labels=labels,
         splits=splits or {},
     )
-    return written(opened(found, options), out, options)
+    return written(found.opened(options), out, options)
 
 
 @called_from_python
@@ -576,7 +558,7 @@ def from_scipy(
         splits=splits or {},
         keeps_form=True,
     )
-    return written(opened(graph, options), out, options)
+    return written(graph.opened(options), out, options)
 
 
 def _require_frame(what: str, value: Any) -> None:
@@ -597,7 +579,6 @@ def _rename_hint(nodes: Any) -> str:
 
 
 def _ends(edges: Any, ends: tuple[str, str] | None) -> tuple[Any, Any]:
-    """The columns of sources and targets."""
     names = [*edges.columns]
     if ends is not None:
         missing = [name for name in ends if name not in names]

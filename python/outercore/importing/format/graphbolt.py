@@ -240,7 +240,6 @@ def _sets(root: Path, top: Entry, *, outside: bool) -> tuple[dict[str, list[Part
 
 
 def _is_of_nodes(sets: dict[str, list[Part]]) -> bool:
-    """Whether the seeds of all sets are nodes."""
     if not sets:
         return False
     for parts in sets.values():
@@ -251,7 +250,6 @@ def _is_of_nodes(sets: dict[str, list[Part]]) -> bool:
 
 
 def _array(part: Part) -> NDArray[Any]:
-    """The array of a part, mapped from its file."""
     if part.format == "numpy":
         return open_npy(FileSpec(part.path, ()), "array")
     found = read_torch(part.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -29,7 +29,7 @@ from outercore.importing.format.description import require_inside
 from outercore.importing.graph_tables import EdgeTable, NodeTable, require_type_name
 from outercore.importing.inputs import TypedInputs
 from outercore.importing.keyed_edges import Ends, KeyedEdges, with_reverse
-from outercore.importing.keys import Column, Keys, column_of
+from outercore.importing.keys import Keys, column_of
 from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import FileState, states
@@ -165,7 +165,6 @@ class Part:
 
 
 def _first_word(texts: pa.Array) -> pa.Array:
-    """The text before the first semicolon of each text."""
     return pc.replace_substring_regex(texts, "(?s);.*", "")
 
 
@@ -174,12 +173,8 @@ class Selection(Table):
     """Parts of text files as one table, whose columns hold what the user says."""
 
     parts: tuple[Part, ...]
-    types: dict[str, np.dtype | None]
-    """Columns, and the type of those that hold numbers."""
-    times: frozenset[str] = frozenset()
-    """Those that hold dates and times, as text."""
-    vectors: dict[str, np.dtype] = field(default_factory=dict)
-    """Those that hold lists of numbers such as `0.5;1.25`, as text, and the type of the numbers."""
+    fields: dict[str, Field | None]
+    """Columns, and what the header says of them; `None` for texts, such as keys."""
 
     @property
     def has_types(self) -> bool:
@@ -193,29 +188,36 @@ class Selection(Table):
     @property
     def names(self) -> list[str]:
         """The columns."""
-        return list(self.types)
+        return list(self.fields)
 
     @property
     def rows(self) -> int:
         """Rows of all parts."""
         return sum(part.rows for part in self.parts)
 
+    def _role(self, name: str) -> Role:
+        field = self.fields[name]
+        return "text" if field is None else field.role
+
     def dtype(self, name: str) -> np.dtype | None:
         """As `Table.dtype`."""
-        return np.dtype(np.int64) if name in self.times else self.types[name]
+        if self._role(name) == "time":
+            return np.dtype(np.int64)
+        field = self.fields[name]
+        return field.dtype if field is not None and field.role == "number" else None
 
     def kind(self, name: str) -> str:
         """As `Table.kind`."""
-        if name in self.times:
-            return str(type_of_times(self._as_text(), name))
-        return "text" if self.types[name] is None else str(self.types[name])
+        if self._role(name) == "time":
+            return str(type_of_times(self._as_text(name), name))
+        return super().kind(name)
 
     def missing(self, name: str) -> int:
         """Rows without a number, a time or a list in a column; it is read for it."""
-        if name in self.times or name in self.vectors:
+        if self._role(name) in ("time", "numbers"):
             empty = (pc.equal(texts, "") for (texts,) in self.texts([name]))
             return sum(pc.sum(rows).as_py() or 0 for rows in empty)
-        if self.types[name] is None:
+        if self._role(name) == "text":
             return 0
         # As floats, numbers beyond 2^53 would be refused: they are read so only where one has to.
         if not any(part.table.missing(part.columns[name]) for part in self.parts):
@@ -228,8 +230,8 @@ class Selection(Table):
 
     def numbers(self, columns: list[str], dtype: np.dtype, missing: Missing) -> Numbers:
         """As `Table.numbers`."""
-        if len(columns) == 1 and columns[0] in self.times:
-            for times in time_values(self._as_text(), columns[0]):
+        if len(columns) == 1 and self._role(columns[0]) == "time":
+            for times in time_values(self._as_text(columns[0]), columns[0]):
                 yield times[:, None]
             return
         for part in self.parts:
@@ -237,8 +239,10 @@ class Selection(Table):
 
     def list_type(self, name: str) -> pa.DataType | None:
         """As `Table.list_type`."""
-        dtype = self.vectors.get(name)
-        return None if dtype is None else pa.from_numpy_dtype(dtype)
+        field = self.fields[name]
+        if field is None or field.role != "numbers":
+            return None
+        return pa.from_numpy_dtype(field.dtype)
 
     def lists(self, name: str, rows: int) -> Iterator[pa.Array]:
         """As `Table.lists`; an empty field is a null.
@@ -261,9 +265,9 @@ class Selection(Table):
                 yield pa.LargeListArray.from_arrays(lists.offsets, values, mask=lists.is_null())
                 row += len(texts)
 
-    def _as_text(self) -> Selection:
-        """The same columns, with times as the texts that they are."""
-        return replace(self, times=frozenset())
+    def _as_text(self, name: str) -> Selection:
+        """A column of times as the texts that the file has."""
+        return replace(self, fields={name: None})
 
     def texts(self, columns: list[str], empty: str | None = None) -> Iterator[list[pa.Array]]:
         """As `Table.texts`; a text has empty fields and no nulls."""
@@ -503,7 +507,6 @@ def _below(one: ExportFile, path: Path, header: bool | None) -> tuple[TextTable,
 
 
 def _repeated(files: list[ExportFile]) -> list[str]:
-    """Notes on lines that repeat the header."""
     notes = []
     for one in files:
         count = one.table.profile.repeated_headers
@@ -676,6 +679,11 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Gra
         arrays += found
         notes += more
     description = " ".join(str(state) for one in files for state in one.files)
+    uses = [
+        column_of(types[0].node_type, one.table.table, key, may_be_empty=True, space=types[0].space)
+        for one in relations
+        for types, key in zip(one.ends, (one.table.source, one.table.target), strict=True)
+    ]
     return typed_source(
         inputs,
         options,
@@ -684,7 +692,7 @@ def open_neo4j(folder: Path, inputs: TypedInputs, options: ImportOptions) -> Gra
         (arrays, notes),
         [str(folder)],
         description=description,
-        uses=[use for one in relations for use in _uses(one)],
+        uses=uses,
         find_edges=partial(_find_edges, relations, add_reverse=inputs.add_reverse),
     )
 
@@ -729,9 +737,7 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
     Errors: `InvalidError` for a property of two types.
     """
     file = own[0][0]
-    types = dict.fromkeys((name for key in keys for name in file.columns_of(key)), None)
-    shared: dict[str, np.dtype | None] = dict(types)
-    times, vectors = set(), {}
+    shared = dict[str, Field | None].fromkeys(name for key in keys for name in file.columns_of(key))
     for wanted in file.of(*_PROPERTIES):
         same = [
             other for one, _ in own for other in one.of(*_PROPERTIES) if other.name == wanted.name
@@ -741,13 +747,8 @@ def _selection(own: list[tuple[ExportFile, Part]], keys: tuple[Role, ...]) -> Se
         if any((one.role, one.dtype) != (wanted.role, wanted.dtype) for one in same):
             paths = " and ".join(f"`{one.path}`" for one, _ in own)
             raise InvalidError(f"{paths}: property `{wanted.name}` has different types")
-        shared[wanted.name] = wanted.dtype if wanted.role == "number" else None
-        if wanted.role == "time":
-            times.add(wanted.name)
-        if wanted.role == "numbers" and wanted.dtype is not None:
-            vectors[wanted.name] = wanted.dtype
-    parts = tuple(part for _, part in own)
-    return Selection(parts[0].table.path, parts, shared, frozenset(times), vectors)
+        shared[wanted.name] = wanted
+    return Selection(file.path, tuple(part for _, part in own), shared)
 
 
 def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
@@ -785,15 +786,6 @@ def _relations(file: ExportFile, nodes: list[NodeTable]) -> list[_Relation]:
     return found
 
 
-def _uses(relation: _Relation) -> list[Column]:
-    """The keys of the sources and of the targets."""
-    table = relation.table
-    return [
-        column_of(types[0].node_type, table.table, columns, may_be_empty=True, space=types[0].space)
-        for types, columns in zip(relation.ends, (table.source, table.target), strict=True)
-    ]
-
-
 def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) -> list[KeyedEdges]:
     """The edge types that the rows have, in the order of their keys."""
     ends: dict[EdgeType, list[Ends]] = {}
@@ -802,16 +794,10 @@ def _find_edges(relations: list[_Relation], keys: Keys, *, add_reverse: bool) ->
         pairs = _pairs(one, keys, uses)
         for place, (source, target) in enumerate(pairs):
             edge_type = source.node_type, one.name, target.node_type
-            parts = tuple(_part(end) for end in (source, target))
             table = replace(one.table, edge_type=edge_type)
-            own = Ends(table, uses, (parts[0], parts[1]), is_counting=place == 0)
+            own = Ends(table, uses, (source.numbers, target.numbers), is_counting=place == 0)
             ends.setdefault(edge_type, []).append(own)
     return with_reverse(ends, add_reverse=add_reverse)
-
-
-def _part(nodes: NodeTable) -> range:
-    assert nodes.count is not None
-    return range(nodes.first, nodes.first + nodes.count)
 
 
 def _pairs(

@@ -369,7 +369,6 @@ def _not_taken(
 
 
 def _notes(what: str, others: list[str], hint: str) -> list[str]:
-    """A note that names the attributes that are not taken."""
     return [f"{what}: not taken: {listed(others)} ({hint})"] if others else []
 
 

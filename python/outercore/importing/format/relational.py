@@ -138,7 +138,6 @@ def _features(entry: Entry) -> tuple[list[str] | None, tuple[str, ...]]:
 
 
 def _columns(entry: Entry) -> tuple[str, ...]:
-    """Columns with commas between them."""
     if isinstance(entry.value, list):
         raise InvalidError(
             f"{entry.where}: expected columns with commas between them, such as `shop, till`, "

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from outercore.errors import InvalidError, NotFoundError
 from outercore.files.file_spec import FileSpec
-from outercore.files.input_file import require_file
 from outercore.importing.edges import text_edges
 from outercore.importing.inputs import Inputs
 from outercore.importing.many_graphs import GraphLevel, class_numbers, first_nodes, labels_of
@@ -22,7 +20,7 @@ from outercore.importing.options import ImportOptions
 from outercore.importing.source import Format, GraphSource
 from outercore.importing.table.file_state import states
 from outercore.importing.table.rows import NodeArray, from_array
-from outercore.importing.table.text import TextOptions
+from outercore.importing.table.text import PLAIN, TextOptions, TextTable
 
 _INDICATOR = "_graph_indicator.txt"
 _TAKEN = ("A", "graph_indicator", "graph_labels", "graph_attributes", "node_labels")
@@ -127,15 +125,9 @@ def _rows_for(path: Path, count: int, what: str, dtype: Any) -> NDArray[Any]:
 
 
 def _read(path: Path, dtype: Any) -> NDArray[Any]:
-    require_file(path, "table")
-    with warnings.catch_warnings():
-        # The number of rows shows that a file is empty.
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            rows: NDArray[Any] = np.loadtxt(path, dtype, delimiter=",", comments=None, ndmin=2)
-        except (ValueError, OverflowError) as error:
-            raise InvalidError(f"`{path}`: {error}") from None
-    return rows
+    table = TextTable.detect(path, "table", PLAIN)
+    rows = table.numbers(table.names, np.dtype(dtype), "nan")
+    return np.concatenate([np.empty((0, table.width), dtype), *rows])
 
 
 FORMAT = Format("a directory of the TU collection", is_tu, open_tu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,7 +28,8 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
 
     Errors: as `Table.texts`; `InvalidError` for a fraction in a column of floats.
     """
-    floats = [name for name in columns if _is_float(table, name)]
+    dtypes = {name: table.dtype(name) for name in columns}
+    floats = [name for name, dtype in dtypes.items() if dtype is not None and dtype.kind == "f"]
     if not floats:
         yield from table.texts(columns, empty)
         return
@@ -42,40 +43,28 @@ def key_texts(table: Table, columns: list[str], empty: str | None = None) -> Ite
         yield list(parts)
 
 
-def _is_float(table: Table, name: str) -> bool:
-    dtype = table.dtype(name)
-    return dtype is not None and dtype.kind == "f"
-
-
 def _whole_texts(table: Table, name: str, empty: str | None) -> Iterator[Any]:
+    """Whole numbers in a column of floats as decimals, NaN as `empty`."""
     if isinstance(table, TextTable):
         for (texts,) in table.texts([name], empty):
             yield pc.replace_substring_regex(texts, _WHOLE, r"\1")
         return
-    first = 0
+    row, where = 0, f"`{table.path}`: column `{name}`: row"
     for rows in table.numbers([name], np.dtype(np.float64), "nan"):
-        yield _decimals(rows[:, 0], empty, partial(_where, table, name, first))
-        first += len(rows)
-
-
-def _where(table: Table, name: str, first: int, row: int) -> str:
-    return f"`{table.path}`: column `{name}`: row {first + row}"
-
-
-def _decimals(values: NDArray[np.float64], empty: str | None, where: Any) -> Any:
-    """Whole numbers as decimals, NaN as `empty`."""
-    missing = np.isnan(values)
-    if missing.any() and empty is None:
-        raise InvalidError(f"{where(int(np.argmax(missing)))} is empty, expected a name")
-    wrong = ~missing & ((values != np.trunc(values)) | (np.abs(values) >= _MOST))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise InvalidError(
-            f"{where(place)}: {values[place]!s} is no key, expected whole numbers or texts\n"
-            "hint: store the keys as integers or as texts"
-        )
-    texts = pa.array(values, mask=missing).cast(pa.int64()).cast(pa.large_string())
-    return texts if empty is None else texts.fill_null(empty)
+        values = rows[:, 0]
+        missing = np.isnan(values)
+        if missing.any() and empty is None:
+            raise InvalidError(f"{where} {row + int(np.argmax(missing))} is empty, expected a name")
+        wrong = ~missing & ((values != np.trunc(values)) | (np.abs(values) >= _MOST))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            raise InvalidError(
+                f"{where} {row + place}: {values[place]!s} is no key, expected whole numbers or "
+                "texts\nhint: store the keys as integers or as texts"
+            )
+        texts = pa.array(values, mask=missing).cast(pa.int64()).cast(pa.large_string())
+        yield texts if empty is None else texts.fill_null(empty)
+        row += len(values)
 
 
 Lookup = Callable[[Table, str], Iterator[NDArray[np.int64]]]

@@ -524,7 +524,9 @@ def _npy(spec: FileSpec, fill: float | None) -> RowSource:
         )
     if 0 in array.shape[1:]:
         raise InvalidError(f"{where}: expected columns, found {array.shape}")
-    rows = from_array(str(spec.path), array.reshape(len(array), -1) if array.ndim > 2 else array)
+    if array.ndim > 2:
+        array = array.reshape(len(array), int(np.prod(array.shape[1:])))
+    rows = from_array(str(spec.path), array)
     path = spec.path if in_order else None
     return filled(replace(rows, path=path, files=files, keeps_form=True), fill)
 

@@ -143,8 +143,6 @@ def _pointers(path: Path, rows: int, count: int) -> Iterator[tuple[int, NDArray[
 
 
 class _Values:
-    """The values of a member, some at a time."""
-
     def __init__(self, member: NpzMember) -> None:
         self._member, self._chunks = member, member.values(_CHUNK)
         self._rest: NDArray[Any] = np.empty(0, np.int64)
