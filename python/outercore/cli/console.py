@@ -114,18 +114,14 @@ def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
             _stdout.print(Text.assemble(("  " + name.ljust(width + 2), "dim"), lines))
 
 
-def either(value: Any, text: str, *, as_json: bool) -> None:
-    """The whole output of a command: `value` for `--json`, else a line."""
+def result(
+    value: Any, title: str, rows: Sequence[tuple[str, str]] | None = None, *, as_json: bool
+) -> None:
+    """The whole output of a command: `value` for `--json`, else a table, or a line without rows."""
     if as_json:
         json_data(value)
-    else:
-        data(text)
-
-
-def result(value: Any, title: str, rows: Sequence[tuple[str, str]], *, as_json: bool) -> None:
-    """The whole output of a command: `value` for `--json`, else a table."""
-    if as_json:
-        json_data(value)
+    elif rows is None:
+        data(title)
     else:
         table(title, rows)
 

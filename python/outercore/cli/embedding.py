@@ -576,4 +576,4 @@ class _Answers:
 
 def _print_rows(rows: int, path: Path, *, json: bool) -> None:
     """Prints how many rows a file has."""
-    console.either({"rows": rows, "file": str(path)}, f"{rows:,} rows in {path}", as_json=json)
+    console.result({"rows": rows, "file": str(path)}, f"{rows:,} rows in {path}", as_json=json)

@@ -34,4 +34,4 @@ def export_model(
     from outercore import training
 
     directory = training.export_model(run, out, overwrite=overwrite)
-    console.either({"model": str(directory)}, str(directory), as_json=json)
+    console.result({"model": str(directory)}, str(directory), as_json=json)

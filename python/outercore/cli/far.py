@@ -154,7 +154,7 @@ def drop(
                 dropped.append({"name": region_name, "bytes": region.length})
     total = sum(region["bytes"] for region in dropped)
     text = f"{len(dropped)} dropped, {format_size(total)} free"
-    console.either(dropped, text, as_json=json)
+    console.result(dropped, text, as_json=json)
     if failed:
         raise InvalidError(
             f"memory server `{chosen.address}`: not dropped: {'; '.join(failed)}"

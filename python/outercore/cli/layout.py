@@ -33,7 +33,7 @@ def layout(
     if remove:
         removed = remove_layouts(data_set, array=values.get("array"))
         text = f"{data_set}: {removed} layouts removed"
-        console.either({"removed": removed}, text, as_json=json)
+        console.result({"removed": removed}, text, as_json=json)
         return
     with console.bars(quiet=json) as progress:
         summary = build_layout(data_set, progress=progress, **values)
