@@ -379,7 +379,8 @@ def example(model: Model, seed: int) -> Example:
     row, col = np.concatenate(arcs, axis=1)
     rows = sum(nodes)
     n_id = random.integers(model.table_rows if _has_table(model) else rows, size=rows)
-    degrees = random.integers(20, size=rows)
+    # A node has up to three more neighbours than were sampled.
+    degrees = np.bincount(col, minlength=rows) + random.integers(4, size=rows)
     x: NDArray[Any] = random.normal(size=(rows, model.features)).astype(np.float32)
     if isinstance(model, GraphNetwork):
         n_id = np.arange(rows)

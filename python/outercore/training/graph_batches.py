@@ -86,10 +86,10 @@ class NodeInputs:
 
 def input_name(graph: Graph, features: str) -> str:
     """The node array to learn from. Without features: tags, or in-degrees if all tags are equal."""
-    there = {key.removeprefix("nodes/node/") for key in graph.arrays if key.startswith("nodes/")}
-    if features != "x" or features in there:
+    names = {key.removeprefix("nodes/node/") for key in graph.arrays if key.startswith("nodes/")}
+    if features != "x" or features in names:
         return features
-    if TAG in there and _varies(graph, f"nodes/node/{TAG}"):
+    if TAG in names and _varies(graph, f"nodes/node/{TAG}"):
         return TAG
     return DEGREE
 
@@ -258,8 +258,8 @@ class GraphReader:
         count = self._many.graph.num_nodes
         place = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(ids))))
         keys, wanted = place * count + ids, arc * count + sources
-        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[found] == wanted, found, -1)
+        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[places] == wanted, places, -1)
 
     def take_counters(self) -> dict[str, Any]:
         """Reads since the last call."""

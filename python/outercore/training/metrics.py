@@ -254,10 +254,10 @@ class LinkScores(Score):
         above = count - np.searchsorted(negatives, edges, side="right")
         not_below = count - np.searchsorted(negatives, edges, side="left")
         # The edges that score as high as each edge, or higher.
-        found = len(edges) - np.searchsorted(edges, edges, side="left")
+        at_least = len(edges) - np.searchsorted(edges, edges, side="left")
         return {
             **_of_ranks(above, not_below, count),
-            "average_precision": float((found / (found + not_below)).mean()),
+            "average_precision": float((at_least / (at_least + not_below)).mean()),
             # Edges that score above the k-th best negative.
             **{
                 name: float((not_below < k).mean()) if count >= k else None
@@ -310,15 +310,15 @@ def _of_ranks(
     Shapes: [edges], how many negatives score higher, and higher or the same.
     """
     ranks, others = 1 + (above + not_below) / 2, np.full(len(above), count)
-    found = metrics_of_ranks(ranks, others, _HITS.values())
+    metrics = metrics_of_ranks(ranks, others, _HITS.values())
     return {
         "roc_auc": float(1 - (ranks - 1).mean() / count),
         "average_precision": None,
-        "mrr": found["mrr"],
-        **{name: found[f"hits_at_{k}"] for name, k in _HITS.items()},
+        "mrr": metrics["mrr"],
+        **{name: metrics[f"hits_at_{k}"] for name, k in _HITS.items()},
         "mrr_optimistic": float((1 / (1 + above)).mean()),
         "mrr_pessimistic": float((1 / (1 + not_below)).mean()),
-        **{name: found[name] for name in _OF_RANKS},
+        **{name: metrics[name] for name in _OF_RANKS},
         "candidates": count + 1.0,
     }
 

@@ -183,9 +183,9 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
         raise VersionError(
             f"{what}: expected version {_VERSION}, found {described.get('version')}\n{hint}"
         )
-    found = _sizes(root)
+    sizes = _sizes(root)
     for name, size in described["bytes"].items():
-        if (now := found.get(name, "no file")) != size:
+        if (now := sizes.get(name, "no file")) != size:
             raise CorruptError(f"`{root / name}`: expected {size} bytes, found {now}\n{hint}")
     for name, expected in described["checksums"].items():
         check()
@@ -232,7 +232,7 @@ def divide(graph: Graph, config: TrainConfig) -> Divided:
         held = {part: file.arrays[part] for part in HELD_OUT if part in file.arrays}
     else:
         none = np.empty((0, 2), np.int64)
-        whole = {part: np.concatenate([none, *pairs_of(some)]) for part, some in parts.items()}
+        whole = {part: np.concatenate([none, *pairs_of(links)]) for part, links in parts.items()}
         held = {part: pairs for part, pairs in whole.items() if len(pairs)}
     return Divided(lambda: pairs_of(left), held, file, keys)
 
@@ -262,18 +262,18 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
 def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
     """The edges to learn: all edges of message passing, or the edges `train` of the given file."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
-    given = None if divided.file is None else divided.file.arrays.get("train")
-    if divided.file is not None and given is not None:
-        joined = Edges(Graph(root / "graph"), PLAIN_EDGE, pairs=PAIRS).connect(given)
+    train = None if divided.file is None else divided.file.arrays.get("train")
+    if divided.file is not None and train is not None:
+        joined = Edges(Graph(root / "graph"), PLAIN_EDGE, pairs=PAIRS).connect(train)
         if not joined.all():
             row = int(np.flatnonzero(~joined)[0])
             raise InvalidError(
                 f"edges `{divided.file.path}`: array `train`: row {row}: nodes "
-                f"{given[row, 0]} and {given[row, 1]} have no edge in data set `{graph.root}`"
+                f"{train[row, 0]} and {train[row, 1]} have no edge in data set `{graph.root}`"
             )
-        count = len(given)
+        count = len(train)
     with NpyRows(root / "train.npy", (count, 2), kind) as rows:
-        for pairs in divided.train() if given is None else (given,):
+        for pairs in divided.train() if train is None else (train,):
             rows.append(pairs)
 
 
@@ -337,15 +337,15 @@ def held_out_negatives(
 
     Errors: `InvalidError` if there are hardly any such pairs.
     """
-    found: list[NDArray[np.int64]] = []
+    chunks: list[NDArray[np.int64]] = []
     missing = count
     for _ in range(_HELD_OUT_ROUNDS):
         pairs = random.integers(nodes, size=(missing, 2))
         known = edges.connect(pairs) | among(pair_keys(pairs, nodes), held_out)
-        found.append(pairs[~known & (pairs[:, 0] != pairs[:, 1])])
-        missing -= len(found[-1])
+        chunks.append(pairs[~known & (pairs[:, 0] != pairs[:, 1])])
+        missing -= len(chunks[-1])
         if not missing:
-            return np.concatenate(found)
+            return np.concatenate(chunks)
     raise InvalidError(
         f"negatives: found {count - missing} pairs of nodes without an edge, expected {count}\n"
         "hint: the graph has an edge between nearly every two nodes; there is nothing to predict"
@@ -390,9 +390,9 @@ class EdgesFile:
                     f"edges `{path}`: array `{name}`: expected a row for each of the "
                     f"{len(arrays[part]):,} edges in `{part}`, found {len(arrays[name]):,}"
                 )
-        given = cls(path, arrays)
-        given._require_disjoint(nodes)
-        return given
+        file = cls(path, arrays)
+        file._require_disjoint(nodes)
+        return file
 
     def held_out_keys(self, nodes: int) -> NDArray[np.int64]:
         """Keys of all held-out edges, ascending, each once."""
@@ -449,7 +449,7 @@ def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
 
 def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
     """The arrays of `train.pt`, `valid.pt` and `test.pt`, as OGB has them in `split/NAME`."""
-    found: list[tuple[str, NDArray[Any]]] = []
+    arrays: list[tuple[str, NDArray[Any]]] = []
     for part in PARTS:
         if not (file := path / f"{part}.pt").exists():
             continue
@@ -457,17 +457,17 @@ def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
         if not isinstance(read, dict):
             raise InvalidError(f"edges `{file}`: expected arrays by name")
         if "edge" in read:
-            found.append((part, np.asarray(read["edge"])))
+            arrays.append((part, np.asarray(read["edge"])))
         elif {"source_node", "target_node"} <= read.keys():
-            found.append((part, np.stack([read["source_node"], read["target_node"]], axis=1)))
+            arrays.append((part, np.stack([read["source_node"], read["target_node"]], axis=1)))
         else:
             raise InvalidError(
                 f"edges `{file}`: expected `edge`, or `source_node` and `target_node`, found "
                 f"{', '.join(f'`{name}`' for name in read) or 'none'}"
             )
         negatives = (("edge_neg", "_neg"), ("target_node_neg", _OWN))
-        found += [(f"{part}{kind}", read[name]) for name, kind in negatives if name in read]
-    return found
+        arrays += [(f"{part}{kind}", read[name]) for name, kind in negatives if name in read]
+    return arrays
 
 
 def _checked(path: Path, name: str, array: NDArray[Any], nodes: int) -> NDArray[np.int64]:
