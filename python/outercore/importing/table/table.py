@@ -163,7 +163,6 @@ def _first_list(table: Table, name: str) -> tuple[int, int]:
 
 
 def _matrix(where: str, column: Any, width: int, dtype: np.dtype, first: int) -> NDArray[Any]:
-    is_list = np.asarray(column.is_valid())
     lengths = np.asarray(column.value_lengths().fill_null(width))
     ragged = np.flatnonzero(lengths != width)
     if len(ragged):
@@ -171,10 +170,11 @@ def _matrix(where: str, column: Any, width: int, dtype: np.dtype, first: int) ->
         raise InvalidError(
             f"{where}: row {first + row}: expected {width} values, found {lengths[row]}"
         )
-    values = column.drop_null().flatten()
+    values = (column.drop_null() if column.null_count else column).flatten()
     if not column.null_count and not values.null_count:
         whole: NDArray[Any] = values.to_numpy(zero_copy_only=False)
         return whole.reshape(-1, width)
+    is_list = np.asarray(column.is_valid())
     absent = np.ones((len(column), width), np.bool_)
     absent[is_list] = np.asarray(values.is_null()).reshape(-1, width)
     if dtype.kind != "f":
