@@ -6,8 +6,8 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_format::Provenance;
 use outercore_io::RealDisk;
 use outercore_store::import::{
-    DictionaryImport, Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
-    Unknown,
+    DictionaryImport, Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport,
+    TripleImportOptions, Unknown,
 };
 use outercore_text::Dialect;
 use pyo3::prelude::*;
