@@ -6,8 +6,8 @@ use outercore_core::{Bytes, Error, Result};
 use outercore_format::Provenance;
 use outercore_io::RealDisk;
 use outercore_store::import::{
-    DictionaryImport, Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport, TripleImportOptions,
-    Unknown,
+    DictionaryImport, Duplicates, NameColumn, Part, TripleArtifacts, TripleBatch, TripleImport,
+    TripleImportOptions, Unknown,
 };
 use outercore_text::Dialect;
 use pyo3::prelude::*;
@@ -179,8 +179,8 @@ impl TripleImporter {
 #[pyclass(module = "outercore._core", frozen)]
 pub struct DictionaryImporter {
     progress: Py<PyAny>,
-    /// `None` once committed.
-    import: Mutex<Option<DictionaryImport>>,
+    /// `None` once committed. In a box because checksums need a larger alignment than Python's.
+    import: Mutex<Option<Box<DictionaryImport>>>,
 }
 
 #[pymethods]
@@ -188,7 +188,8 @@ impl DictionaryImporter {
     #[new]
     fn new(py: Python<'_>, out: PathBuf, memory: u64, progress: Py<PyAny>) -> PyResult<Self> {
         let begin = || DictionaryImport::begin(Arc::new(RealDisk), &out, Bytes(memory));
-        Ok(Self { progress, import: Mutex::new(Some(py.detach(begin).map_err(to_python)?)) })
+        let import = Box::new(py.detach(begin).map_err(to_python)?);
+        Ok(Self { progress, import: Mutex::new(Some(import)) })
     }
 
     /// Names as `(offsets, bytes)`.

@@ -39,7 +39,7 @@ pub use progress::{OnProgress, Phase, Progress, Unit};
 #[doc(hidden)]
 pub use triples::TripleTuning;
 pub use triples::{
-    Column, Columns, DictionaryImport, NameColumn, Names, Part, PartSummary, TripleArtifacts, TripleBatch,
-    TripleImport, TripleImportOptions, Unknown,
+    Column, Columns, DictionaryImport, NameColumn, Names, Part, PartSummary, TripleArtifacts,
+    TripleBatch, TripleImport, TripleImportOptions, Unknown,
 };
 pub use typed::GraphTypes;

@@ -30,8 +30,7 @@ fn names_of_several_chunks_are_numbered_by_length_and_bytes() {
     let root = directory.path().join("names");
     let mut draws = Stream::new(3, 0).uniform(0, 0, 0);
     let names: Vec<String> = (0..400_000).map(|_| format!("{:x}", draws.below(1 << 24))).collect();
-    let mut import =
-        DictionaryImport::begin(Arc::new(RealDisk), &root, Bytes::mib(16)).unwrap();
+    let mut import = DictionaryImport::begin(Arc::new(RealDisk), &root, Bytes::mib(16)).unwrap();
     for batch in names.chunks(70_000) {
         push(&mut import, batch).unwrap();
     }
