@@ -197,7 +197,7 @@ class Euclidean(Inner):
 
     def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """See `Inner`."""
-        return _Distances.apply(queries, candidates)  # type: ignore[no-any-return]
+        return _Distances.apply(queries, candidates)
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Inner`."""
@@ -270,7 +270,7 @@ class Modulus(Inner):
 
     def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """See `Inner`."""
-        return _Moduli.apply(queries, candidates)  # type: ignore[no-any-return]
+        return _Moduli.apply(queries, candidates)
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Inner`."""
