@@ -327,7 +327,6 @@ class Session:
                     memory=planned.placement.for_evaluation,
                     observer=observer,
                     stop=stop,
-                    progress=progress,
                 )
             self._epochs = Epochs(
                 trainer,

@@ -6,8 +6,9 @@ real parts, then all imaginary parts. A custom model is any PyTorch function, se
 
 The comparison of all pairs costs rows x candidates x width; everything else is small. An inner
 product and a Euclidean distance are matrix products (BLAS); sums of absolute values are not.
-Autograd derives the gradients of scores. Losses have gradients of their own, which need less
-memory. On a CPU the core trains the built-in models, see `trainer`.
+Autograd derives the gradients of scores, except where its passes over all pairs would take too
+long. Losses have gradients of their own, which need less memory. On a CPU the core trains the
+built-in models, see `trainer`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,6 +48,8 @@ class Model:
     """Whether row halves are real and imaginary parts. The N3 norm then uses moduli."""
     block_numbers: int = 0
     """Largest rows x candidates x width of one step; 0: unlimited."""
+    frees_scores: bool = False
+    """Whether the gradient of `pairs` does not need its result, which may be overwritten."""
 
     def start(self, dim: int) -> Start:
         """The default size of initial values."""
@@ -87,7 +90,7 @@ class Model:
             parts = _leaves(chunk.anchors[rows], chunk.relations[rows], chunk.candidates)
             with torch.enable_grad():
                 negatives = self.pairs(chunk.side, *parts)
-            scores = negatives.detach().clone()
+            scores = negatives.detach() if self.frees_scores else negatives.detach().clone()
             chunk.weigh(scores, rows)
             derivatives = loss.gradients(positives.detach()[rows], scores, chunk.weights[rows])
             value += derivatives.value
@@ -158,6 +161,29 @@ class Inner:
         return scores
 
 
+class _Distances(torch.autograd.Function):
+    """Minus the distances of all pairs, and their gradient by two products."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
+        own = queries.square().sum(dim=1, keepdim=True)
+        other = candidates.square().sum(dim=1)
+        squares = torch.addmm(other, queries, candidates.t(), alpha=-2.0).add_(own)
+        distances = squares.clamp_(min=0.0).sqrt_()
+        ctx.save_for_backward(queries, candidates, distances)
+        return -distances
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        queries, candidates, distances = ctx.saved_tensors
+        squares = queries.square().sum(dim=1).max() + candidates.square().sum(dim=1).max()
+        noise = distances.square() <= torch.finfo(distances.dtype).eps * squares
+        slope = torch.div(gradients[0], distances, out=distances).neg_().masked_fill_(noise, 0.0)
+        to_queries = (queries * slope.sum(dim=1, keepdim=True)).addmm_(slope, candidates, alpha=-1)
+        of_columns = candidates * slope.sum(dim=0).unsqueeze(1)
+        return to_queries, of_columns.addmm_(slope.t(), queries, alpha=-1)
+
+
 class Euclidean(Inner):
     """Minus the Euclidean distance, by one matrix product.
 
@@ -171,13 +197,7 @@ class Euclidean(Inner):
 
     def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """See `Inner`."""
-        own = queries.square().sum(dim=1, keepdim=True)
-        other = candidates.square().sum(dim=1)
-        squares = torch.addmm(other, queries, candidates.t(), alpha=-2.0).add_(own).clamp_(min=0.0)
-        if squares.requires_grad:
-            noise = torch.finfo(squares.dtype).eps * (own.max() + other.max())
-            squares = torch.where(squares <= noise, squares.detach(), squares)
-        return squares.sqrt().neg()
+        return _Distances.apply(queries, candidates)
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Inner`."""
@@ -206,6 +226,29 @@ class Manhattan(Inner):
         return _unit(queries) * (queries.abs() + targets.abs()).sum(dim=1)
 
 
+class _Moduli(torch.autograd.Function):
+    """Minus the sums of moduli of all pairs. Autograd would make five times as many passes."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
+        half = queries.size(1) // 2
+        real = queries[:, None, :half] - candidates[:, :half]
+        imaginary = queries[:, None, half:] - candidates[:, half:]
+        # The smallest positive number avoids a division by zero for equal values.
+        least = queries.new_tensor(torch.finfo(queries.dtype).tiny)
+        moduli = torch.addcmul(least, real, real).addcmul_(imaginary, imaginary).sqrt_()
+        ctx.save_for_backward(real, imaginary, moduli)
+        return moduli.sum(dim=2).neg_()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        real, imaginary, moduli = ctx.saved_tensors
+        slope = torch.div(gradients[0].unsqueeze(2), moduli, out=moduli).neg_()
+        parts = [part.mul_(slope) for part in (real, imaginary)]
+        to_queries = torch.cat([part.sum(dim=1) for part in parts], dim=1)
+        return to_queries, torch.cat([part.sum(dim=0) for part in parts], dim=1).neg_()
+
+
 class Modulus(Inner):
     """Minus the sum of the moduli of complex differences.
 
@@ -227,10 +270,7 @@ class Modulus(Inner):
 
     def pairs(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """See `Inner`."""
-        real, imaginary = (queries.unsqueeze(1) - candidates).square().chunk(2, dim=2)
-        # The smallest positive number avoids a division by zero for equal values.
-        squares = (real + torch.finfo(queries.dtype).tiny) + imaginary
-        return squares.sqrt().sum(dim=2).neg()
+        return _Moduli.apply(queries, candidates)
 
     def rounding(self, queries: Tensor, targets: Tensor) -> Tensor:
         """See `Inner`."""
@@ -302,6 +342,7 @@ class QueryModel(Model):
     initial: Callable[[int], Start] = lambda dim: Start(1e-3)
     """The default size of initial values by dimension."""
     complex_rows: bool = False
+    frees_scores = True
 
     @property
     def block_numbers(self) -> int:  # type: ignore[override]

@@ -302,7 +302,6 @@ def _scoring(
             memory=parse_size(memory),
             observer=watch,
             stop=stop,
-            progress=progress,
         )
 
 

@@ -23,7 +23,7 @@ from outercore.embedding.randomness import Purpose, generator
 from outercore.embedding.ranking.ranks import Candidates, Ranking, rank
 from outercore.embedding.tables.placement import group_size, kinds_of, rows_compared
 from outercore.embedding.tables.store import Tables
-from outercore.runs.progress import Observer
+from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -159,20 +159,17 @@ class Scoring:
         memory: int,
         observer: Observer,
         stop: StopRequest,
-        progress: Progress,
     ) -> None:
         """Collects the true answers.
 
         `known` are the counted true answers to `held_out`. `memory` is for a group of questions.
-        `progress` is called during the passes.
 
         Cost: one pass over all triples for the answers; 4 bytes of memory per answer, or 8 with
         long ids. If candidates are drawn by degree, one pass over the training triples.
         """
+        progress = until_stopped(observer, stop)
+        self._config, self._model, self._tables = config, model, tables
         self._loops = data.train.loops
-        self._config = config
-        self._model = model
-        self._tables = tables
         self._held_out = {held.part: held for held in held_out if len(held.triples)}
         self._degree_sums: Tensor | None = None
         if "degree" in (config.evaluation.candidates, *config.evaluation.also):
