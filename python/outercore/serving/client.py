@@ -315,9 +315,7 @@ class Client:
         path = f"{path}/{self._ask('POST', path, {'algorithm': algorithm, **options})['id']}"
         try:
             analysis = self._awaited(path, progress)
-            values_path = f"{path}/values"
-            answer = self._send("GET", values_path, None, is_read=True)
-            content = _content_of(values_path, *answer)
+            content = self._content(f"{path}/values")
         finally:
             self._send("DELETE", path, None, is_read=False)
         values = np.load(BytesIO(content), allow_pickle=False)
@@ -387,6 +385,9 @@ class Client:
         text = None if body is None else json.dumps(body, default=_plain).encode()
         status, content = self._send(method, path, text, is_read=is_read)
         return json.loads(_content_of(path, status, content))
+
+    def _content(self, path: str) -> bytes:
+        return _content_of(path, *self._send("GET", path, None, is_read=True))
 
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
