@@ -25,7 +25,7 @@ from outercore.data.directories import MANIFEST
 from outercore.data.graph import Graph
 from outercore.data.names import KEY
 from outercore.data.schema import Schema
-from outercore.errors import REFUSALS, InvalidError, NotFoundError
+from outercore.errors import REFUSALS, InvalidError
 from outercore.files.atomic import device_errors, remove_at_once
 from outercore.files.large_arrays import blocks, forget, mapped
 from outercore.importing.table.keys import key_texts
@@ -328,11 +328,7 @@ def _named(column: Column, texts: Any, first: int) -> Names:
     return offsets_and_bytes(texts)
 
 
-def _empty_name(column: Column, names: Any) -> int:
+def _empty_name(column: Column, names: Graph) -> int:
     """The number of the empty key of a column; -1 without an empty key."""
-    if not column.may_be_empty:
-        return -1
-    try:
-        return int(names.entity_id(column.prefix))
-    except NotFoundError:
-        return -1
+    found = names.entities.find(column.prefix) if column.may_be_empty else None
+    return -1 if found is None else found
