@@ -12,7 +12,7 @@ use outercore_far::FarOptions;
 use outercore_format::Schema;
 use outercore_io::Backend;
 use outercore_layout::Precision;
-use outercore_sample::rules::{EqualTimes, Rules, Subgraph, TimeOrder};
+use outercore_sample::rules::{EqualTimes, Method, Rules, Subgraph, TimeOrder};
 use outercore_sample::{FanOut, SampleConfig, TypedFanOuts};
 use serde::{Deserialize, Serialize};
 
@@ -92,21 +92,6 @@ impl FromStr for Hotness {
             }
         })
     }
-}
-
-/// How to choose neighbours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// For each node separately.
-    #[default]
-    Neighbor,
-    /// LABOR-0: for all nodes of a batch together; fewer nodes for as many edges.
-    Labor,
-    /// LADIES: a fan-out is the number of nodes of a whole hop.
-    Ladies,
-    /// HGT sampling: a fan-out is the number of nodes of one node type in a whole hop.
-    Hgt,
 }
 
 /// The features of one node type.

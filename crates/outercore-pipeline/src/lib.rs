@@ -35,12 +35,13 @@ mod timeline;
 mod trial;
 
 pub use arrays::ArraysPlan;
-pub use config::{FeatureChoice, Hotness, LoaderConfig, Method, TopologyMode};
+pub use config::{FeatureChoice, Hotness, LoaderConfig, TopologyMode};
 pub use counters::Counters;
 pub use features::RowSource;
 pub use forecast::{EpochForecast, Forecast, RowReads};
 pub use loader::{Advance, Batch, Epoch, Loader};
 pub use outercore_layout::Precision;
+pub use outercore_sample::rules::Method;
 pub use plan::{FarPlan, MemoryPlan, PlanInput, Split};
 pub use requests::{
     Ask, Degrees, Features, Neighbourhood, RequestConfig, RequestCounters, Requests, Sharing,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use outercore_core::{Bytes, Error, ErrorKind, NodeId, Result};
 use outercore_io::{CostModel, EngineConfig};
-use outercore_sample::rules::{Choice, Rules, Times, Together};
+use outercore_sample::rules::{Rules, Times, Together};
 use outercore_store::dataset::{ArrayRef, DataSet};
 use outercore_store::row_values::RowValues;
 
-use crate::config::{LoaderConfig, Method};
+use crate::config::LoaderConfig;
 
 /// Weights and times may take one part in this many of the free memory.
 const SHARE: u64 = 4;
@@ -38,17 +38,8 @@ pub fn open_rules(
     let edge_types: Vec<&str> = schema.edge_types().iter().map(|range| &*range.name).collect();
     let node_types: Vec<&str> = schema.node_types().iter().map(|range| &*range.name).collect();
     let mut of_edges = |name: &str| room.open(dataset, "edges", &edge_types, name);
-    let choice = match (&config.weights, config.method) {
-        (Some(_), Method::Labor | Method::Ladies | Method::Hgt) => {
-            return Err(Error::invalid("LABOR, LADIES and HGT sampling take no weights")
-                .hint("leave one of the two out"));
-        }
-        (Some(name), Method::Neighbor) => Choice::Weighted(of_edges(name)?),
-        (None, Method::Labor) => Choice::Labor,
-        (None, Method::Ladies) => Choice::Ladies,
-        (None, Method::Hgt) => Choice::Hgt,
-        (None, Method::Neighbor) => Choice::Uniform,
-    };
+    let weights = config.weights.as_deref().map(&mut of_edges).transpose()?;
+    let choice = config.method.choice(weights)?;
     let edges = config.edge_times.as_deref().map(&mut of_edges).transpose()?;
     let nodes = config.node_times.as_deref();
     let nodes = nodes.map(|name| room.open(dataset, "nodes", &node_types, name)).transpose()?;

@@ -66,6 +66,39 @@ impl Together {
     }
 }
 
+/// Name of a choice of neighbours in configurations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// For each node separately: [`Choice::Uniform`], or [`Choice::Weighted`] with weights.
+    #[default]
+    Neighbor,
+    /// [`Choice::Labor`].
+    Labor,
+    /// [`Choice::Ladies`].
+    Ladies,
+    /// [`Choice::Hgt`]; a fan-out is the number of nodes of one node type in a whole hop.
+    Hgt,
+}
+
+impl Method {
+    /// The choice of this name.
+    ///
+    /// # Errors
+    /// `Invalid` for weights, if the method takes none.
+    pub fn choice(self, weights: Option<Vec<Option<Arc<RowValues>>>>) -> Result<Choice> {
+        match (self, weights) {
+            (Self::Neighbor, Some(weights)) => Ok(Choice::Weighted(weights)),
+            (_, Some(_)) => Err(Error::invalid("LABOR, LADIES and HGT sampling take no weights")
+                .hint("leave one of the two out")),
+            (Self::Neighbor, None) => Ok(Choice::Uniform),
+            (Self::Labor, None) => Ok(Choice::Labor),
+            (Self::Ladies, None) => Ok(Choice::Ladies),
+            (Self::Hgt, None) => Ok(Choice::Hgt),
+        }
+    }
+}
+
 /// How likely each in-edge of a node is to be sampled.
 #[derive(Clone, Debug, Default)]
 pub enum Choice {
