@@ -1,4 +1,4 @@
-"""Forecasts: counts are those of the epochs that follow, times follow from rates by hand."""
+"""Forecasts: counts are those of the epochs that follow."""
 
 from __future__ import annotations
 
@@ -14,60 +14,10 @@ from torch_geometric.data import HeteroData
 import outercore as oc
 from fakes import planted
 from outercore.errors import BudgetError, InvalidError, UnsupportedError
-from outercore.loading.forecast import Cost, Rates, expected_epoch, pipeline_seconds
 from outercore.runs import record as records
 
 # With other programs on the cores, two threads wait for each other most of the time.
 torch.set_num_threads(1)
-
-
-def test_a_pipeline_is_as_slow_as_its_slowest_stage() -> None:
-    # Two groups are sampled, then one after the other fetched, then the last one consumed.
-    assert pipeline_seconds(4, 1.0, 2.0, 0.5, look_ahead=1) == 2 + 4 * 2 + 0.5
-    # The fourth group is sampled after 4 s, fetched and consumed.
-    assert pipeline_seconds(4, 1.0, 0.25, 0.5, look_ahead=0) == 4 + 0.25 + 0.5
-    # The consumer begins after 1.25 s and is never kept waiting.
-    assert pipeline_seconds(4, 1.0, 0.25, 3.0, look_ahead=0) == 1.25 + 4 * 3
-    assert pipeline_seconds(1, 1.0, 2.0, 4.0, look_ahead=3) == 7
-
-
-def _epoch(topology_requests: float = 0.0, **rates: Cost) -> dict[str, Any]:
-    """An epoch of 10 batches in groups of one, whose features take a device 4 s."""
-    rows = {"device_s": 4.0, "misses": 1000.0, "requests": 500.0, "bytes": 4e6, "accesses": 4000.0}
-    counts = {
-        "batches": 10,
-        "group": 1,
-        "look_ahead": 0,
-        "cost": {"seconds_per_request": 0.01, "seconds_per_byte": 0.0},
-    }
-    epoch = {
-        "rows": rows,
-        "hit_ratio": 0.75,
-        "topology_requests": topology_requests,
-        "topology_bytes": 0.0,
-    }
-    stages = {name: rates.get(name, Cost()) for name in ("sample", "assemble", "train")}
-    return expected_epoch(counts, epoch, Rates(fetch=Cost(1.5, 0.5), cores=2, **stages))
-
-
-def test_an_epoch_waits_for_the_device_the_model_or_the_processor() -> None:
-    alone = _epoch()
-    # 4 s by the cost model, which were measured to be half as many more.
-    assert (alone["seconds"], alone["bottleneck"]) == (pytest.approx(6.0), "device")
-    assert (alone["hit_ratio"], alone["rows_read"]) == (0.75, 1000)
-
-    model = _epoch(train=Cost(1.0, 1.0))
-    # The first batch is fetched in 0.6 s; then ten steps of a second.
-    assert (model["seconds"], model["bottleneck"]) == (pytest.approx(10.6), "model")
-
-    both = _epoch(sample=Cost(0.5, 1.0), train=Cost(0.9, 1.8))
-    # 10 x 2.8 s and 2 s for fetching, on two cores.
-    assert (both["seconds"], both["bottleneck"]) == (pytest.approx(15.0), "processor")
-
-    paged = _epoch(topology_requests=300.0, sample=Cost(0.2, 0.01))
-    # 3 s of the device by the cost model, but no more than sampling was measured to take.
-    assert (paged["seconds"], paged["bottleneck"]) == (pytest.approx(8.0), "device")
-    assert paged["requests"] == 800
 
 
 @pytest.fixture(scope="module")

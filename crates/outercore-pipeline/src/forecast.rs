@@ -9,7 +9,7 @@ use std::time::Instant;
 use outercore_cache::Policy;
 use outercore_core::{Bytes, ReadCounters, Result};
 use outercore_io::{CostModel, PlannedRead};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::MemoryPlan;
 use crate::row_cache::{Admitted, Announced, RowCache};
@@ -30,7 +30,7 @@ const EPOCHS: u64 = 2;
 const TAIL: usize = 4;
 
 /// Reads of feature rows for some batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RowReads {
     /// Batches.
     pub batches: f64,
@@ -71,7 +71,7 @@ impl RowReads {
 }
 
 /// Expected reads of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EpochForecast {
     /// Reads of feature rows.
     pub rows: RowReads,
@@ -84,7 +84,7 @@ pub struct EpochForecast {
 }
 
 /// Forecast for the epochs of a loader.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Batches of an epoch.
     pub batches: u64,

@@ -220,6 +220,9 @@ pub struct MemoryPlan {
     pub row_bytes_per_batch: u64,
     /// Most edges of a batch in the trial.
     pub edges_per_batch: u64,
+    /// A budget with which all feature rows stay in memory; an upper bound, the same for every
+    /// budget. `None` without feature rows, and with further arrays, whose memory varies.
+    pub all_rows: Option<Bytes>,
     /// Files in far memory, if there is a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarPlan>,
@@ -248,7 +251,7 @@ impl MemoryPlan {
         };
 
         // If everything fits, the constant part holds every row.
-        let relaxed = input.group.unwrap_or(4).min(MAX_GROUP);
+        let relaxed = input.relaxed_group();
         if input.constant_share.is_none()
             && let Some(slots) = free(relaxed)
             && slots >= num_rows
@@ -309,7 +312,7 @@ impl MemoryPlan {
     }
 
     fn without_rows(input: &PlanInput<'_>) -> Result<Self> {
-        let group = input.group.unwrap_or(4).min(MAX_GROUP);
+        let group = input.relaxed_group();
         let fits = |group| input.fixed() + input.in_flight(group) <= input.budget.0;
         let group = (1..=group).rev().find(|&group| fits(group));
         match group {
@@ -324,6 +327,17 @@ impl PlanInput<'_> {
     fn num_rows(&self) -> u64 {
         let parts = self.rows.into_iter().flatten();
         parts.map(|part| part.nodes.end - part.nodes.start).sum()
+    }
+
+    /// Batches per group if no feature rows are read.
+    fn relaxed_group(&self) -> u32 {
+        self.group.unwrap_or(4).min(MAX_GROUP)
+    }
+
+    /// Memory of everything, with a slot for each feature row; `None` without feature rows.
+    pub(crate) fn with_all_rows(&self) -> Option<Bytes> {
+        let slots = self.num_rows() * (self.slot_bytes.0 + SLOT_OVERHEAD);
+        (slots > 0).then(|| Bytes(self.fixed() + self.in_flight(self.relaxed_group()) + slots))
     }
 
     /// The expected reads of `group` batches that are fetched together, given the rows that miss
@@ -421,6 +435,7 @@ impl PlanInput<'_> {
             nodes_per_batch: self.trial.nodes,
             row_bytes_per_batch: self.trial.row_bytes,
             edges_per_batch: self.trial.edges,
+            all_rows: None,
             far: self.far,
             arrays: (self.arrays != ArraysPlan::default()).then_some(self.arrays),
         }

@@ -222,6 +222,7 @@ fn prepare_with(
         far,
     };
     let plan = decide(&wanted, &arrays, mode, (config.topology, size))?;
+    let plan = MemoryPlan { all_rows: all_rows(&wanted, size)?, ..plan };
     let constant = constant_rows(trial.hot, &plan, rows.as_ref());
     let engine = Some(engine);
     Ok(Prepared { sampling, plan, rows, constant, heat, cost, engine, arrays, array_reading })
@@ -278,6 +279,29 @@ fn plans(wanted: &PlanInput<'_>, budget: Bytes, mode: TopologyMode, size: Topolo
             })
             .is_ok()
     })
+}
+
+/// The least budget that surely holds all feature rows. With it, a paged topology may become
+/// resident or keep its pages: the larger of the two counts.
+fn all_rows(wanted: &PlanInput<'_>, size: TopologySize) -> Result<Option<Bytes>> {
+    if wanted.arrays != ArraysPlan::default() {
+        return Ok(None);
+    }
+    let resident = Bytes(size.offsets.0 + size.sources.0 + size.edge_ids.0);
+    let mut budget = Bytes(0);
+    loop {
+        let staging = staging(budget);
+        let mut topology = wanted.topology;
+        if !topology.resident {
+            topology = plan_topology(TopologyMode::Paged, size, budget, staging, Bytes(0))?;
+            topology.memory = topology.memory.max(resident);
+        }
+        let input = PlanInput { budget, staging, topology, ..*wanted };
+        match input.with_all_rows() {
+            Some(needed) if needed > budget => budget = needed,
+            needed => return Ok(needed.map(|_| budget)),
+        }
+    }
 }
 
 fn constant_rows(mut hot: Vec<u64>, plan: &MemoryPlan, rows: Option<&RowSpace>) -> Vec<u64> {

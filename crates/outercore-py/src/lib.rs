@@ -63,6 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dataset::tidy, module)?)?;
     module.add_class::<loader::Loader>()?;
     module.add_function(wrap_pyfunction!(loader::shuffled, module)?)?;
+    module.add_function(wrap_pyfunction!(loader::expected_epochs, module)?)?;
     module.add_class::<import::Importer>()?;
     module.add_class::<addition::PyAddition>()?;
     module.add_class::<far_connection::FarConnection>()?;

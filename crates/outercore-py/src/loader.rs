@@ -4,7 +4,8 @@ use std::time::Duration;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadwriteArray2};
 use outercore_core::{Error, Permutation, Result};
 use outercore_pipeline::{
-    Advance, Epoch, Loader as CoreLoader, LoaderConfig, SeedList, SpareIds, SpareRows,
+    Advance, Epoch, Forecast, Loader as CoreLoader, LoaderConfig, Measured, SeedList, SpareIds,
+    SpareRows,
 };
 use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet as CoreDataSet;
@@ -427,4 +428,16 @@ pub fn shuffled<'py>(
     let order = Permutation::new(count, seed, epoch);
     let found: Vec<i64> = order.range(first..last).into_iter().map(|place| place as i64).collect();
     Ok(PyArray1::from_vec(py, found))
+}
+
+/// The times of epochs, from the reads that `Loader.forecast` expects and the measured costs.
+#[pyfunction]
+pub fn expected_epochs<'py>(
+    py: Python<'py>,
+    forecast: &Bound<'py, PyAny>,
+    measured: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let forecast: Forecast = core_value("forecast", forecast)?;
+    let measured: Measured = core_value("measured costs", measured)?;
+    python_value(py, &forecast.expect(&measured))
 }

@@ -346,6 +346,9 @@ class GraphLoaders:
         self.training_plan = reader.plan
         self.shares = {"memory": parse_size(config.budget.memory)}
 
+    def all_rows_memory(self) -> None:
+        """Unknown: there are no feature rows in slots."""
+
     def training(self) -> GraphLoader:
         """The loader of training."""
         sampling = self._config.sampling

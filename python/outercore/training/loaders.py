@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from outercore.base.sizes import format_size, parse_size
@@ -115,6 +116,15 @@ class Loaders:
             **reserved,
             "validation_memory": int(self._total * self._share),
         }
+
+    def all_rows_memory(self) -> int | None:
+        """A budget with which all feature rows stay in memory; `None` if the plan has none."""
+        needed = self.training_plan.get("all_rows")
+        if needed is None:
+            return None
+        # The share for validation is rounded down.
+        share = ceil((needed + 1) / (1 - self._config.budget.validation_share))
+        return share + sum(self._reserved.values())
 
     def training(self) -> Any:
         """The training loader, opened where it is not.

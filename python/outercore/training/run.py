@@ -28,7 +28,6 @@ from outercore.runs.places import new_run, only_run
 from outercore.runs.progress import Observer
 from outercore.runs.resume import Change
 from outercore.runs.stop import StopRequest, stop_on_signals
-from outercore.training.all_rows import all_rows_memory
 from outercore.training.config import CHANGEABLE, TrainConfig, configuration
 from outercore.training.custom_network import NetworkSource, network_code, same_network_code
 from outercore.training.forecast import forecast
@@ -157,12 +156,10 @@ def plan(
         work.prepare()
         expected = forecast(work, chosen, chosen.run.torch_device())
         planned = LoaderPlan(loaders.training_plan)
-        share = chosen.budget.validation_share
-        enough = all_rows_memory(graph, loaders.shares, planned, share)
         return TrainPlan(
             {
                 **loaders.shares,
-                "all_rows_memory": enough,
+                "all_rows_memory": loaders.all_rows_memory(),
                 "training": planned,
                 "forecast": Forecast(expected),
             }
