@@ -59,9 +59,8 @@ if TYPE_CHECKING:
     from outercore.importing.format.frames import from_networkx, from_pandas, from_scipy
     from outercore.importing.format.pyg import from_pyg
     from outercore.importing.options import ImportOptions
-    from outercore.loading.hgt_loader import HGTLoader
     from outercore.loading.link_loader import LinkNeighborLoader
-    from outercore.loading.loader import NeighborLoader
+    from outercore.loading.loader import HGTLoader, NeighborLoader
     from outercore.loading.sampler import NeighborSampler, SampledSubgraph
     from outercore.runs.jobs import plan, resume
     from outercore.serving.client import Client
@@ -136,7 +135,7 @@ _LAZY = {
     "Embedding": "outercore.embedding.use.embedding",
     "embed": "outercore.embedding",
     "evaluate": "outercore.training",
-    "HGTLoader": "outercore.loading.hgt_loader",
+    "HGTLoader": "outercore.loading.loader",
     "ImportOptions": "outercore.importing.options",
     "LinkNeighborLoader": "outercore.loading.link_loader",
     "NeighborLoader": "outercore.loading.loader",

@@ -25,7 +25,6 @@ MODULES = (
     *(
         "outercore.loading.loader",
         "outercore.loading.link_loader",
-        "outercore.loading.hgt_loader",
         "outercore.loading.sampler",
     ),
     *("torch_geometric.nn", "torch._dynamo", "tensorboardX", "pyarrow.parquet", "pyarrow.csv"),

@@ -13,7 +13,7 @@ from torch_geometric.data import Data, HeteroData
 
 import outercore as oc
 from multigraph import imported
-from outercore.data.batch_arrays import RESERVED, name_in_storage, own_names
+from outercore.data.batch_arrays import BATCH, RESERVED, name_in_storage, own_names
 from typed_fakes import planted_types
 
 CITES = ("paper", "cites", "paper")
@@ -117,9 +117,13 @@ def agrees(graph: oc.Graph, loader: Callable[..., Any], options: dict[str, Any])
         (of, name): value for of, name, value in stored(first_batch(graph, loader, options, []))
     }
     with loader(graph, [3, 2], **{**COMMON, **options, "arrays": []}) as batches:
-        declared = own_names(batches._rules, of_links=batches._of_links)
+        declared = own_names(batches._options, of_links=batches._of_links)
     undeclared = {name for _, name in bare} - declared
     assert not undeclared, f"a batch has names that `own_names` does not declare: {undeclared}"
+    if graph.is_typed:
+        for of, name in bare:
+            own = "edges" if isinstance(of, tuple) else "nodes"
+            assert BATCH[name].storage in (own, "seeds", "links"), (of, name)
     of_type, of_edges = ("paper", "__".join(CITES)) if graph.is_typed else ("node", "edge")
     keys = [f"nodes/{of_type}/{name}" for name in sorted((RESERVED | set(OTHERS)) - {"x", "y"})]
     keys += [f"edges/{of_edges}/{name}" for name in OF_EDGES]

@@ -13,7 +13,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 import outercore as oc
 from multigraph import imported
-from outercore.loading.bidirectional import lead_both_ways, reverse_types
+from outercore.loading.batch_edges import lead_both_ways, reverse_types
 from typed_fakes import planted_types
 
 WRITES, BACK = ("author", "writes", "paper"), ("paper", "written_by", "author")

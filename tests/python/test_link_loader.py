@@ -18,10 +18,9 @@ from torch_geometric.sampler import NegativeSampling
 import outercore as oc
 from fakes import write_graph
 from multigraph import imported
-from outercore.data.csc import Edges, csc, edge_rows
+from outercore.data.csc import Edges, all_links, csc, edge_rows
 from outercore.errors import InvalidError
 from outercore.loading import link_loader
-from outercore.loading.link_seeds import all_links
 from reference import permutation_at
 from typed_fakes import planted_types
 

@@ -143,3 +143,13 @@ def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
     manifest = r'"(roles|provenance)"|graph\.manifest\b'
     # `outercore info --json` prints the whole manifest.
     assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []
+
+
+def test_loaders_have_one_list_of_options_and_one_table_of_values() -> None:
+    # The public signature repeats the options; whatever is behind it passes `LoaderOptions`.
+    public = ("loading/options.py", "loading/loader.py", "training/", "embedding/", "serving/")
+    assert list(lines_of(r"^\s+look_ahead(: int)? ?=|look_ahead=look_ahead", *public)) == []
+    assert owners(r"^RESERVED\b") == owners(r"\"dst_neg_index\"") == {"data/batch_arrays.py"}
+    # The core divides budgets and knows the cost of reads.
+    formulas = r"seconds_per_(request|byte)|\bbudget // \d|PINNED"
+    assert list(lines_of(formulas, "embedding/", "cli/", "analytics/")) == []

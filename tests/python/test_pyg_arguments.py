@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from torch_geometric.utils import coalesce, k_hop_subgraph, subgraph
 
 import outercore as oc
 from multigraph import imported
+from outercore.data.sample_rules import SampleRules
 from outercore.loading.loader_arguments import ARGUMENTS
+from outercore.loading.options import LoaderOptions
 from typed_fakes import COUNTS, EDGES, WIDTHS, planted_types
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pyg.md"
@@ -457,3 +460,21 @@ def test_the_seed_decides_batches_and_pytorchs_does_not(graph: oc.Graph) -> None
     torch.manual_seed(2)
     assert first() == before
     assert first(seed=torch.initial_seed()) == first(seed=np.uint64(2)) != before
+
+
+def test_signatures_show_every_option_with_its_default() -> None:
+    options = arguments_of(LoaderOptions)
+    shown = {kind: arguments_of(kind) for kind in (oc.NeighborLoader, oc.LinkNeighborLoader)}
+    shown |= {kind: arguments_of(kind) for kind in (oc.HGTLoader, oc.NeighborSampler)}
+    own = shown[oc.NeighborLoader]
+    assert {name: own[name] for name in options} == options
+    rules = {field.name for field in fields(SampleRules)}
+    lacking = {
+        oc.NeighborLoader: set(),
+        oc.LinkNeighborLoader: {"input_time"},
+        oc.HGTLoader: {"method"},
+        oc.NeighborSampler: {*rules, "input_time", "transform", "pin_memory"},
+    }
+    for kind, arguments in shown.items():
+        assert set(options) - set(arguments) == lacking[kind]
+        assert arguments["memory"] == "1GiB"

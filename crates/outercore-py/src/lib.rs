@@ -6,6 +6,7 @@
 
 mod addition;
 mod analytics;
+mod batch;
 mod batches;
 mod dataset;
 mod embed;
@@ -28,7 +29,6 @@ mod server;
 mod text;
 mod tools;
 mod triples;
-mod typed_batch;
 mod values;
 
 use pyo3::prelude::*;

@@ -7,21 +7,18 @@ use outercore_pipeline::{
     Advance, Epoch, Forecast, Loader as CoreLoader, LoaderConfig, Measured, SeedList, SpareIds,
     SpareRows,
 };
-use outercore_sample::{SampledBatch, Shelf};
 use outercore_store::dataset::DataSet as CoreDataSet;
-use outercore_store::resident::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
 
+use crate::batch::{Optional, Values, no_batch};
 use crate::dataset::{DataSet, numpy_array};
 use crate::errors::to_python;
 use crate::ids::node_ids;
-use crate::ids::{Id, handed_over, matrix, vector};
 use crate::process::OfProcess;
 use crate::row_arrays::row_array;
 use crate::rows::rows_mut;
-use crate::typed_batch::{self, typed_batch};
 use crate::values::{core_value, python_value};
 
 /// How often a waiting consumer checks for Ctrl-C.
@@ -32,8 +29,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Loader {
     state: OfProcess<Mutex<State>>,
     data_set: CoreDataSet,
-    /// Whether batches include edge ids.
-    edge_ids: bool,
+    optional: Optional,
 }
 
 struct State {
@@ -61,14 +57,15 @@ impl Loader {
         let config: LoaderConfig = core_value("loader configuration", config)?;
         let input = input.map(|ids| node_ids(&ids)).transpose().map_err(to_python)?;
         let dataset = data_set.opened().clone();
-        let edge_ids = config.edge_ids;
+        let trees = config.disjoint || config.has_times();
+        let optional = Optional { edge_ids: config.edge_ids, trees };
         let mut loader = CoreLoader::new(dataset.clone(), input, config).map_err(to_python)?;
         if let Some(times) = times {
             loader = loader.with_times(times.as_slice()?.to_vec()).map_err(to_python)?;
         }
         let (spare, spare_rows) = (Arc::default(), None);
         let state = State { spare, spare_rows, loader: Some(loader), epoch: None };
-        Ok(Self { state: OfProcess::new(Mutex::new(state)), data_set: dataset, edge_ids })
+        Ok(Self { state: OfProcess::new(Mutex::new(state)), data_set: dataset, optional })
     }
 
     /// Sets other seeds, by global ids, until the next call. Batch `i` gets the seeds from
@@ -173,78 +170,23 @@ impl Loader {
         }
     }
 
-    /// The subgraph of the current batch, as NumPy arrays that Python owns.
-    fn batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut state = self.lock();
-        let arrays = arrays_of(py, &mut state)?;
-        let spare = &state.spare;
-        let batch = state.epoch.as_ref().and_then(Epoch::batch).ok_or_else(no_batch)?;
-        let sampled = batch.sampled();
-        let edges = sampled.num_edges();
-        let result = PyDict::new(py);
-        let edge_index = matrix(py, spare, [2, edges], |values| {
-            let (rows, cols) = values.split_at_mut(edges);
-            sampled.write_edge_index(rows, cols);
-        })?;
-        result.set_item("edge_index", edge_index)?;
-        result.set_item("n_id", node_vector::<i64>(py, spare, &sampled.nodes)?)?;
-        let asked = self.edge_ids;
-        let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
-        result.set_item("e_id", edge_ids)?;
-        result.set_item("input_id", signed(py, spare, batch.input_ids())?)?;
-        let trees = sampled.trees.iter().map(|&tree| tree.into());
-        result.set_item("trees", vector::<i64>(py, spare, sampled.trees.len(), trees)?)?;
-        result.set_item("edge_weights", PyArray1::from_slice(py, &sampled.edge_weights))?;
-        result.set_item("batch_size", sampled.num_seeds)?;
-        result.set_item("batch", sampled.batch)?;
-        result.set_item("arrays", arrays)?;
-        result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
-        result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
-        Ok(result)
-    }
-
-    /// The subgraph of the current batch in a graph with several types, by type.
-    fn typed_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut state = self.lock();
-        let arrays = arrays_of(py, &mut state)?;
-        let epoch = state.epoch.as_ref().ok_or_else(no_batch)?;
-        let result = typed_batch(py, &self.data_set, epoch, self.edge_ids)?.ok_or_else(no_batch)?;
-        result.set_item("arrays", arrays)?;
-        Ok(result)
-    }
-
-    /// The subgraph of the current batch by target: node ids, the start of each target's edges, and
-    /// their sources. 32-bit ids if `halves`, when the caller guarantees that they fit. Available
-    /// only once per batch.
-    #[pyo3(signature = (*, halves))]
-    fn columns<'py>(&self, py: Python<'py>, halves: bool) -> PyResult<Bound<'py, PyDict>> {
+    /// The values of the current batch by node type and edge type, of the seeds, and the rows of
+    /// further arrays, as NumPy arrays that Python owns. With `by_target`, `int64` or `int32`, edges
+    /// are in compressed form with ids of this type; available only once per batch. The caller
+    /// guarantees that ids fit into 32 bits.
+    #[pyo3(signature = (by_target = None))]
+    fn batch<'py>(&self, py: Python<'py>, by_target: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
         let mut state = self.lock();
         let arrays = arrays_of(py, &mut state)?;
         let State { spare, epoch, .. } = &mut *state;
         let epoch = epoch.as_mut().ok_or_else(no_batch)?;
-        let edges = epoch.batch().ok_or_else(no_batch)?.sampled().num_edges();
-        if halves && i32::try_from(edges).is_err() {
-            let what = format!("a batch has {edges} edges, more than 32 bits tell apart");
-            let hint = "take id_dtype=\"int64\", or smaller batches";
-            return Err(to_python(Error::invalid(what).hint(hint)));
-        }
-        let (mut sampled, input_ids) = epoch.take_batch().ok_or_else(no_batch)?;
-        let shelf = epoch.shelf();
-        let result = PyDict::new(py);
+        let (schema, optional) = (self.data_set.schema(), self.optional);
+        let values = match by_target {
+            None => Values::of(py, schema, epoch, spare, optional)?,
+            Some(ids) => Values::by_target(py, schema, epoch, spare, optional, ids == "int32")?,
+        };
+        let result = values.into_dict(py)?;
         result.set_item("arrays", arrays)?;
-        let asked = self.edge_ids;
-        let edge_ids = asked.then(|| signed(py, spare, &sampled.edge_ids)).transpose()?;
-        result.set_item("e_id", edge_ids)?;
-        result.set_item("input_id", signed(py, spare, &input_ids)?)?;
-        result.set_item("batch_size", sampled.num_seeds)?;
-        result.set_item("num_sampled_nodes", sampled.nodes_per_hop.clone())?;
-        result.set_item("num_sampled_edges", sampled.edges_per_hop.clone())?;
-        if halves {
-            by_target_in_place(&result, spare, shelf, &mut sampled)?;
-        } else {
-            by_target(&result, spare, &sampled)?;
-        }
-        shelf.give_back(sampled);
         Ok(result)
     }
 
@@ -268,7 +210,7 @@ impl Loader {
         mut out: PyReadwriteArray2<'_, f32>,
         node_type: &str,
     ) -> PyResult<()> {
-        let node_type = typed_batch::node_type(&self.data_set, node_type)?;
+        let node_type = self.data_set.schema().node_type(node_type).map_err(to_python)?;
         let out = rows_mut(&mut out)?;
         py.detach(|| {
             let mut state = self.lock();
@@ -350,64 +292,6 @@ fn arrays_of<'py>(py: Python<'py>, state: &mut State) -> PyResult<Vec<Bound<'py,
         numpy_array(py, dtype, bytes, shape)
     });
     arrays.collect()
-}
-
-/// Adds the nodes, and the edges of each target one after the other.
-fn by_target(
-    result: &Bound<'_, PyDict>,
-    spare: &Arc<SpareIds>,
-    sampled: &SampledBatch,
-) -> PyResult<()> {
-    let py = result.py();
-    let sources = sampled.sources.iter().map(|&source| source.into());
-    let starts = sampled.picked.len() + 1;
-    result.set_item("n_id", node_vector::<i64>(py, spare, &sampled.nodes)?)?;
-    result.set_item("indptr", vector::<i64>(py, spare, starts, sampled.starts())?)?;
-    result.set_item("indices", vector::<i64>(py, spare, sampled.num_edges(), sources)?)
-}
-
-/// As [`by_target`], with 32 bits: nodes and sources are passed on in the memory that they were
-/// sampled into.
-fn by_target_in_place(
-    result: &Bound<'_, PyDict>,
-    spare: &Arc<SpareIds>,
-    shelf: &Arc<Shelf>,
-    sampled: &mut SampledBatch,
-) -> PyResult<()> {
-    let py = result.py();
-    let nodes = match std::mem::take(&mut sampled.nodes) {
-        Ids::Narrow(nodes) => handed_over(py, spare, shelf, nodes, Shelf::give_back_nodes)?,
-        wide @ Ids::Wide(_) => node_vector(py, spare, &wide)?,
-    };
-    result.set_item("n_id", nodes)?;
-    let starts = sampled.picked.len() + 1;
-    result.set_item("indptr", vector::<i32>(py, spare, starts, sampled.starts())?)?;
-    let sources = std::mem::take(&mut sampled.sources);
-    let sources = handed_over(py, spare, shelf, sources, Shelf::give_back_sources)?;
-    result.set_item("indices", sources)
-}
-
-fn node_vector<'py, T: Id>(
-    py: Python<'py>,
-    spare: &Arc<SpareIds>,
-    nodes: &Ids,
-) -> PyResult<Bound<'py, PyArray1<T>>> {
-    match nodes {
-        Ids::Narrow(ids) => vector(py, spare, ids.len(), ids.iter().map(|&id| id.into())),
-        Ids::Wide(ids) => vector(py, spare, ids.len(), ids.iter().copied()),
-    }
-}
-
-fn signed<'py>(
-    py: Python<'py>,
-    spare: &Arc<SpareIds>,
-    ids: &[u64],
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    vector(py, spare, ids.len(), ids.iter().copied())
-}
-
-fn no_batch() -> PyErr {
-    to_python(Error::invalid("there is no current batch"))
 }
 
 /// The items at the places `first` to `last` in the shuffled order of an epoch with `count` items.

@@ -78,6 +78,8 @@ def typed(hint: Any, value: Any, path: str) -> Any:
 
     Errors: `InvalidError` for a value of another type.
     """
+    if hint is Any:
+        return value
     if dataclasses.is_dataclass(hint):
         return build(hint, value, path)  # type: ignore[arg-type]
     origin = typing.get_origin(hint)

@@ -1,9 +1,10 @@
-"""The other arrays of batches, besides features and labels, and their names."""
+"""What a batch holds: the names of its values, and the arrays of the data set among them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outercore.base.likeness import suggestion
 from outercore.data.schema import TOPOLOGY
@@ -15,37 +16,70 @@ if TYPE_CHECKING:
 
 _TOPOLOGY = {f"edges/edge/{name}" for name in TOPOLOGY}
 
-_OF_EVERY_BATCH = frozenset(
-    (
-        *("x", "y", "edge_index", "n_id", "e_id", "input_id", "batch_size", "num_nodes"),
-        *("num_edges", "num_sampled_nodes", "num_sampled_edges", "batch", "ptr", "indptr"),
-        *("indices", "arrays"),
-    )
-)
-_OF_WEIGHTED_HOPS = frozenset(("edge_norm",))
-"""LADIES: the weights of the sampled edges."""
-_OF_TIMES = frozenset(("seed_time",))
-_OF_LINKS = frozenset(
-    (
-        *("edge_label_index", "edge_label", "edge_label_time", "src_index", "dst_pos_index"),
-        *("dst_neg_index", "seed_time"),
-    )
-)
-RESERVED = _OF_EVERY_BATCH | _OF_WEIGHTED_HOPS | _OF_TIMES | _OF_LINKS
+Storage: TypeAlias = Literal["nodes", "edges", "seeds", "links", "batch"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a batch."""
+
+    storage: Storage
+    """The part of a `HeteroData` that has it: each node type, each edge type, the type of the seeds
+    (which may be links), the types of the links. `batch`: only the object of PyG or NumPy."""
+    origin: Literal["core", "loader", "object"]
+    """The core delivers it under this name, the loader adds it, or the object has it."""
+    rows: Literal["nodes", "edges", ""] = ""
+    """It has a row for each node or edge."""
+    only: tuple[Literal["ladies", "times", "links"], ...] = ()
+    """The kinds of batches that have it; empty: every batch may have it."""
+
+
+BATCH: Mapping[str, Value] = {
+    "x": Value("nodes", "loader", "nodes"),
+    "y": Value("nodes", "loader", "nodes"),
+    "n_id": Value("nodes", "core", "nodes"),
+    "batch": Value("nodes", "core", "nodes"),
+    "num_nodes": Value("nodes", "loader"),
+    "num_sampled_nodes": Value("nodes", "core"),
+    "edge_index": Value("edges", "core"),
+    "e_id": Value("edges", "core", "edges"),
+    "edge_norm": Value("edges", "core", "edges", only=("ladies",)),
+    "num_sampled_edges": Value("edges", "core"),
+    "input_id": Value("seeds", "core"),
+    "batch_size": Value("seeds", "core"),
+    "seed_time": Value("seeds", "loader", only=("times", "links")),
+    "edge_label_index": Value("links", "loader", only=("links",)),
+    "edge_label": Value("links", "loader", only=("links",)),
+    "edge_label_time": Value("links", "loader", only=("links",)),
+    "src_index": Value("links", "loader", only=("links",)),
+    "dst_pos_index": Value("links", "loader", only=("links",)),
+    "dst_neg_index": Value("links", "loader", only=("links",)),
+    "indptr": Value("batch", "core"),
+    "indices": Value("batch", "core"),
+    "arrays": Value("batch", "core"),
+    "num_edges": Value("batch", "object"),
+    "ptr": Value("batch", "object"),
+}
+"""Every value of a batch by its name. A value that is missing here cannot be delivered."""
+
+RESERVED = frozenset(BATCH)
 """Names that batches of some kind use; the import refuses node arrays with these names.
 
 An edge array ``norm`` is allowed. It is refused only in batches with another ``edge_norm``.
 """
+EDGE_ROWS = frozenset(name for name, value in BATCH.items() if value.rows == "edges")
+"""Values with a row for each edge, besides edge arrays."""
 
 
 def own_names(rules: SampleRules, *, of_links: bool) -> frozenset[str]:
-    """The names of `RESERVED` that batches use if they are sampled by these rules."""
-    names = _OF_EVERY_BATCH
-    if rules.method == "ladies":
-        names |= _OF_WEIGHTED_HOPS
-    if rules.time_attr is not None:
-        names |= _OF_TIMES
-    return names | _OF_LINKS if of_links else names
+    """The names that batches use if they are sampled by these rules."""
+    kinds = {"ladies": rules.method == "ladies", "times": rules.time_attr is not None}
+    kinds["links"] = of_links
+    return frozenset(
+        name
+        for name, value in BATCH.items()
+        if not value.only or any(kinds[kind] for kind in value.only)
+    )
 
 
 def batch_arrays(
@@ -53,11 +87,9 @@ def batch_arrays(
     names: Sequence[str] | None,
     *,
     besides: Iterable[str | None],
-    taken: Collection[str] = _OF_EVERY_BATCH,
-) -> dict[str, str]:
-    """The key of each array by its name in a batch: ``year`` of nodes, ``edge_weight`` of edges.
-
-    With several types, by its key.
+    taken: Collection[str],
+) -> list[str]:
+    """The keys of the further arrays of a batch.
 
     Args:
         graph: the data set.
@@ -95,7 +127,7 @@ def batch_arrays(
         if name in taken:
             raise _is_taken(key, "something else", name)
         chosen[place] = key
-    return chosen
+    return list(chosen.values())
 
 
 def _is_taken(key: str, by: str, name: str) -> InvalidError:

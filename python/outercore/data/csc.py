@@ -151,6 +151,30 @@ class RowOrder:
         return places
 
 
+def id_type(graph: DataSet, edge_type: EdgeType) -> np.dtype[Any]:
+    """Smallest integer type for the node ids of both ends."""
+    nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
+    return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
+
+
+def all_links(graph: DataSet, edge_type: EdgeType) -> NDArray[Any]:
+    """All edges of a type, in the order of the imported rows.
+
+    The two directions of an undirected edge are next to each other.
+
+    Shapes: int32 [2, edges], or int64 if a node type has more than 2^31 nodes.
+
+    Cost: memory for the result, and `reading_bytes` while edges are read. One pass over the edges,
+    or two if some rows do not have exactly one edge.
+    """
+    links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
+    order = RowOrder(graph, edge_type)
+    for first, sources, targets, rows in edge_blocks(graph, edge_type):
+        places = order.places(first, rows)
+        links[0, places], links[1, places] = sources, targets
+    return links
+
+
 def array_of(graph: DataSet, key: str) -> NDArray[Any]:
     """An array, mapped from its file. For a live graph: in memory, with all updates."""
     is_live = graph.schema.is_live

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outercore.base.fields import build
 from outercore.base.likeness import suggestion
 from outercore.errors import InvalidError, NotFoundError
 
@@ -34,16 +33,6 @@ class SampleRules:
     time_attr: str | None = None
     temporal_strategy: TemporalStrategy = "uniform"
     equal_times: EqualTimes = "seen"
-
-    @classmethod
-    def of(cls, *arguments: Any) -> SampleRules:
-        """The rules from arguments in the order of the fields; PyG's enumerations become texts.
-
-        Errors: `InvalidError` for a value of a wrong type, or an unknown choice.
-        """
-        names = [field.name for field in fields(cls)]
-        values = [getattr(argument, "value", argument) for argument in arguments]
-        return build(cls, dict(zip(names, values, strict=True)), "")
 
     @property
     def has_trees(self) -> bool:
@@ -107,19 +96,19 @@ def require_times(graph: DataSet, name: str | None) -> None:
             )
 
 
-def input_times(times: Any) -> NDArray[np.int64] | None:
-    """Times of seeds as int64 [seeds].
+def whole_numbers(name: str, values: Any, rows: str) -> NDArray[Any] | None:
+    """The argument `name` as an array [rows] of any integer type; not copied. `None` stays.
 
-    Errors: `InvalidError` for anything but integers [seeds].
+    Errors: `InvalidError` for anything but integers [rows].
     """
-    if times is None:
+    if values is None:
         return None
-    values = np.asarray(times)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
+    array = np.asarray(values.cpu() if hasattr(values, "cpu") else values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidError(
-            f"input_time: expected whole numbers [seeds], found {values.dtype} {values.shape}"
+            f"{name}: expected whole numbers [{rows}], found {array.dtype} {array.shape}"
         )
-    return np.ascontiguousarray(values, np.int64)
+    return array
 
 
 def edge_name(graph: DataSet, name: str) -> str | None:

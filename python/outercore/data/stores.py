@@ -18,7 +18,7 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.graph_store import GraphStore as PyGGraphStore
 
 from outercore.data.batch_arrays import name_in_storage
-from outercore.data.csc import csc, edge_rows
+from outercore.data.csc import all_links, csc, edge_rows
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.forms import rows_in_form
 from outercore.data.row_index import chosen_rows
@@ -292,13 +292,14 @@ class GraphStore(PyGGraphStore):
     def _arcs(
         self, edge_type: EdgeType, layout: EdgeLayout
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        ids = edge_rows(self._graph, edge_type)
+        if layout == EdgeLayout.COO:
+            row, col = torch.from_numpy(all_links(self._graph, edge_type).astype(np.int64))
+            return row, col, None if ids is None else torch.from_numpy(np.sort(ids))
         offsets, sources = csc(self._graph, edge_type)
         targets = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        ids = edge_rows(self._graph, edge_type)
         order: NDArray[np.int64] | None
-        if layout == EdgeLayout.COO:
-            order = None if ids is None else np.argsort(ids, kind="stable")
-        elif layout == EdgeLayout.CSR:
+        if layout == EdgeLayout.CSR:
             order = np.argsort(sources, kind="stable")
         else:
             order = self._by_time(edge_type, sources, targets)

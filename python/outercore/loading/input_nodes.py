@@ -19,6 +19,7 @@ class Seeds:
     def __init__(self, nodes: Any, node_type: str) -> None:
         self.node_type = node_type
         # Not converted to ids here: a converted copy would take memory next to the caller's array.
+        nodes = nodes.cpu() if hasattr(nodes, "cpu") else nodes
         try:
             self.nodes = nodes if nodes is None or isinstance(nodes, str) else np.asarray(nodes)
         except ValueError:  # Lists of different lengths.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -10,26 +11,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from outercore.base.fields import number, whole
+from outercore.base.fields import number
 from outercore.base.sizes import format_size
 from outercore.data.edge_types import PLAIN_EDGE, EdgeType
-from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
-    EqualTimes,
     SubgraphType,
     TemporalStrategy,
-    edge_name,
     require_times,
+    whole_numbers,
 )
 from outercore.errors import BudgetError, InvalidError, UnsupportedError
-from outercore.loading.batch_options import LARGEST_SEED, batch_options
+from outercore.loading.batch_edges import leave_out_links
 from outercore.loading.link_seeds import LinkBatch, LinkSeeds, NegativeLinks, edge_type_of
 from outercore.loading.loader import NeighborLoader
-from outercore.loading.loader_arguments import refuse_arguments
+from outercore.loading.loader_arguments import check_arguments, refuse_arguments
 from outercore.loading.minibatches import FanOuts, Source, as_graph
-from outercore.loading.ranks import share_of
-from outercore.loading.seed_code import SeedCode, code_of_links
-from outercore.loading.seed_edges import leave_out_links
+from outercore.loading.options import LoaderOptions, others_of, shows_options
+from outercore.loading.seed_code import code_of_links
 
 _POOL_SEEDS = 1 << 18
 """Largest number of seeds that are drawn together."""
@@ -85,11 +83,10 @@ class LinkNeighborLoader(NeighborLoader):
             dictionary. Its keys are ``mode`` and ``amount``, and optionally ``src_weight`` and
             ``dst_weight`` with one weight per node.
         neg_sampling_ratio: number of binary negatives per link, instead of ``neg_sampling``.
-        batch_size: links per batch, without negatives.
         exclude_seed_edges: remove the edges between the two nodes of each link from its batch, in
             both directions and with all copies. This includes edges of the reverse edge type.
         options: all other arguments are as for `NeighborLoader`, except ``input_nodes`` and
-            ``input_time``, which do not exist here.
+            ``input_time``, which do not exist here. ``batch_size`` counts links without negatives.
 
     Raises:
         InvalidError: links of a wrong shape, an unknown edge type, or times without ``time_attr``.
@@ -107,6 +104,7 @@ class LinkNeighborLoader(NeighborLoader):
     _of_links = True
     _instead: ClassVar[Mapping[str, str]] = {**NeighborLoader._instead, **_INSTEAD}
 
+    @shows_options(NeighborLoader, without=tuple(_INSTEAD))
     def __init__(
         self,
         data: Source,
@@ -124,82 +122,41 @@ class LinkNeighborLoader(NeighborLoader):
         weight_attr: str | None = None,
         transform: Callable[[Any], Any] | None = None,
         *,
-        batch_size: int = 1,
-        shuffle: bool | None = False,
-        drop_last: bool = False,
-        seed: int = 0,
-        rank: int | None = None,
-        world_size: int | None = None,
-        equal_times: EqualTimes = "seen",
         exclude_seed_edges: bool = False,
         **options: Any,
     ) -> None:
         """Bind a graph and the links. Reads the links of the first batches."""
         refuse_arguments(options, type(self), _INSTEAD)
+        own = LoaderOptions.of({**locals(), **options})
         graph = as_graph(data)
-        own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
-        seed = whole("seed", seed, 0, LARGEST_SEED)
         self._edge_type, index = _links(graph, edge_label_index)
-        self._code = code_of_links(data, graph, edge_label_index)
+        code = code_of_links(data, graph, edge_label_index)
+        check_arguments(others_of(options), type(self), lambda: code, of_links=True)
         self._edge_label = _labels(edge_label)
-        times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
+        times = whole_numbers("edge_label_time", edge_label_time, "links")
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
-        self._link_batch, self._drop_last = own["batch_size"], own["drop_last"]
-        self._link_rank, self._link_world = rank, world_size
         self._excludes_links = exclude_seed_edges
         require_times(graph, time_attr)
-        self._links = LinkSeeds(
-            graph,
-            self._edge_type,
-            index,
-            times,
-            self._negatives,
-            seed=seed,
-            shuffle=own["shuffle"],
-            is_disjoint=disjoint or time_attr is not None,
-            node_times=time_attr,
-            edge_times=None if time_attr is None else edge_name(graph, time_attr),
-            sees_equal=equal_times == "seen",
-        )
+        self._links = LinkSeeds(graph, self._edge_type, index, times, self._negatives, own)
         amount = 0.0 if self._negatives is None else self._negatives.amount
         self._link_count = count = self._links.count
         _check(count, self._edge_label, times, time_attr)
         self._edge_label = _above_negatives(self._edge_label, self._negatives)
-        self._width = max(int(2 * self._link_batch * (1 + amount)) + 2, 1)
-        self._now: LinkBatch | None = None
+        self._width = max(int(2 * own.batch_size * (1 + amount)) + 2, 1)
+        self._drawn: Iterator[LinkBatch] = iter(())
         empty = np.empty(0, np.int64)
-        super().__init__(
-            graph,
-            num_neighbors,
-            (self._edge_type[0], empty) if graph.is_typed else empty,
-            None if times is None else empty,
-            replace,
-            subgraph_type,
-            disjoint,
-            temporal_strategy,
-            time_attr,
-            weight_attr,
-            transform,
+        # The core takes the ends of the links of a pool as they come.
+        core_options = dataclasses.replace(
+            own,
+            input_time=None if times is None else empty,
             batch_size=self._width,
-            seed=seed,
+            shuffle=False,
+            drop_last=False,
             rank=0,
             world_size=1,
-            equal_times=equal_times,
-            **options,
         )
-
-    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
-        return self._code
-
-    @property
-    def batch_size(self) -> int:
-        """Links per batch, without negatives."""
-        return self._link_batch
-
-    @property
-    def drop_last(self) -> bool:
-        """Whether an incomplete last batch is left out."""
-        return bool(self._drop_last)
+        seeds = (self._edge_type[0], empty) if graph.is_typed else empty
+        self._bind(graph, num_neighbors, seeds, own, core_options)
 
     @property
     def input_nodes(self) -> NoReturn:
@@ -257,9 +214,9 @@ class LinkNeighborLoader(NeighborLoader):
         In a round, each rank takes one batch, so all ranks have the same number of batches. The
         batches of a round differ by at most one link.
         """
-        _, world = share_of(self._link_rank, self._link_world)
-        full, left = divmod(self._link_count, self._link_batch * world)
-        if not left or self._drop_last:
+        _, world = self._options.share
+        full, left = divmod(self._link_count, self.batch_size * world)
+        if not left or self.drop_last:
             return full, full
         if left < world and full:
             full -= 1
@@ -267,10 +224,10 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _part(self, batch: int) -> slice:
         """Places of the links of one batch of this rank, within the order of an epoch."""
-        rank, world = share_of(self._link_rank, self._link_world)
-        start = batch * self._link_batch * world
+        rank, world = self._options.share
+        start = batch * self.batch_size * world
         is_full = batch < self._rounds[0]
-        end = start + self._link_batch * world if is_full else self._link_count
+        end = start + self.batch_size * world if is_full else self._link_count
         cut = np.linspace(start, end, world + 1).astype(int)
         return slice(int(cut[rank]), int(cut[rank + 1]))
 
@@ -287,7 +244,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _reseed(self, epoch: int, first: int, count: int) -> list[LinkBatch]:
         """Passes the seeds of at most `count` batches to the core, starting with batch `first`."""
-        rank, world = share_of(self._link_rank, self._link_world)
+        rank, world = self._options.share
         batches = [
             self._links.batch(epoch, number * world + rank, self._part(number))
             for number in range(first, min(first + count, len(self)))
@@ -295,7 +252,7 @@ class LinkNeighborLoader(NeighborLoader):
         seeds = np.concatenate([batch.seeds for batch in batches])
         bounds = np.cumsum([0, *(len(batch.seeds) for batch in batches)])
         times = [batch.times for batch in batches if batch.times is not None]
-        self._core_handle().reseed(
+        self._core.reseed(
             seeds,
             np.concatenate(times) if times else None,
             np.ascontiguousarray(bounds, np.int64),
@@ -305,45 +262,16 @@ class LinkNeighborLoader(NeighborLoader):
         return batches
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a `NeighborLoader`, with rank and world size of the process group."""
-        state = {**super().__getstate__(), "_now": None}
-        state["_link_rank"], state["_link_world"] = share_of(self._link_rank, self._link_world)
-        return state
+        return {**super().__getstate__(), "_drawn": iter(())}
 
-    def _core_handle(self) -> Any:
-        return self._handle if self._handle is not None else self._core
+    def _start(self, epoch: int, first: int) -> None:
+        self._drawn = iter(self._reseed(epoch, first, self._pool))
+        self._core.start(epoch, 0)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Iterates over the batches of one epoch. The next iterator runs the next epoch.
-
-        Raises:
-            InvalidError: a newer iterator of the same loader has begun.
-        """
-        core, epoch, first = self._core, self._epoch, self._first_batch
-        self._epoch, self._first_batch = epoch + 1, 0
-        self._begun += 1
-        own, total = self._begun, len(self)
-        for start in range(first, total, self._pool):
-            batches = self._reseed(epoch, start, self._pool)
-            core.start(epoch, 0)
-            widths = core.widths()
-            for batch in batches:
-                if not core.advance():
-                    break
-                self._now = batch
-                first += 1
-                yield self._delivered(self._batch(widths), epoch, first, total)
-                self._require_own(own, epoch)
-
-    def _batch(self, widths: dict[str, int]) -> Any:
-        transform, self.transform = self.transform, None
-        try:
-            data = super()._batch(widths)
-        finally:
-            self.transform = transform
-        assert self._now is not None
-        self._add_links(data, self._now)
-        return data if transform is None else transform(data)
+    def _assembled(self, widths: dict[str, int]) -> Any:
+        data = super()._assembled(widths)
+        self._add_links(data, next(self._drawn))
+        return data
 
     def _add_links(self, data: Any, batch: LinkBatch) -> None:
         store, source, target = data, data, data
@@ -355,15 +283,15 @@ class LinkNeighborLoader(NeighborLoader):
         # A view would keep the order of the whole epoch in memory.
         store.input_id = torch.from_numpy(batch.links.copy())
         count = len(batch.links)
-        if self._rules.has_trees:
+        if self._options.has_trees:
             self._name_links(data, batch)
         labels = None if self._edge_label is None else self._edge_label[store.input_id]
         sources = torch.from_numpy(batch.source_places)
         targets = torch.from_numpy(batch.target_places)
         if self._excludes_links:
-            of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
             ends = (sources[:count], targets[:count])
-            leave_out_links(data, self._edge_type, self.graph.edge_types, ends, of_nodes)
+            edge_types, edge_rows = self.graph.edge_types, self._edge_rows
+            leave_out_links(data, self._edge_type, edge_types, ends, edge_rows)
         times = None if batch.source_times is None else torch.from_numpy(batch.source_times)
         if self._negatives is not None and self._negatives.mode == "triplet":
             source.src_index = sources
@@ -499,10 +427,3 @@ def _above_negatives(labels: Tensor | None, negatives: NegativeLinks | None) -> 
     if labels is None or not is_binary or not labels.numel() or labels.min() != 0:
         return labels
     return labels + 1
-
-
-def _whole(values: Any, name: str) -> NDArray[Any]:
-    array = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise InvalidError(f"{name}: expected whole numbers [links], found {array.dtype}")
-    return array

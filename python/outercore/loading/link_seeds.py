@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outercore import _core
-from outercore.data.csc import Edges, RowOrder, count_links, edge_blocks, first_ids, reading_bytes
+from outercore.data.csc import Edges, all_links, count_links, first_ids, id_type, reading_bytes
 from outercore.data.edge_types import PLAIN_EDGE, EdgeType, edge_type_key, only_between
+from outercore.data.sample_rules import edge_name
 from outercore.errors import InvalidError
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph
+    from outercore.loading.options import LoaderOptions
 
 _TIMED_NODE_BYTES = 16
 """Bytes per node if negatives are drawn by time: its place and its time, in the order of times."""
@@ -122,13 +124,7 @@ class LinkSeeds:
         index: NDArray[Any] | None,
         times: NDArray[Any] | None,
         negatives: NegativeLinks | None,
-        *,
-        seed: int,
-        shuffle: bool,
-        is_disjoint: bool,
-        node_times: str | None,
-        edge_times: str | None,
-        sees_equal: bool,
+        options: LoaderOptions,
     ) -> None:
         """Binds the links; nothing is read yet.
 
@@ -136,9 +132,7 @@ class LinkSeeds:
         is [links]. Both may have any integer type. They are not copied, to save memory.
         """
         self._graph, self._edge_type, self._given = graph, edge_type, index
-        self._times, self._negatives = times, negatives
-        self._seed, self._shuffle, self._is_disjoint = seed, shuffle, is_disjoint
-        self._node_times, self._edge_times, self._sees_equal = node_times, edge_times, sees_equal
+        self._times, self._negatives, self._options = times, negatives, options
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without data from disk: pickling a mapped file would copy all of it."""
@@ -194,10 +188,10 @@ class LinkSeeds:
 
     def places(self, epoch: int, part: slice) -> NDArray[np.int64]:
         """Places of the links in slice `part` of the order of an epoch."""
-        if not self._shuffle:
+        if not self._options.shuffle:
             return np.arange(part.start, part.stop)
         shuffled: NDArray[np.int64] = _core.shuffled(
-            self.count, self._seed, epoch, part.start, part.stop
+            self.count, self._options.seed, epoch, part.start, part.stop
         )
         return shuffled
 
@@ -213,7 +207,7 @@ class LinkSeeds:
         # Assign binary negatives to the links in turn, so that the times are evenly distributed.
         of = np.repeat(own, int(self._negatives.amount)) if is_triplet else np.resize(own, extra)
         now = self._times_of(links[of])
-        random = generator(self._seed, Purpose.NEGATIVES, epoch, number)
+        random = generator(self._options.seed, Purpose.NEGATIVES, epoch, number)
         drawn = self._drawn(len(of), sources[of] if is_triplet else None, now, random)
         if is_triplet:
             # Negatives were drawn link by link; sort them into the order of PyG.
@@ -271,18 +265,20 @@ class LinkSeeds:
     def _drawable(self, node_type: str, weights: NDArray[np.float64] | None) -> _Drawable:
         key = self._times_key(node_type)
         times = None if key is None else self._graph.array(key)
-        return _Drawable(self._graph.node_types[node_type], times, self._sees_equal, weights)
+        sees_equal = self._options.equal_times == "seen"
+        return _Drawable(self._graph.node_types[node_type], times, sees_equal, weights)
 
     def _times_key(self, node_type: str) -> str | None:
         """Key of the array with the time from which each node of a type exists."""
-        if self._node_times is None:
-            return None
-        key = f"nodes/{node_type}/{self._node_times}"
-        return key if key in self._graph.arrays else None
+        name = self._options.time_attr
+        key = f"nodes/{node_type}/{name}"
+        return key if name is not None and key in self._graph.arrays else None
 
     @cached_property
     def _edges(self) -> Edges:
-        return Edges(self._graph, self._edge_type, self._edge_times)
+        name = self._options.time_attr
+        times = None if name is None else edge_name(self._graph, name)
+        return Edges(self._graph, self._edge_type, times)
 
     def _seeds(
         self,
@@ -301,7 +297,7 @@ class LinkSeeds:
         if source_times is not None:
             target_times = self._times_of(links[of_targets])
             times = np.concatenate([source_times, target_times])
-        if self._is_disjoint:
+        if self._options.has_trees:
             seeds = np.concatenate(ends)
             source_places = np.arange(len(sources))
             target_places = np.arange(len(targets)) + (len(sources) if same else 0)
@@ -365,30 +361,6 @@ class _Drawable:
             drawn = np.searchsorted(self._sums, random.random(count) * within, side="right")
             places = np.minimum(drawn, there) - 1
         return places if self._by_time is None else self._by_time[places]
-
-
-def id_type(graph: Graph, edge_type: EdgeType) -> np.dtype[Any]:
-    """Smallest integer type for the node ids of both ends."""
-    nodes = max(graph.node_types[edge_type[0]], graph.node_types[edge_type[2]])
-    return np.dtype(np.int32 if nodes <= 1 << 31 else np.int64)
-
-
-def all_links(graph: Graph, edge_type: EdgeType) -> NDArray[Any]:
-    """All edges of a type, in the order of the imported rows.
-
-    The two directions of an undirected edge are next to each other.
-
-    Shapes: int32 [2, edges], or int64 if a node type has more than 2^31 nodes.
-
-    Cost: memory for the result, and `reading_bytes` while edges are read. One pass over the edges,
-    or two if some rows do not have exactly one edge.
-    """
-    links = np.empty((2, count_links(graph, edge_type)), id_type(graph, edge_type))
-    order = RowOrder(graph, edge_type)
-    for first, sources, targets, rows in edge_blocks(graph, edge_type):
-        places = order.places(first, rows)
-        links[0, places], links[1, places] = sources, targets
-    return links
 
 
 def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> EdgeType:

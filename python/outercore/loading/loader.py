@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,24 +16,24 @@ from torch_geometric.data import Data, HeteroData
 
 from outercore.base.likeness import missing_attribute
 from outercore.base.options import Backend, Policy, Precision, Topology
-from outercore.data.batch_arrays import name_in_storage
+from outercore.data.batch_arrays import EDGE_ROWS, name_in_storage, own_names
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.far import Far
 from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     Method,
-    SampleRules,
     SubgraphType,
     TemporalStrategy,
 )
 from outercore.data.schema import type_of
 from outercore.errors import InvalidError, UnsupportedError
-from outercore.loading.bidirectional import lead_both_ways, reverse_types
-from outercore.loading.loader_arguments import ARGUMENTS, check_arguments
+from outercore.loading.batch_edges import lead_both_ways, reverse_types
+from outercore.loading.loader_arguments import ARGUMENTS, check_arguments, refuse_arguments
 from outercore.loading.loader_data import LoaderData, take_for_inference
 from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, as_graph
-from outercore.loading.seed_code import SeedCode, code_of_nodes
+from outercore.loading.options import LoaderOptions, shows_options
+from outercore.loading.seed_code import code_of_nodes
 from outercore.loading.typed_choice import FeatureNames
 
 
@@ -203,49 +204,29 @@ class NeighborLoader(MiniBatches[Any]):
         **others: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        graph = as_graph(data)
-        seeds = partial(self._seed_code, data, graph, input_nodes)
-        check_arguments(others, type(self), seeds, of_links=self._of_links)
-        self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
-        self._reverse: dict[EdgeType, EdgeType] = {}
-        rules = SampleRules.of(
-            method, disjoint, subgraph_type, weight_attr, time_attr, temporal_strategy, equal_times
-        )
-        if rules.subgraph_type == "bidirectional" and graph.is_typed:
-            self._reverse = reverse_types(graph.edge_types)
-        super().__init__(
-            graph,
-            num_neighbors,
-            _without_tensors(input_nodes),
-            features=features,
-            labels=labels,
-            edge_ids=edge_ids,
-            arrays=arrays,
-            rank=rank,
-            world_size=world_size,
-            memory=memory,
-            threads=threads,
-            hotness=hotness,
-            far=far,
-            rules=rules,
-            input_time=input_time.cpu().numpy() if isinstance(input_time, Tensor) else input_time,
-            batch_size=batch_size,
-            replace=replace,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            seed=seed,
-            backend=backend,
-            topology=topology,
-            precision=precision,
-            policy=policy,
-            look_ahead=look_ahead,
-            group=group,
-            constant_share=constant_share,
-        )
+        options, graph = LoaderOptions.of(locals()), as_graph(data)
+        seeds = partial(code_of_nodes, data, graph, input_nodes)
+        check_arguments(others, type(self), seeds, of_links=False)
+        self._bind(graph, num_neighbors, input_nodes, options)
 
-    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
-        """Code for the seeds, used in the hints of error messages."""
-        return code_of_nodes(data, graph, input_nodes)
+    def _bind(
+        self,
+        graph: Graph,
+        num_neighbors: FanOuts,
+        input_nodes: Any,
+        options: LoaderOptions,
+        core_options: LoaderOptions | None = None,
+    ) -> None:
+        if options.pin_memory and not torch.cuda.is_available():
+            raise InvalidError(
+                "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
+                "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
+            )
+        self.transform = options.transform
+        self._reverse: dict[EdgeType, EdgeType] = {}
+        if options.subgraph_type == "bidirectional" and graph.is_typed:
+            self._reverse = reverse_types(graph.edge_types)
+        super().__init__(graph, num_neighbors, input_nodes, options, core_options)
 
     @cached_property
     def data(self) -> LoaderData:
@@ -290,111 +271,115 @@ class NeighborLoader(MiniBatches[Any]):
         return range(every if ids is None else len(ids))
 
     def _batch(self, widths: dict[str, int]) -> Data | HeteroData:
-        batch = self._typed(widths) if self.graph.is_typed else self._plain(widths["node"])
-        if self._rules.subgraph_type == "bidirectional":
-            of_nodes = [name for name, key in self._arrays.items() if key.startswith("nodes/")]
-            lead_both_ways(batch, self._reverse, of_nodes)
+        batch = self._assembled(widths)
         return batch if self.transform is None else self.transform(batch)
 
-    def _plain(self, width: int) -> Data:
-        parts = self._core.batch()
-        n_id = parts["n_id"]
-        data = Data(edge_index=torch.from_numpy(parts["edge_index"]))
-        data.n_id = torch.from_numpy(n_id)
-        if width:
-            x = self._rows(len(n_id), width)
-            self._core.gather(x.numpy())
-            data.x = torch.from_numpy(self._in_form(x.numpy(), "node"))
-        else:
-            data.num_nodes = len(n_id)
-        if (labels := self._labels_of(n_id)) is not None:
-            data.y = torch.from_numpy(labels)
-        if self._config["edge_ids"]:
-            data.e_id = torch.from_numpy(parts["e_id"])
-        if len(parts["edge_weights"]):
-            data.edge_norm = torch.from_numpy(parts["edge_weights"])
-        for name, rows in self._named(parts["arrays"]).items():
-            data[name] = torch.from_numpy(rows)
-        if self._rules.has_trees:
-            data.batch = torch.from_numpy(parts["trees"])
-        data.input_id = torch.from_numpy(self._input_id(parts, n_id))
-        self._add_times(data, parts)
-        data.batch_size = parts["batch_size"]
-        data.num_sampled_nodes = parts["num_sampled_nodes"]
-        data.num_sampled_edges = parts["num_sampled_edges"]
-        return data
-
-    def _typed(self, widths: dict[str, int]) -> HeteroData:
-        parts = self._core.typed_batch()
-        data = HeteroData()
-        labelled = None if self._label_key is None else type_of(self._label_key)
-        for node_type, nodes in parts["nodes"].items():
-            store, n_id = data[node_type], nodes["n_id"]
-            store.n_id = torch.from_numpy(n_id)
-            store.num_nodes = len(n_id)
-            if width := widths[node_type]:
-                x = self._rows(len(n_id), width)
-                self._core.gather(x.numpy(), node_type)
-                store.x = torch.from_numpy(self._in_form(x.numpy(), node_type))
-            if self._rules.has_trees:
-                store.batch = torch.from_numpy(nodes["trees"])
-            if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
-                store.y = torch.from_numpy(labels)
-            store.num_sampled_nodes = nodes["num_sampled_nodes"]
+    def _assembled(self, widths: dict[str, int]) -> Any:
+        """The current batch before `transform`."""
+        is_typed = self.graph.is_typed
+        batch: Any = HeteroData() if is_typed else Data()
         edge_types = {edge_type_key(one): one for one in self.graph.edge_types}
-        for key, edge_type in edge_types.items():
-            edges, store = parts["edges"][key], data[edge_type]
-            store.edge_index = torch.from_numpy(edges["edge_index"])
-            if self._config["edge_ids"]:
-                store.e_id = torch.from_numpy(edges["e_id"])
-            store.num_sampled_edges = edges["num_sampled_edges"]
+
+        def store(of_type: str) -> Any:
+            return batch[edge_types.get(of_type, of_type)] if is_typed else batch
+
+        parts = self._core.batch()
+        labelled = None if self._label_key is None else type_of(self._label_key)
+        for node_type, values in parts["nodes"].items():
+            nodes, n_id = store(node_type), values["n_id"]
+            _put(nodes, values)
+            if (x := self._features(node_type, len(n_id), widths[node_type])) is not None:
+                nodes.x = torch.from_numpy(x)
+            if is_typed or x is None:
+                nodes.num_nodes = len(n_id)
+            if node_type == labelled and (labels := self._labels_of(n_id)) is not None:
+                nodes.y = torch.from_numpy(labels)
+        for key, values in parts["edges"].items():
+            _put(store(key), values)
         for key, rows in self._named(parts["arrays"]).items():
-            of, of_type, _ = key.split("/", 2)
-            store = data[of_type if of == "nodes" else edge_types[of_type]]
-            store[name_in_storage(key)] = torch.from_numpy(rows)
-        seeds = data[self._input_nodes.node_type]
-        seeds.input_id = torch.from_numpy(self._input_id(parts, seeds.n_id.numpy()))
-        self._add_times(seeds, parts)
-        seeds.batch_size = parts["batch_size"]
-        return data
+            store(type_of(key))[name_in_storage(key)] = torch.from_numpy(rows)
+        seeds, places = store(self._input_nodes.node_type), parts["seeds"]["input_id"]
+        _put(seeds, parts["seeds"])
+        seeds.input_id = torch.from_numpy(self._input_id(places, seeds.n_id.numpy()))
+        if (times := self._options.input_time) is not None:
+            seeds.seed_time = torch.from_numpy(times[places])
+        if self._options.subgraph_type == "bidirectional":
+            lead_both_ways(batch, self._reverse, self._edge_rows)
+        return batch
 
-    def _add_times(self, seeds: Any, parts: dict[str, Any]) -> None:
-        """Adds the times of the seeds if the caller passed them; links carry their times."""
-        if self._input_times is not None and len(self._input_times):
-            seeds.seed_time = torch.from_numpy(self._input_times[parts["input_id"]])
+    @property
+    def _edge_rows(self) -> frozenset[str]:
+        """Names of the values with a row for each edge."""
+        arrays = {name_in_storage(key) for key in self._arrays if key.startswith("edges/")}
+        return EDGE_ROWS & own_names(self._options, of_links=self._of_links) | arrays
 
-    def _rows(self, nodes: int, width: int) -> Tensor:
-        """Memory for ``x``. The core lends large arrays and reuses their memory once they die."""
-        own = None if self._pin_memory else self._core.row_array(nodes, width)
-        if own is None:
-            return torch.empty((nodes, width), pin_memory=self._pin_memory)
-        return torch.from_numpy(own)
+    def _room(self, nodes: int, width: int) -> NDArray[np.float32]:
+        if self._options.pin_memory:
+            pinned: NDArray[np.float32] = torch.empty((nodes, width), pin_memory=True).numpy()
+            return pinned
+        return super()._room(nodes, width)
+
+
+class HGTLoader(NeighborLoader):
+    """Samples a fixed number of nodes of each type per hop, from a graph that may exceed memory.
+
+    It replaces PyG's ``HGTLoader``. Each hop draws nodes of each node type for the whole batch,
+    without replacement. A node outside the batch has a score: the sum of ``1 / degree`` over its
+    edges to nodes of the batch. ``degree`` is the number of in-edges of the target, of that edge
+    type. The probability of a node grows with the square of its score. A batch holds all edges
+    between its nodes, including edges of nodes that were drawn in the last hop.
+
+    A batch has the attributes of a :class:`NeighborLoader` batch. The nodes of a type are in the
+    order of their draws, after the seeds. ``num_sampled_edges`` has one number, because an edge
+    does not belong to a hop.
+
+    PyG scores at most 50 random in-edges of a node. This loader scores all of them.
+
+    Cost: reads all in-edges of each node of a batch twice. It needs memory for each node with an
+    edge to the batch, and raises an error if they exceed the budget.
+
+    Args:
+        data: an open data set, its directory, or its two stores from ``graph.pyg()``.
+        num_samples: nodes to draw per hop from each node type, or a dictionary of these lists by
+            node type. -1 takes all nodes with an edge to the batch.
+        input_nodes: as for :class:`NeighborLoader`.
+        options: as for :class:`NeighborLoader`. ``replace``, ``disjoint``, ``weight_attr`` and
+            ``time_attr`` contradict this sampling and raise an error.
+
+    Raises:
+        InvalidError: a node type without a list in ``num_samples``, or an option that contradicts
+            this sampling.
+        NotFoundError: the data set lacks the split or the array.
+
+    Source: Hu et al., "Heterogeneous Graph Transformer", WWW 2020, Algorithms 1 and 2. As in PyG,
+    a hop draws from all types before it changes the scores.
+
+    Example:
+        >>> import outercore as oc
+        >>> loader = oc.HGTLoader(tiny_dataset, [16, 8], "train", batch_size=4, memory="16MiB")
+        >>> batch = next(iter(loader))
+        >>> batch.num_sampled_nodes
+        [4, 16, 8]
+    """
+
+    @shows_options(NeighborLoader, without=("method", "num_neighbors"))
+    def __init__(
+        self,
+        data: Source,
+        num_samples: Sequence[int] | Mapping[str, Sequence[int]],
+        input_nodes: InputNodes | Tensor = None,
+        **options: Any,
+    ) -> None:
+        """Bind a graph and the seeds; nothing is read yet."""
+        instead = "`NeighborLoader` takes a method; this loader has its own"
+        refuse_arguments(options, type(self), {"method": instead})
+        super().__init__(data, num_samples, input_nodes, method="hgt", **options)
 
 
 take_for_inference(NeighborLoader)
 
 
-def _callable(transform: Any) -> Any:
-    """The argument, checked. Errors: `InvalidError` if it is not callable."""
-    if transform is not None and not callable(transform):
-        raise InvalidError(f"transform: expected a function of a batch, found {transform!r}")
-    return transform
-
-
-def _pinnable(pin_memory: bool) -> bool:
-    """The argument, checked. Errors: `InvalidError` if it is true without a GPU."""
-    if pin_memory and not torch.cuda.is_available():
-        raise InvalidError(
-            "pin_memory=True: PyTorch finds no GPU to pin memory for\n"
-            "hint: leave `pin_memory` out, or write `pin_memory=torch.cuda.is_available()`"
-        )
-    return pin_memory
-
-
-def _without_tensors(nodes: InputNodes | Tensor) -> InputNodes:
-    """The input nodes, with tensors converted to NumPy arrays."""
-    if isinstance(nodes, Tensor):
-        return nodes.cpu().numpy()
-    if isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], Tensor):
-        return nodes[0], nodes[1].cpu().numpy()
-    return nodes
+def _put(store: Any, values: dict[str, Any]) -> None:
+    """Adds values of the core under their names."""
+    for name, value in values.items():
+        store[name] = torch.from_numpy(value) if isinstance(value, np.ndarray) else value

@@ -5,6 +5,7 @@ Arguments that our loaders have, such as ``batch_size``, are not in the table.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,11 +25,10 @@ class Argument:
     because: str = ""
     """Why another value has no effect. Empty if another value is an error."""
     instead: str = ""
-    """Hint for the error. `{seeds}` becomes code for the input nodes at `places`."""
+    """Hint for the error. `{seeds}` becomes code for the seeds at `places`. `{argument}` and
+    `{kind}` depend on the kind of seeds."""
     places: str = ""
     """Code for places among the input nodes or links. Empty: all of them, as tensors."""
-    instead_of_links: str = ""
-    """Hint for loaders of links, if it differs from `instead`."""
 
 
 _NO_WORKERS = "the core has threads of its own, see `threads`"
@@ -56,10 +56,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     ),
     "neighbor_sampler": Argument(
         None,
-        instead="`torch_geometric.loader.NodeLoader({graph}.pyg(), neighbor_sampler, {seeds})`",
-        instead_of_links=(
-            "`torch_geometric.loader.LinkLoader({graph}.pyg(), neighbor_sampler, {seeds})`"
-        ),
+        instead="`torch_geometric.loader.{kind}Loader({graph}.pyg(), neighbor_sampler, {seeds})`",
     ),
     "custom_cls": Argument(
         None, instead="`transform=lambda batch: custom_cls.from_dict(batch.to_dict())`"
@@ -67,15 +64,11 @@ ARGUMENTS: Mapping[str, Argument] = {
     "input_id": Argument(None, instead="`input_id[batch.input_id]` are those of a batch"),
     "sampler": Argument(
         None,
-        instead="`input_nodes={seeds}` is visited in the order of the sampler",
-        instead_of_links="`edge_label_index={seeds}` is visited in the order of the sampler",
+        instead="`{argument}={seeds}` is visited in the order of the sampler",
         places="list(sampler)",
     ),
     "batch_sampler": Argument(
-        None,
-        instead="`input_nodes={seeds}` with `batch_size`",
-        instead_of_links="`edge_label_index={seeds}` with `batch_size`",
-        places="sum(batch_sampler, [])",
+        None, instead="`{argument}={seeds}` with `batch_size`", places="sum(batch_sampler, [])"
     ),
 }
 """Arguments by name. The guide `docs/guides/pyg.md` shows this table."""
@@ -105,8 +98,13 @@ def check_arguments(
         if value is argument.default or _equal(value, argument.default):
             continue
         if argument.instead:
-            instead = (argument.instead_of_links if of_links else "") or argument.instead
-            hint = seeds().fill(instead, argument.places) if "{" in instead else instead
+            hint = argument.instead
+            if "{" in hint:
+                kind, of_seeds = (
+                    ("Link", "edge_label_index") if of_links else ("Node", "input_nodes")
+                )
+                hint = hint.replace("{kind}", kind).replace("{argument}", of_seeds)
+                hint = seeds().fill(hint, argument.places)
             raise UnsupportedError(f"`{name}` is not supported\nhint: {hint}")
         without_effect.setdefault(argument.because, []).append(f"`{name}`")
     for because, names in without_effect.items():
@@ -124,11 +122,7 @@ def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[st
 
 
 def _unknown(name: str, loader: type) -> InvalidError:
-    # Only the arguments of our loaders, not those that they pass to a base class by `**options`.
-    kinds = [kind for kind in loader.__mro__ if kind.__name__.endswith(("Loader", "Sampler"))]
-    methods = [vars(kind)["__init__"] for kind in kinds if "__init__" in vars(kind)]
-    takes = {argument for method in methods for argument in getattr(method, "__annotations__", {})}
-    known = sorted(takes - {"options", "others", "return"})
+    known = sorted({*inspect.signature(loader).parameters} - {"options", "others"})
     guess = closest(name, [*known, *ARGUMENTS])
     hint = f"did you mean `{guess}`?" if guess else f"known: {', '.join(known)}"
     return InvalidError(f"{loader.__name__}: unknown argument `{name}`\nhint: {hint}")

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.models import basic_gnn
 
-from outercore.data.csc import edge_array_key
+from outercore.data.csc import all_links, edge_array_key
 from outercore.data.edge_types import EdgeType
 from outercore.data.graph import Graph
 from outercore.data.schema import type_of
 from outercore.data.split_names import find_split
 from outercore.data.stores import FeatureStore
-from outercore.loading.link_seeds import all_links
 
 if TYPE_CHECKING:
     from typing_extensions import Self

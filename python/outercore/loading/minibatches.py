@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -19,27 +20,23 @@ from outercore import _core
 from outercore.base.display import Forecast, short
 from outercore.base.fields import whole
 from outercore.base.plan_display import LoaderPlan
-from outercore.base.sizes import format_size, parse_size
-from outercore.base.threads import checked_threads
+from outercore.base.sizes import format_size
 from outercore.data.batch_arrays import batch_arrays, own_names
 from outercore.data.data_set import require_edges
 from outercore.data.edge_types import EdgeType
-from outercore.data.far import Far, options_of
+from outercore.data.far import options_of
 from outercore.data.forms import compact_labels, features_in_form, labels_in_form, rows_in_form
 from outercore.data.graph import Graph
-from outercore.data.sample_rules import SampleRules, input_times, sample_rules
-from outercore.data.schema import NODE
+from outercore.data.sample_rules import sample_rules
 from outercore.errors import InvalidError
-from outercore.loading.batch_options import batch_options
 from outercore.loading.forecast import forecast
 from outercore.loading.input_nodes import Seeds
-from outercore.loading.ranks import share_of
+from outercore.loading.options import LoaderOptions
 from outercore.loading.typed_choice import (
-    FeatureNames,
     fan_out_options,
     features_by_type,
+    features_of_core,
     input_type,
-    path_of,
 )
 
 if TYPE_CHECKING:
@@ -72,77 +69,57 @@ class MiniBatches(ABC, Generic[Batch]):
 
     def __init__(
         self,
-        graph: Source,
+        graph: Graph,
         num_neighbors: FanOuts,
-        input_nodes: InputNodes,
-        *,
-        features: str | os.PathLike[str] | FeatureNames | None,
-        labels: str | None,
-        arrays: Sequence[str] | None,
-        rank: int | None,
-        world_size: int | None,
-        memory: str | int,
-        threads: int | None,
-        hotness: str,
-        far: Far | None,
-        rules: SampleRules | None = None,
-        input_time: Any = None,
-        **options: Any,
+        input_nodes: Any,
+        options: LoaderOptions,
+        core_options: LoaderOptions | None = None,
     ) -> None:
-        """Bind a graph and the seeds; nothing is read yet. ``options`` are `BatchOptions`.
+        """Bind a graph and the seeds; nothing is read yet.
+
+        The core gets `core_options`, if they differ from the options of the caller.
 
         Raises:
             InvalidError: an argument out of range, or a seed outside the graph.
             NotFoundError: the data set lacks the split or the array.
         """
-        self.graph = graph = as_graph(graph)
         require_edges(graph)
-        # Paths are absolute: the working directory may change until the data set is opened again.
-        self._rank, self._world_size = rank, world_size
+        self.graph, self._num_neighbors = graph, num_neighbors
+        self._options, self._core_options = options, core_options or options
         self._epoch = 0
         self._first_batch = 0
         self._begun = 0
         # Epoch and next batch of an iteration that runs, or that stopped before its end.
         self._running: tuple[int, int] | None = None
-        self._label_key, self.forms = _label_key(graph, labels), graph.schema.forms
+        self._label_key, self.forms = _label_key(graph, options.labels), graph.schema.forms
         self._labels = compact_labels(graph, self._label_key)
-        node_type, seeds = "node", input_nodes
-        if graph.is_typed:
-            node_type, seeds = input_type(graph, input_nodes)
-            chosen = {"input_type": node_type, **features_by_type(graph, features)}
-        else:
-            if isinstance(input_nodes, tuple) and any(isinstance(one, str) for one in input_nodes):
-                raise InvalidError(
-                    f"input_nodes: found {input_nodes!r:.80}, but the graph has one type of nodes\n"
-                    "hint: give a split, ids, a mask, or None for every node"
-                )
-            chosen = dict(_feature_choice(graph, features))
-        self._num_neighbors = num_neighbors
+        node_type, seeds = input_type(graph, input_nodes)
         self._input_nodes = Seeds(seeds, node_type)
-        self._input_times = input_times(input_time)
-        self._rules = rules or SampleRules()
-        chosen |= fan_out_options(graph, num_neighbors, of_nodes=self._rules.method == "hgt")
-        if rules is not None:
-            chosen |= sample_rules(graph, rules)
-        hotness = graph.hotness(hotness)
+        features = features_by_type(graph, options.features)
+        self._feature_keys = {of: choice.get("array") for of, choice in features.items()}
+        chosen = features_of_core(graph, features)
+        if graph.is_typed:
+            chosen["input_type"] = node_type
+        hotness = graph.hotness(options.hotness)
+        chosen |= fan_out_options(graph, num_neighbors, of_nodes=options.method == "hgt")
+        chosen |= sample_rules(graph, options)
         self._arrays = batch_arrays(
             graph,
-            arrays,
-            besides=(*_feature_keys(chosen).values(), self._label_key, hotness),
-            taken=own_names(self._rules, of_links=self._of_links),
+            options.arrays,
+            besides=(*self._feature_keys.values(), self._label_key, hotness),
+            taken=own_names(options, of_links=self._of_links),
         )
         self._config: dict[str, Any] = {
-            **batch_options(options),
+            **self._core_options.of_core(),
             **chosen,
-            "arrays": list(self._arrays.values()),
-            "memory": parse_size(memory),
-            "threads": checked_threads(threads) or 0,
+            "arrays": self._arrays,
             "hotness": hotness,
         }
         self._config["reserved"] = self._reserved()
-        far_options = options_of(far, graph.root)
+        far_options = options_of(options.far, graph.root)
         if far_options is not None:
             if "token_file" in far_options:
+                # The working directory may change until the data set is opened again.
                 token = Path(far_options["token_file"]).absolute()
                 far_options["token_file"] = os.fspath(token)
             self._config["far"] = far_options
@@ -161,14 +138,14 @@ class MiniBatches(ABC, Generic[Batch]):
             raise InvalidError("the loader is closed\nhint: make a new one over the same graph")
         if self._labels is None:
             self._labels = compact_labels(self.graph, self._label_key)
-        rank, world_size = share_of(self._rank, self._world_size)
+        rank, world_size = self._core_options.share
         self._config.update(rank=rank, world_size=world_size)
         # Do not close a core loader of another process: its threads do not exist in this process.
         self._handle = _core.Loader(
             self.graph._core,
             self._config,
             self._input_nodes.ids(self.graph),
-            self._input_times,
+            self._core_options.input_time,
         )
         self._process = os.getpid()
 
@@ -186,8 +163,10 @@ class MiniBatches(ABC, Generic[Batch]):
         """
         unopened = {"_handle": None, "_labels": None, "_process": 0, "_running": None}
         state = {**self.__dict__, **unopened, "_config": dict(self._config)}
-        if self._rank is None and share_of(None, None)[1] > 1:
-            state["_rank"], state["_world_size"] = share_of(None, None)
+        for name in ("_options", "_core_options"):
+            rank, world_size = state[name].share
+            if world_size > 1:
+                state[name] = replace(state[name], rank=rank, world_size=world_size)
         return state
 
     @abstractmethod
@@ -271,13 +250,23 @@ class MiniBatches(ABC, Generic[Batch]):
         core, epoch, first = self._core, self._epoch, self._first_batch
         self._epoch, self._first_batch = epoch + 1, 0
         self._begun += 1
-        own = self._begun
-        core.start(epoch, first)
-        widths, total = core.widths(), core.num_batches()
-        while core.advance():
-            first += 1
-            yield self._delivered(self._batch(widths), epoch, first, total)
-            self._require_own(own, epoch)
+        own, total = self._begun, len(self)
+        for start in range(first, total, self._pool):
+            self._start(epoch, start)
+            widths = core.widths()
+            while core.advance():
+                first += 1
+                yield self._delivered(self._batch(widths), epoch, first, total)
+                self._require_own(own, epoch)
+
+    @property
+    def _pool(self) -> int:
+        """Number of batches that the core delivers after one start."""
+        return max(len(self), 1)
+
+    def _start(self, epoch: int, first: int) -> None:
+        """Starts the core at batch `first` of an epoch."""
+        self._core.start(epoch, first)
 
     def _delivered(self, batch: Batch, epoch: int, count: int, total: int) -> Batch:
         """The batch. Records that the epoch has delivered `count` of `total` batches."""
@@ -304,37 +293,45 @@ class MiniBatches(ABC, Generic[Batch]):
     def _follow_process_group(self) -> None:
         """Opens the loader again if the rank or world size has changed since."""
         share = (self._config["rank"], self._config["world_size"])
-        if self._handle is not None and share != share_of(self._rank, self._world_size):
+        if self._handle is not None and share != self._core_options.share:
             if self._process == os.getpid():
                 self._handle.close()
             self._open()
 
-    def _input_id(self, parts: dict[str, Any], n_id: NDArray[Any]) -> NDArray[np.int64]:
+    def _input_id(self, input_id: NDArray[np.int64], n_id: NDArray[Any]) -> NDArray[np.int64]:
         """[batch_size] places of the seeds in the input nodes; in a mask, the node ids."""
-        if self._input_nodes.is_mask:
-            return n_id[: parts["batch_size"]].astype(np.int64)
-        places: NDArray[np.int64] = parts["input_id"]
-        return places
+        return n_id[: len(input_id)].astype(np.int64) if self._input_nodes.is_mask else input_id
 
     def _named(self, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The further arrays of a batch, by their names in the batch."""
-        arrays = zip(self._arrays.items(), rows, strict=True)
-        return {name: rows_in_form(array, self.forms.get(key)) for (name, key), array in arrays}
+        """The further arrays of a batch, by key."""
+        return {
+            key: rows_in_form(array, self.forms.get(key))
+            for key, array in zip(self._arrays, rows, strict=True)
+        }
 
     def _labels_of(self, n_id: NDArray[Any]) -> NDArray[Any] | None:
         if self._labels is None:
             return None
         return labels_in_form(self._labels[n_id], self.forms.get(self._label_key or ""))
 
-    def _in_form(self, x: NDArray[Any], node_type: str) -> NDArray[Any]:
-        """Features of a node type, in their imported type and shape."""
-        key = _feature_keys(self._config).get(node_type)
+    def _features(self, node_type: str, nodes: int, width: int) -> NDArray[Any] | None:
+        """Features of a node type, in their imported type and shape; `None` without features."""
+        if not width:
+            return None
+        x = self._room(nodes, width)
+        self._core.gather(x, node_type)
+        key = self._feature_keys[node_type]
         if key is None:
             return x
         # Values of an int8 layout are rounded, so they are not the imported integers.
-        is_exact = self._config["precision"] == "exact"
+        is_exact = self._options.precision == "exact"
         stored = self.graph.arrays[key]["dtype"] if is_exact else "float32"
         return features_in_form(x, stored, self.forms.get(key))
+
+    def _room(self, nodes: int, width: int) -> NDArray[np.float32]:
+        """Memory for features. The core lends large arrays, and reuses them once they die."""
+        lent: NDArray[np.float32] | None = self._core.row_array(nodes, width)
+        return np.empty((nodes, width), np.float32) if lent is None else lent
 
     def plan(self) -> dict[str, Any]:
         """The memory plan: the use of the budget, batches per group, expected reads per batch.
@@ -391,12 +388,12 @@ class MiniBatches(ABC, Generic[Batch]):
     @property
     def batch_size(self) -> int:
         """Seeds per batch; for a loader of links, links per batch."""
-        return int(self._config["batch_size"])
+        return self._options.batch_size
 
     @property
     def drop_last(self) -> bool:
         """Whether an incomplete last batch is left out."""
-        return bool(self._config["drop_last"])
+        return self._options.drop_last
 
     @property
     def num_neighbors(self) -> FanOuts:
@@ -449,30 +446,6 @@ def as_graph(graph: Source) -> Graph:
             f"{type(graph).__name__}{hint}"
         )
     return graph
-
-
-def _feature_keys(chosen: dict[str, Any]) -> dict[str, str | None]:
-    """Key of the delivered features by node type; `None` for features from an `.npy` file."""
-    if "features" in chosen:
-        return {NODE: chosen["features"]}
-    typed = chosen.get("typed_features", {})
-    return {node_type: choice.get("array") for node_type, choice in typed.items()}
-
-
-def _feature_choice(graph: Graph, features: Any) -> dict[str, str]:
-    if features is None or (features == "x" and graph.num_features == 0):
-        return {}
-    if isinstance(features, Mapping):
-        raise InvalidError(
-            "features: a choice by node type, but the graph has one type of nodes\n"
-            "hint: give the name of an array, or the path of an `.npy` file"
-        )
-    name = path_of("features", features)
-    if name == "x":
-        return {"features": str(graph.schema.features)}
-    if name.endswith(".npy"):
-        return {"features_path": os.fspath(Path(name).absolute())}
-    return {"features": graph.key(name)}
 
 
 def _label_key(graph: Graph, labels: str | None) -> str | None:

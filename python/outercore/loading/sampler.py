@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outercore.base.display import ShortRepr
-from outercore.base.options import Backend, Policy, Precision, Topology
-from outercore.data.far import Far
+from outercore.data.batch_arrays import name_in_storage
+from outercore.data.sample_rules import SampleRules
+from outercore.data.schema import EDGE, NODE
 from outercore.errors import InvalidError
 from outercore.loading.loader_arguments import check_arguments, refuse_arguments
-from outercore.loading.minibatches import (
-    InputNodes,
-    MiniBatches,
-    Source,
-    as_graph,
-)
+from outercore.loading.minibatches import InputNodes, MiniBatches, Source, as_graph
+from outercore.loading.options import LoaderOptions, others_of, shows_options
 from outercore.loading.seed_code import code_of_nodes
 
 _OF_LOADER = (
-    *("directed", "custom_cls", "transform_sampler_output", "transform", "subgraph_type"),
-    *("disjoint", "method", "weight_attr", "time_attr", "input_time", "temporal_strategy"),
-    *("equal_times", "pin_memory"),
+    *(field.name for field in fields(SampleRules)),
+    *("directed", "custom_cls", "transform_sampler_output", "transform", "input_time"),
+    "pin_memory",
 )
+"""Arguments of `NeighborLoader` that change tensors or the rules of sampling."""
 _INSTEAD = dict.fromkeys(_OF_LOADER, "`oc.NeighborLoader` takes it; its batches are tensors")
 
 
@@ -98,11 +97,6 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         num_neighbors: fan-out per hop. -1 takes all neighbours.
         input_nodes: the seeds: the name of a split, node ids, a boolean mask, or ``None`` for
             every node.
-        batch_size: seeds per batch.
-        replace: draw neighbours with replacement.
-        shuffle: visit the seeds in a new order every epoch.
-        drop_last: leave out the last batch if it is not full.
-        seed: random seed.
         features: array to deliver as ``x``: its name, or the path of an ``.npy`` matrix with one
             row per node. ``None`` delivers no features. ``"x"`` means the features of the data
             set; it is left out if the data set lacks features.
@@ -111,25 +105,9 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         edge_ids: deliver ``e_id``, the rows of the imported edge list.
         arrays: further arrays to deliver in ``arrays``, by name: ``"year"`` of nodes,
             ``"edge_weight"`` of edges. ``None``: as for :class:`NeighborLoader`.
-        rank: number of this process among the processes that share an epoch; as for
-            :class:`NeighborLoader`.
-        world_size: number of processes that share an epoch.
         id_dtype: type of ids. 32 bits need half the memory, and JAX uses them by default.
-        memory: budget for all memory of the sampler, such as ``"2GiB"``.
-        backend: how the device is read.
-        threads: threads for sampling and assembly. ``None``: one per core.
-        topology: where the edges are: in memory or on disk.
-        precision: ``"int8"`` reads feature rows with one byte per value, from the layout that
-            ``outercore layout --precision int8`` writes.
-        policy: eviction from the dynamic cache of features.
-        hotness: as for :class:`NeighborLoader`.
-        look_ahead: groups of batches that are sampled ahead of the group being fetched.
-        group: batches that are fetched together. ``None``: the plan decides.
-        constant_share: share of the cache slots for the static cache. ``None``: the plan decides.
-        far: a memory server that also holds features and topology: its address, or
-            `far.FarOptions`.
-        others: further arguments of PyTorch's ``DataLoader``, such as ``num_workers``. They have
-            no effect; a warning names them.
+        options: all other arguments are as for :class:`NeighborLoader`, except the rules of
+            sampling, ``transform`` and ``pin_memory``, which do not exist here.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed outside the graph, or
@@ -148,46 +126,29 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         True
     """
 
+    @shows_options(LoaderOptions, without=_OF_LOADER)
     def __init__(
         self,
         graph: Source,
         num_neighbors: Sequence[int],
         input_nodes: InputNodes = None,
         *,
-        batch_size: int = 1,
-        replace: bool = False,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        seed: int = 0,
         features: str | os.PathLike[str] | None = None,
         labels: str | None = None,
         edge_ids: bool = False,
         arrays: Sequence[str] | None = (),
-        rank: int | None = None,
-        world_size: int | None = None,
         id_dtype: Literal["int64", "int32"] = "int64",
-        memory: str | int = "1GiB",
-        backend: Backend = "auto",
-        threads: int | None = None,
-        topology: Topology = "auto",
-        precision: Precision = "exact",
-        policy: Policy = "window",
-        hotness: str = "presample",
-        look_ahead: int = 1,
-        group: int | None = None,
-        constant_share: float | None = None,
-        far: Far | None = None,
-        **others: Any,
+        **options: Any,
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
-        refuse_arguments(others, type(self), _INSTEAD)
+        chosen = {**locals(), **options}
+        refuse_arguments(options, type(self), _INSTEAD)
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
         data, graph = graph, as_graph(graph)
-        check_arguments(
-            others, type(self), lambda: code_of_nodes(data, graph, input_nodes), of_links=False
-        )
+        seeds = partial(code_of_nodes, data, graph, input_nodes)
+        check_arguments(others_of(options), type(self), seeds, of_links=False)
         if graph.is_typed:
             raise InvalidError(
                 f"data set `{graph.root}`: the sampler of NumPy arrays takes a graph of one type\n"
@@ -195,33 +156,7 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
             )
         if id_dtype == "int32" and graph.num_nodes > np.iinfo(np.int32).max:
             raise InvalidError(f"{graph.num_nodes} nodes do not fit into int32; take int64")
-        super().__init__(
-            graph,
-            num_neighbors,
-            input_nodes,
-            features=features,
-            labels=labels,
-            edge_ids=edge_ids,
-            arrays=arrays,
-            rank=rank,
-            world_size=world_size,
-            memory=memory,
-            threads=threads,
-            hotness=hotness,
-            far=far,
-            batch_size=batch_size,
-            replace=replace,
-            shuffle=shuffle,
-            drop_last=drop_last,
-            seed=seed,
-            backend=backend,
-            topology=topology,
-            precision=precision,
-            policy=policy,
-            look_ahead=look_ahead,
-            group=group,
-            constant_share=constant_share,
-        )
+        super().__init__(graph, num_neighbors, input_nodes, LoaderOptions.of(chosen))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -229,14 +164,15 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         return {**super().config, "id_dtype": self._id_dtype}
 
     def _batch(self, widths: dict[str, int]) -> SampledSubgraph:
-        width = widths["node"]
-        parts = self._core.columns(halves=self._id_dtype == "int32")
-        parts["input_id"] = self._input_id(parts, parts["n_id"])
-        parts["arrays"] = self._named(parts["arrays"])
-        nodes, x = len(parts["n_id"]), None
-        if width:
-            own = self._core.row_array(nodes, width)
-            x = np.empty((nodes, width), dtype=np.float32) if own is None else own
-            self._core.gather(x)
-            x = self._in_form(x, "node")
-        return SampledSubgraph(**parts, x=x, y=self._labels_of(parts["n_id"]))
+        parts = self._core.batch(self._id_dtype)
+        nodes, edges, seeds = parts["nodes"][NODE], parts["edges"][EDGE], parts["seeds"]
+        n_id = nodes["n_id"]
+        seeds["input_id"] = self._input_id(seeds["input_id"], n_id)
+        return SampledSubgraph(
+            **{"e_id": None, **nodes, **edges, **seeds},
+            x=self._features(NODE, len(n_id), widths[NODE]),
+            y=self._labels_of(n_id),
+            arrays={
+                name_in_storage(key): rows for key, rows in self._named(parts["arrays"]).items()
+            },
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from outercore.base.likeness import suggestion
 from outercore.data.edge_types import edge_type_key, only_between
+from outercore.data.schema import NODE
 from outercore.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -92,34 +93,50 @@ def _per_hop(given: Sequence[int], argument: str, number: str) -> list[int]:
 
 def features_by_type(
     graph: Graph, features: str | os.PathLike[str] | FeatureNames | None
-) -> dict[str, Any]:
-    """Features in the form of the core, by node type.
+) -> dict[str, dict[str, str]]:
+    """The chosen features of each node type: the key of an `array`, or the `path` of a matrix.
 
     `"x"` selects the features of every node type that has features.
 
-    Errors: `InvalidError` for a single name other than `x`; `NotFoundError` for an unknown node
-    type or array.
+    Errors: `InvalidError` for a choice that does not fit the types; `NotFoundError` for an unknown
+    node type or array.
     """
     if features is None:
         return {}
     if not isinstance(features, Mapping):
-        if (name := path_of("features", features)) != "x":
+        if (name := path_of("features", features)) == "x":
+            keys = {name: graph.features_of(name) for name in graph.node_types}
+            return {name: {"array": key} for name, key in keys.items() if key}
+        if graph.is_typed:
             raise InvalidError(
                 f"features: `{name}` of which node type?\n"
                 "hint: give a dictionary of names by node type, or `x` for all features"
             )
-        keys = {name: graph.features_of(name) for name in graph.node_types}
-        return {"typed_features": {name: {"array": key} for name, key in keys.items() if key}}
+        features = {NODE: name}
+    elif not graph.is_typed:
+        raise InvalidError(
+            "features: a choice by node type, but the graph has one type of nodes\n"
+            "hint: give the name of an array, or the path of an `.npy` file"
+        )
     chosen: dict[str, dict[str, str]] = {}
     for node_type, source in features.items():
         require_node_type(graph, node_type)
         name = path_of("features", source)
         if name.endswith(".npy"):
+            # The working directory may change until the data set is opened again.
             chosen[node_type] = {"path": os.fspath(Path(name).absolute())}
         else:
-            key = name if "/" in name else f"nodes/{node_type}/{name}"
-            chosen[node_type] = {"array": graph.key(key)}
-    return {"typed_features": chosen}
+            of_type = f"nodes/{node_type}/" if graph.is_typed and "/" not in name else ""
+            chosen[node_type] = {"array": graph.key(of_type + name)}
+    return chosen
+
+
+def features_of_core(graph: Graph, features: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """The features in the form of the core."""
+    if graph.is_typed:
+        return {"typed_features": features}
+    names = {"array": "features", "path": "features_path"}
+    return {names[kind]: source for kind, source in features.get(NODE, {}).items()}
 
 
 def path_of(argument: str, given: Any) -> str:
@@ -146,6 +163,13 @@ def input_type(graph: Graph, input_nodes: Any) -> tuple[str, Any]:
 
     Errors: `InvalidError` if the node type is ambiguous; `NotFoundError` for an unknown node type.
     """
+    if not graph.is_typed:
+        if isinstance(input_nodes, tuple) and any(isinstance(one, str) for one in input_nodes):
+            raise InvalidError(
+                f"input_nodes: found {input_nodes!r:.80}, but the graph has one type of nodes\n"
+                "hint: give a split, ids, a mask, or None for every node"
+            )
+        return NODE, input_nodes
     if isinstance(input_nodes, str) and input_nodes in graph.node_types:
         return input_nodes, None
     if isinstance(input_nodes, str):

@@ -18,8 +18,8 @@ from outercore.data.csc import Edges
 from outercore.data.edge_types import PLAIN_EDGE
 from outercore.errors import BudgetError
 from outercore.files.large_arrays import forget
+from outercore.loading.batch_edges import leave_out_links
 from outercore.loading.link_seeds import LinkBatch, Purpose, draw_negatives, generator
-from outercore.loading.seed_edges import leave_out_links
 from outercore.runs import record as records
 from outercore.training.checkpoint import Position
 from outercore.training.config import LinkConfig, TrainConfig

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from outercore.base.sizes import format_size, parse_size
 from outercore.data.batch_arrays import edge_array_names
-from outercore.data.csc import edge_array_key, edge_blocks, num_rows
+from outercore.data.csc import edge_array_key, edge_blocks, id_type, num_rows
 from outercore.data.edge_types import REVERSE, EdgeType, edge_type_called
 from outercore.data.sample_rules import edge_name
 from outercore.data.triples import PARTS
 from outercore.errors import BudgetError, InvalidError, NotFoundError
-from outercore.loading.link_seeds import id_type
 
 if TYPE_CHECKING:
     from outercore.data.graph import Graph

@@ -1,15 +1,20 @@
-"""Batches with the reverse of each edge, as with ``subgraph_type="bidirectional"`` in PyG."""
+"""Edges added to batches and removed from them: reverse edges, and edges between seed nodes."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from outercore.data.batch_arrays import EDGE_ROWS
+from outercore.data.csc import among
 from outercore.data.edge_types import REVERSE, EdgeType
 
 
@@ -58,7 +63,7 @@ def reverse_of(edge_type: EdgeType, edge_types: Sequence[EdgeType]) -> EdgeType 
 def lead_both_ways(
     batch: Data | HeteroData,
     reverse: dict[EdgeType, EdgeType],
-    of_nodes: Collection[str] = (),
+    edge_rows: Collection[str] = EDGE_ROWS,
 ) -> None:
     """Adds the reverse of each sampled edge and removes duplicates; sampled edges take precedence.
 
@@ -69,23 +74,23 @@ def lead_both_ways(
     Args:
         batch: the batch; it is changed in place.
         reverse: the reverse types, from `reverse_types`.
-        of_nodes: arrays of nodes in a `Data`; their names may begin with ``edge_``, too.
+        edge_rows: names of the values with a row for each edge.
 
     Source: ``SamplerOutput.to_bidirectional`` of PyG.
     """
     if isinstance(batch, Data):
-        _reverse_one(batch, of_nodes)
+        _reverse_one(batch, edge_rows)
         del batch.num_sampled_nodes
         return
     indexes = {edge_type: batch[edge_type].edge_index for edge_type in batch.edge_types}
     for edge_type, back in reverse.items():
         store = batch[edge_type]
         if back == edge_type:
-            _reverse_one(store)
+            _reverse_one(store, edge_rows)
             continue
         store.edge_index, _ = _united(indexes[edge_type], indexes[back])
-        for name in edge_fields(store):
-            del store[name]
+        for name in edge_rows:
+            store.pop(name, None)
         del store.num_sampled_edges
     for node_type in batch.node_types:
         del batch[node_type].num_sampled_nodes
@@ -93,22 +98,19 @@ def lead_both_ways(
         del batch[edge_type].num_sampled_edges
 
 
-def _reverse_one(store: Any, of_nodes: Collection[str] = ()) -> None:
+def _reverse_one(store: Any, edge_rows: Collection[str]) -> None:
     """Adds reverse edges of the same edge type, with ids and arrays."""
     edges = store.edge_index.shape[1]
     store.edge_index, places = _united(store.edge_index, store.edge_index)
-    for name in set(edge_fields(store)).difference(of_nodes):
-        store[name] = store[name][places % max(edges, 1)]
+    take_edges(store, edge_rows, places % max(edges, 1))
     del store.num_sampled_edges
 
 
-def edge_fields(store: Any) -> list[str]:
-    """Names of the fields with one row per edge."""
-    return [
-        name
-        for name in store.keys()  # noqa: SIM118  # An edge storage iterates over its values.
-        if name == "e_id" or (name.startswith("edge_") and name != "edge_index")
-    ]
+def take_edges(store: Any, edge_rows: Collection[str], edges: Tensor) -> None:
+    """Replaces the values with a row for each edge by their rows of `edges`, places or a mask."""
+    for name in edge_rows:
+        if name in store:
+            store[name] = store[name][edges]
 
 
 def _united(edge_index: Tensor, of_reverse: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,3 +127,78 @@ def _united(edge_index: Tensor, of_reverse: Tensor) -> tuple[Tensor, Tensor]:
     is_first[1:] = keys[1:] != keys[:-1]
     places = order[is_first]
     return both[:, places], places
+
+
+def leave_out_links(
+    batch: Any,
+    edge_type: EdgeType,
+    edge_types: Sequence[EdgeType],
+    ends: tuple[Tensor, Tensor],
+    edge_rows: Collection[str] = EDGE_ROWS,
+) -> None:
+    """Removes the edges between the two nodes of each link from a batch, with all copies.
+
+    A model that sees these edges would learn to look them up. Edges of the reverse type are also
+    removed. Between nodes of one type, this is usually the same edge type.
+
+    Args:
+        batch: a `Data` or a `HeteroData`; it is changed in place.
+        edge_type: the edge type of the links.
+        edge_types: all edge types of the graph.
+        ends: local ids of the sources and of the targets.
+        edge_rows: names of the values with a row for each edge.
+    """
+    sources, targets = (
+        _ids(batch, end)[places.numpy()]
+        for end, places in zip((edge_type[0], edge_type[2]), ends, strict=True)
+    )
+    back = reverse_of(edge_type, edge_types)
+    if back == edge_type:
+        both = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+        _leave_out(batch, edge_type, *both, edge_rows)
+        return
+    _leave_out(batch, edge_type, sources, targets, edge_rows)
+    if isinstance(back, tuple):
+        _leave_out(batch, back, targets, sources, edge_rows)
+
+
+def _store(batch: Data | HeteroData, of_type: str | EdgeType) -> Any:
+    return batch[of_type] if isinstance(batch, HeteroData) else batch
+
+
+def _ids(batch: Any, node_type: str) -> NDArray[np.int64]:
+    ids: NDArray[np.int64] = _store(batch, node_type).n_id.numpy()
+    return ids
+
+
+def _leave_out(
+    batch: Any,
+    edge_type: EdgeType,
+    sources: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    edge_rows: Collection[str],
+) -> None:
+    """Removes the edges of a type from `sources` to `targets`, node ids [links]."""
+    store = _store(batch, edge_type)
+    if "edge_index" not in store:  # An edge type without edges.
+        return
+    # The keys use numbers of distinct targets, because a product of two ids could overflow.
+    known, of_links = np.unique(targets, return_inverse=True)
+    links = np.unique(sources * len(known) + of_links)
+    from_ids, to_ids = (
+        _ids(batch, end)[places.numpy()]
+        for end, places in zip((edge_type[0], edge_type[2]), store.edge_index, strict=True)
+    )
+    numbers = np.searchsorted(known, to_ids)
+    numbers[numbers == len(known)] = 0
+    places = np.flatnonzero(known[numbers] == to_ids) if len(known) else np.empty(0, np.int64)
+    stays = np.ones(len(to_ids), bool)
+    stays[places] = ~among(from_ids[places] * len(known) + numbers[places], links)
+    mask = torch.from_numpy(stays)
+    store.edge_index = store.edge_index[:, mask]
+    take_edges(store, edge_rows, mask)
+    if "num_sampled_edges" in store:
+        hops = np.cumsum([0, *store.num_sampled_edges])
+        store.num_sampled_edges = [
+            int(stays[start:stop].sum()) for start, stop in itertools.pairwise(hops)
+        ]
