@@ -354,9 +354,6 @@ class GraphLoaders(GraphReader):
     def all_rows_memory(self) -> None:
         """Unknown: there are no feature rows in slots."""
 
-    def all_rows_memory(self) -> None:
-        """Unknown: there are no feature rows in slots."""
-
     def training(self) -> GraphLoader:
         """The loader of training."""
         ids = self._many.split(self._config.sampling.train)
