@@ -88,7 +88,7 @@ def add_features(
             f"features `{name}`: a graph with several types takes the rows of its own embedding "
             "alone\nhint: leave out `--beside` and `--map`"
         )
-    # The table has the rows of a node type after those of the previous type.
+    # The table holds the node types one after the other.
     parts: list[tuple[str | None, int, int]] = [(None, 0, graph.num_nodes)]
     if graph.is_typed:
         parts = [*NodeNumbers(graph.node_types).ranges()]
