@@ -40,7 +40,7 @@ def tiny_embedding(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_path: Path) -> Path:
     """Created once per session, if an example uses it."""
-    from outercore.files.checked_json import seal
+    from outercore.files.checked_json import checked_json_bytes
 
     path = tmp_path_factory.mktemp("doctest") / "embedding"
     path.mkdir()
@@ -56,5 +56,5 @@ def tiny_embedding_path(tmp_path_factory: pytest.TempPathFactory, tiny_dataset_p
         "data_set": str(tiny_dataset_path),
         "metrics": [],
     }
-    (path / "embedding.json").write_bytes(seal(described))
+    (path / "embedding.json").write_bytes(checked_json_bytes(described))
     return path
