@@ -143,3 +143,21 @@ def test_only_the_schema_knows_how_the_manifest_names_things() -> None:
     manifest = r'"(roles|provenance)"|graph\.manifest\b'
     # `outercore info --json` prints the whole manifest.
     assert list(lines_of(manifest, "data/schema.py", "data/data_set.py", "cli/info.py")) == []
+
+
+def test_rust_names_options_as_values_and_the_command_line_renders_them() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(ROOT.glob("crates/*/src/**/*.rs"))
+        if path.name != "tests.rs" and "outercore-testkit" not in path.parts
+        for number, line in enumerate(path.read_text().partition("#[cfg(test)]")[0].splitlines(), 1)
+        if re.search(r"--[a-z]", line.partition("//")[0]) and "pip install" not in line
+    ]
+    assert named == []
+
+
+def test_only_the_command_line_makes_commands_of_hints() -> None:
+    translators = r"re\.\w+\(.*(--\[|hint: )|[\"']`--[\w-]+`?[\"'] (not )?in "
+    assert list(lines_of(translators, "errors.py", "cli/")) == []
+    assert owners(r"_NOTATION\b") == {"errors.py"}
+    assert owners(r"^def with_command\b") == {"cli/next_step.py"}

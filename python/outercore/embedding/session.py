@@ -26,7 +26,7 @@ from outercore.embedding.tables.placement import (
     quality_warning,
 )
 from outercore.embedding.tables.store import EpochReport, Progress
-from outercore.errors import BudgetError, InterruptError, InvalidError
+from outercore.errors import HINT, BudgetError, InterruptError, InvalidError
 from outercore.runs import record as records
 from outercore.runs.progress import Observer, until_stopped
 from outercore.runs.scalars import Scalars
@@ -280,7 +280,7 @@ class Session:
 
     def _diverged(self, error: DivergedError) -> DivergedError:
         """Saves the best tables so far, if there was a validation."""
-        message, _, hint = str(error).partition("\nhint: ")
+        message, hint = error.message, str(error).partition(HINT)[2]
         run = self._run
         if run.begun or self.progress.reports:
             hint += (

@@ -13,7 +13,6 @@ from torch import Tensor
 from outercore.base.fields import number, whole
 from outercore.base.sizes import format_size
 from outercore.data.edge_types import PLAIN_EDGE, EdgeType
-from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     SubgraphType,
@@ -28,7 +27,6 @@ from outercore.loading.loader import NeighborLoader
 from outercore.loading.loader_arguments import refuse_arguments
 from outercore.loading.minibatches import FanOuts, Source, as_graph
 from outercore.loading.ranks import share_of
-from outercore.loading.seed_code import SeedCode, code_of_links
 from outercore.loading.seed_edges import leave_out_links
 
 _POOL_SEEDS = 1 << 18
@@ -140,7 +138,6 @@ class LinkNeighborLoader(NeighborLoader):
         own = batch_options({"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last})
         seed = whole("seed", seed, 0, LARGEST_SEED)
         self._edge_type, index = _links(graph, edge_label_index)
-        self._code = code_of_links(data, graph, edge_label_index)
         self._edge_label = _labels(edge_label)
         times = None if edge_label_time is None else _whole(edge_label_time, "edge_label_time")
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
@@ -187,9 +184,6 @@ class LinkNeighborLoader(NeighborLoader):
             equal_times=equal_times,
             **options,
         )
-
-    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
-        return self._code
 
     @property
     def batch_size(self) -> int:
@@ -241,7 +235,7 @@ class LinkNeighborLoader(NeighborLoader):
                 f"memory budget {format_size(budget)}: {self._link_count:,} edges as links take "
                 f"{format_size(needed)} while they are read\n"
                 "hint: raise the memory, or give fewer links by `edge_label_index`",
-                needed,
+                needed=needed,
             )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -18,7 +18,6 @@ from outercore.base.options import Backend, Policy, Precision, Topology
 from outercore.data.batch_arrays import name_in_storage
 from outercore.data.edge_types import EdgeType, edge_type_key
 from outercore.data.far import Far
-from outercore.data.graph import Graph
 from outercore.data.sample_rules import (
     EqualTimes,
     Method,
@@ -32,7 +31,6 @@ from outercore.loading.bidirectional import lead_both_ways, reverse_types
 from outercore.loading.loader_arguments import ARGUMENTS, check_arguments
 from outercore.loading.loader_data import LoaderData, take_for_inference
 from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, as_graph
-from outercore.loading.seed_code import SeedCode, code_of_nodes
 from outercore.loading.typed_choice import FeatureNames
 
 
@@ -204,8 +202,7 @@ class NeighborLoader(MiniBatches[Any]):
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
         graph = as_graph(data)
-        seeds = partial(self._seed_code, data, graph, input_nodes)
-        check_arguments(others, type(self), seeds, of_links=self._of_links)
+        check_arguments(others, type(self), of_links=self._of_links)
         self.transform, self._pin_memory = _callable(transform), _pinnable(pin_memory)
         self._reverse: dict[EdgeType, EdgeType] = {}
         rules = SampleRules.of(
@@ -242,10 +239,6 @@ class NeighborLoader(MiniBatches[Any]):
             group=group,
             constant_share=constant_share,
         )
-
-    def _seed_code(self, data: Source, graph: Graph, input_nodes: Any) -> SeedCode:
-        """Code for the seeds, used in the hints of error messages."""
-        return code_of_nodes(data, graph, input_nodes)
 
     @cached_property
     def data(self) -> LoaderData:

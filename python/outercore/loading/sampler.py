@@ -21,7 +21,6 @@ from outercore.loading.minibatches import (
     Source,
     as_graph,
 )
-from outercore.loading.seed_code import code_of_nodes
 
 _OF_LOADER = (
     *("directed", "custom_cls", "transform_sampler_output", "transform", "subgraph_type"),
@@ -184,10 +183,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
-        data, graph = graph, as_graph(graph)
-        check_arguments(
-            others, type(self), lambda: code_of_nodes(data, graph, input_nodes), of_links=False
-        )
+        graph = as_graph(graph)
+        check_arguments(others, type(self), of_links=False)
         if graph.is_typed:
             raise InvalidError(
                 f"data set `{graph.root}`: the sampler of NumPy arrays takes a graph of one type\n"

@@ -252,7 +252,7 @@ def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
             require_column(table, name)
         except NotFoundError as error:
             where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
-            raise NotFoundError(f"{where}: {error}") from None
+            raise NotFoundError(f"{where}: ", *error.parts) from None
     return table
 
 
