@@ -193,13 +193,22 @@ _WORDS = {
 
 
 def from_core(
-    kind: str, message: str, hint: Iterable[Part] = (), needed: int | None = None
+    kind: str,
+    message: str,
+    hint: Iterable[str | tuple[str, str | None]] = (),
+    needed: int | None = None,
 ) -> OutercoreError:
-    """The exception for an error of the core, by the name of its kind."""
-    parts = [_of_value(message) if kind == "Invalid" else message]
-    for part in hint:
-        parts += [HINT] if len(parts) == 1 else []
-        parts.append(part)
+    """The exception for an error of the core, by the name of its kind.
+
+    A pair in the hint is an option and its value.
+    """
+    parts: list[Part] = [_of_value(message) if kind == "Invalid" else message]
+    flags: dict[str | None, bool] = {"true": True, "false": False}
+    following = [
+        part if isinstance(part, str) else Remedy(part[0], flags.get(part[1], part[1]))
+        for part in hint
+    ]
+    parts += [HINT, *following] if following else []
     if kind == "Budget":
         return BudgetError(*parts, needed=needed)
     return _OF_KIND.get(kind, InternalError)(*parts)

@@ -18,9 +18,7 @@ pub fn to_python(error: Error) -> PyErr {
                 for part in error.next_step().map_or(&[][..], |hint| hint.parts()) {
                     match part {
                         Part::Text(text) => hint.append(text)?,
-                        Part::Option { name, value } => {
-                            hint.append(module.call_method1("Remedy", (*name, value))?)?;
-                        }
+                        Part::Option { name, value } => hint.append((*name, value))?,
                     }
                 }
                 module.call_method1("from_core", (kind, error.message(), hint, needed))
