@@ -21,7 +21,7 @@ class Remedy:
     """An option that an error names, and the value to pass; None only names the option."""
 
     option: str
-    """Name of the field: `memory`. With its group if it has no flag: `optimiser.kind`."""
+    """Name of the field: `memory`. With its group if only a configuration sets it."""
     value: str | bool | None = None
 
     def __str__(self) -> str:
@@ -73,7 +73,8 @@ class OutercoreError(Exception):
         """The parts of the hint."""
         for place, part in enumerate(self.parts):
             if isinstance(part, str) and HINT in part:
-                return (part.partition(HINT)[2], *self.parts[place + 1 :])
+                start = part.partition(HINT)[2]
+                return (start, *self.parts[place + 1 :]) if start else self.parts[place + 1 :]
         return ()
 
 

@@ -32,15 +32,14 @@ _CHOICE = "say which"
 
 @dataclass(frozen=True)
 class Known:
-    """What a command line says about its command: the options that the command takes, and values
-    of placeholders such as DATASET."""
+    """The options of a command, and values of placeholders such as DATASET in its command line."""
 
     options: Container[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, command: Any, arguments: Sequence[str]) -> Known:
-        """What is known of the innermost command that a command line names."""
+        """The options and values of the innermost command in a command line."""
         depth = 0
         while depth < len(arguments) and arguments[depth] in getattr(command, "commands", {}):
             command = command.commands[arguments[depth]]
@@ -207,7 +206,7 @@ def _with_columns(given: re.Match[str], arguments: Sequence[str]) -> str:
 
 
 def _starts(argument: str) -> Iterator[str]:
-    """What may stand before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
+    """Possible texts before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
     yield ""
     for place, letter in enumerate(argument):
         if letter == "=":
@@ -223,7 +222,7 @@ def _same_file(one: str, other: str) -> bool:
 def read_again(arguments: Sequence[str], option: str = "", value: str | None = None) -> str | None:
     """The command of a finished import that reads its input otherwise, in place of the data set.
 
-    There is none for standard input, which is gone.
+    Standard input cannot be read again, so it has no such command.
 
     Example:
         >>> read_again(["import", "e.csv", "--one-based", "--out", "g"], "--ids", "dictionary")
@@ -282,7 +281,7 @@ def _are_numbered(arguments: Sequence[str]) -> bool:
         one == "--nodes" and count.isdecimal() for one, count in itertools.pairwise(arguments)
     )
     formats = (".npz", ".mtx", ".gr", ".dimacs")
-    # A folder of a known layout; Parquet files may lie in one, too.
+    # A folder of a known layout; A folder may also contain Parquet files.
     is_layout = any(Path(one).is_dir() and ".parquet" not in one for one in arguments[1:2])
     return counts or is_layout or any(one.partition(":")[0].endswith(formats) for one in arguments)
 
@@ -290,7 +289,7 @@ def _are_numbered(arguments: Sequence[str]) -> bool:
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:
     """The command with an option as well, or with another value of it.
 
-    Of several values `NAME=...` of one option, that of the same name is replaced.
+    If an option has several values `NAME=...`, the value of the same name is replaced.
 
     Example:
         >>> words = ["train", "p", "--set", "a.b=1", "--set", "c.d=2"]
