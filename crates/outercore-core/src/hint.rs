@@ -5,16 +5,16 @@ use std::fmt;
 /// Each front end writes options in its own form: Python as arguments, the command line as
 /// `--NAME VALUE`. [`hint!`](crate::hint!) makes a hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hint(Vec<Part>);
+pub struct Hint(pub Vec<Part>);
 
 /// A part of a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text for every front end.
+    /// Text.
     Text(String),
     /// An option by the name of its field, such as `memory`.
     Option {
-        /// The name of the field, with its group if the option has no flag of its own.
+        /// The name of the field. With its group if it is set in a configuration only.
         name: &'static str,
         /// The value to pass; `true` and `false` for flags. `None` only names the option.
         value: Option<String>,
@@ -25,11 +25,6 @@ impl Hint {
     /// A hint that is one option.
     pub fn option(name: &'static str, value: Option<String>) -> Self {
         Self(vec![Part::Option { name, value }])
-    }
-
-    /// The parts, in order.
-    pub fn parts(&self) -> &[Part] {
-        &self.0
     }
 }
 
@@ -73,14 +68,10 @@ macro_rules! hint {
     (@ {$name:literal = $value:expr}) => { $crate::Hint::option($name, Some($value.to_string())) };
     (@ $text:literal) => { $crate::Hint::from(format!($text)) };
     (@ {($hint:expr)}) => { $crate::Hint::from($hint) };
-    ($($part:tt)+) => {
-        [$($crate::hint!(@ $part)),+].into_iter().collect::<$crate::Hint>()
-    };
+    ($($part:tt)+) => { [$($crate::hint!(@ $part)),+].into_iter().collect::<$crate::Hint>() };
 }
 
-/// A command for users, with options and their values, quoted for a shell.
-///
-/// An empty value makes a flag.
+/// A command with options and their values, quoted for a shell; flags have an empty value.
 ///
 /// # Example
 /// ```

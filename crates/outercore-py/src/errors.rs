@@ -15,7 +15,7 @@ pub fn to_python(error: Error) -> PyErr {
                 let (kind, needed) = (format!("{:?}", error.kind()), error.needed());
                 let needed = needed.map(|memory| memory.0);
                 let hint = PyList::empty(py);
-                for part in error.next_step().map_or(&[][..], |hint| hint.parts()) {
+                for part in error.next_step().map_or(&[][..], |hint| hint.0.as_slice()) {
                     match part {
                         Part::Text(text) => hint.append(text)?,
                         Part::Option { name, value } => hint.append((*name, value))?,

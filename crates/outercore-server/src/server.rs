@@ -377,8 +377,9 @@ fn listeners(
     runtime: &Runtime,
     config: &ServerConfig,
 ) -> Result<(TcpListener, Option<TcpListener>)> {
-    let http = bind(runtime, config.host, (config.port, "port"))?;
-    let grpc = config.grpc_port.map(|port| bind(runtime, config.host, (port, "grpc_port")));
+    let http = bind(runtime, config.host, (config.port, hint!({ port })))?;
+    let grpc =
+        config.grpc_port.map(|port| bind(runtime, config.host, (port, hint!({ grpc_port }))));
     Ok((http, grpc.transpose()?))
 }
 
@@ -386,11 +387,7 @@ fn listeners(
 ///
 /// # Errors
 /// `Io`: the port is taken.
-fn bind(
-    runtime: &Runtime,
-    host: IpAddr,
-    (port, option): (u16, &'static str),
-) -> Result<TcpListener> {
+fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, Hint)) -> Result<TcpListener> {
     let wanted = SocketAddr::new(host, port);
     let bound = runtime.block_on(async {
         let socket = if host.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -398,13 +395,9 @@ fn bind(
         socket.bind(wanted)?;
         socket.listen(MOST_UNACCEPTED)
     });
-    bound.map_err(Error::from).with_context(|| format!("cannot listen on {wanted}")).map_err(
-        |error| {
-            error.hint(hint!(
-                "choose another port by " {(Hint::option(option, None))} ", or 0 for any"
-            ))
-        },
-    )
+    let hint = hint!("choose another port by " {(option)} ", or 0 for any");
+    let bound = bound.map_err(Error::from).with_context(|| format!("cannot listen on {wanted}"));
+    bound.map_err(|error| error.hint(hint))
 }
 
 /// Serves both ports until the server stops.

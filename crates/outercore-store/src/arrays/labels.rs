@@ -164,10 +164,7 @@ impl Labels {
     }
 
     fn no_label(&mut self, value: &str) -> f32 {
-        self.refuse(
-            format!("{value}, expected 0, 1, or none (NaN, -1)"),
-            numbers("them as numbers to predict"),
-        );
+        self.refuse(format!("{value}, expected 0, 1, or none (NaN, -1)"), numbers());
         f32::NAN
     }
 
@@ -247,8 +244,8 @@ fn is_number(number: Number) -> bool {
 }
 
 /// Hint: the task for labels that are not classes.
-fn numbers(what: &str) -> Hint {
-    hint!({task = "regression"} " takes {what}")
+fn numbers() -> Hint {
+    hint!({task = "regression"} " takes numbers to predict")
 }
 
 /// The class that a number represents. NaN means no label, as in some published data sets.
@@ -256,10 +253,7 @@ fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (Stri
     let value = match number {
         Number::Float(value) if value.is_nan() => return Ok(-1),
         Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
-            return Err((
-                format!("label {value} is not an integer"),
-                numbers("them as numbers to predict"),
-            ));
+            return Err((format!("label {value} is not an integer"), numbers()));
         }
         Number::Float(value) => value as i128,
         Number::Int(value) => value,
@@ -268,15 +262,13 @@ fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (Stri
     if value < -1 {
         return Err((
             format!("label {value} is negative"),
-            hint!("write -1 for nodes without a label; " {(numbers("numbers"))}),
+            hint!("write -1 for nodes without a label; " {(numbers())}),
         ));
     }
     if value > bound {
         return Err((
             format!("label {value}, expected at most {bound}"),
-            hint!(
-                "labels are numbers of classes, 0 and up: renumber them; " {(numbers("numbers"))}
-            ),
+            hint!("labels are numbers of classes, 0 and up: renumber them; " {(numbers())}),
         ));
     }
     Ok(value as i64)
