@@ -1,16 +1,119 @@
 """Errors: one class per kind, so that callers can handle each kind.
 
 Every message names the thing, the expected value and the found value. If the next step is not
-obvious, it follows after ``hint:``.
+obvious, it follows after ``hint:``. Options in a message are values, of which each front end makes
+its own text.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+HINT = "\nhint: "
+"""Text between the message of an error and its hint."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """An option that an error names, and the value to pass; None only names the option."""
+
+    option: str
+    """Name of the field: `memory`. With its group if only a configuration sets it."""
+    value: str | bool | None = None
+
+    def __str__(self) -> str:
+        """The argument of a call in Python."""
+        if self.value is None:
+            return self.option
+        is_number = isinstance(self.value, str) and self.value.isdecimal()
+        return f"{self.option}={self.value}" if is_number else f"{self.option}={self.value!r}"
+
+
+Part = str | Remedy
+"""A part of a message: text, or an option."""
 
 
 class OutercoreError(Exception):
-    """Base class of all errors that Outercore raises."""
+    """Base class of all errors that Outercore raises.
+
+    The text of an error has its options as arguments of Python.
+
+    Example:
+        >>> str(OutercoreError("`g` exists\\nhint: pass ", Remedy("overwrite", True)))
+        '`g` exists\\nhint: pass `overwrite=True`'
+    """
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = tuple(
+            part
+            for given in parts
+            for part in (parsed(given) if isinstance(given, str) else [given])
+        )
+        super().__init__(in_words(self.parts))
+
+    def replace(self, change: Callable[[Part], Part]) -> None:
+        """Replaces each part of the text."""
+        self.parts = tuple(map(change, self.parts))
+        self.args = (in_words(self.parts),)
+
+    @property
+    def message(self) -> str:
+        """The text without the hint."""
+        return str(self).partition(HINT)[0]
+
+    def names(self, option: str) -> bool:
+        """Whether the text names the option."""
+        return any(isinstance(part, Remedy) and part.option == option for part in self.parts)
+
+    @property
+    def hint(self) -> tuple[Part, ...]:
+        """The parts of the hint."""
+        for place, part in enumerate(self.parts):
+            if isinstance(part, str) and HINT in part:
+                start = part.partition(HINT)[2]
+                return (start, *self.parts[place + 1 :]) if start else self.parts[place + 1 :]
+        return ()
+
+
+_NOTATION = re.compile("`--([a-z0-9-]+)(?: ([^`]+))?`")
+_FLAGS = ("overwrite", "triples", "outside_files", "header", "no_header", "one_based")
+"""Options without a value that hints ask for."""
+
+
+def parsed(text: str) -> list[Part]:
+    """The parts of a text that has options as `--NAME VALUE`, the notation of this package.
+
+    Example:
+        >>> parsed("nodes with names: `--ids dictionary`")
+        ['nodes with names: ', Remedy(option='ids', value='dictionary')]
+    """
+    parts: list[Part] = []
+    end = 0
+    for match in _NOTATION.finditer(text):
+        parts += [text[end : match.start()], _remedy(match[1].replace("-", "_"), match[2])]
+        end = match.end()
+    return [part for part in (*parts, text[end:]) if part]
+
+
+def _remedy(name: str, value: str | None) -> Remedy:
+    if value is None:
+        return (
+            Remedy(name.removeprefix("no_"), name[:3] != "no_") if name in _FLAGS else Remedy(name)
+        )
+    try:
+        words = shlex.split(value)
+    except ValueError:
+        words = []
+    value = words[0] if len(words) == 1 else value
+    return Remedy(*value.split("=", 1)) if name == "set" else Remedy(name, value)
+
+
+def in_words(parts: Iterable[Part], remedy: Callable[[Remedy], str] = str) -> str:
+    """The text of parts; `remedy` makes the text of an option."""
+    return "".join(part if isinstance(part, str) else f"`{remedy(part)}`" for part in parts)
 
 
 class InvalidError(OutercoreError, ValueError):
@@ -35,8 +138,8 @@ class VersionError(OutercoreError):
 class BudgetError(OutercoreError, MemoryError):
     """The memory budget is too small; the message says how much memory works."""
 
-    def __init__(self, message: str, needed: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, *parts: Part, needed: int | None = None) -> None:
+        super().__init__(*parts)
         self.needed = needed
         """The smallest sufficient budget in bytes, or None if it is unknown."""
 
@@ -90,11 +193,26 @@ _WORDS = {
 }
 
 
-def from_core(kind: str, message: str, needed: int | None = None) -> OutercoreError:
-    """The exception for an error of the core, by the name of its kind."""
+def from_core(
+    kind: str,
+    message: str,
+    hint: Iterable[str | tuple[str, str | None]] = (),
+    needed: int | None = None,
+) -> OutercoreError:
+    """The exception for an error of the core, by the name of its kind.
+
+    A pair in the hint is an option and its value.
+    """
+    parts: list[Part] = [_of_value(message) if kind == "Invalid" else message]
+    flags: dict[str | None, bool] = {"true": True, "false": False}
+    following = [
+        part if isinstance(part, str) else Remedy(part[0], flags.get(part[1], part[1]))
+        for part in hint
+    ]
+    parts += [HINT, *following] if following else []
     if kind == "Budget":
-        return BudgetError(message, needed)
-    return _OF_KIND.get(kind, InternalError)(_of_value(message) if kind == "Invalid" else message)
+        return BudgetError(*parts, needed=needed)
+    return _OF_KIND.get(kind, InternalError)(*parts)
 
 
 def _of_value(message: str) -> str:

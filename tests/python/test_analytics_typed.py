@@ -117,7 +117,7 @@ def test_weights_of_a_relation_count_and_those_of_all_edge_types_are_refused(pla
         )
         expected = naive.pagerank(arcs, 0.85, 9, weighted=True)
         np.testing.assert_allclose(ranks, expected, rtol=1e-12)
-    with pytest.raises(InvalidError, match="`--relation author,writes,paper`"):
+    with pytest.raises(InvalidError, match="`relation`, such as `author,writes,paper`"):
         oc.pagerank(graph, weights="weight")
     with pytest.raises(NotFoundError, match="it has weight"):
         oc.pagerank(graph, relation=CITES, weights="length")

@@ -356,7 +356,7 @@ def test_a_third_column_of_numbers_names_the_command_for_names(outcome: Any) -> 
 
 
 def test_no_command_is_named_that_would_be_refused() -> None:
-    error = BudgetError("too small\nhint: raise --memory, or lower it", 1)
+    error = BudgetError("too small\nhint: raise --memory, or lower it", needed=1)
     assert with_command(error, ["train", "--resume", "runs/x"], Known) == str(error)
 
 

@@ -154,7 +154,7 @@ def test_predictions_and_figures_need_the_function(
     ):
         with pytest.raises(InvalidError, match="was made with `") as refused:
             ask()
-        assert "--score FILE.py:NAME" in str(refused.value)
+        assert "score='FILE.py:NAME'" in str(refused.value)
     with pytest.raises(InvalidError, match="says no distance"):
         embeddings.neighbours(without, "n1")
     assert embeddings.neighbours(without, "n1", 3, metric="cosine").ids.shape == (1, 3)

@@ -39,7 +39,7 @@ def test_nodes_of_another_data_set_are_found_by_name(
     monkeypatch.setattr("outercore.embedding.use.features._BLOCK_BYTES", 100)
     rows = [("n7", "r", "new one"), ("n55", "r", "n3"), ("Zürich", "r", "n7")]
     other = facts(tmp_path / "other", rows)
-    with pytest.raises(InvalidError, match=r"2 of 5 nodes have no embedding.*\n.*--missing zeros"):
+    with pytest.raises(InvalidError, match=r"2 of 5 nodes have no .*\n.*`missing='zeros'`"):
         add_features(embedding, other, "place")
     written = add_features(embedding, other, "place", missing="zeros")
     assert written.missing == 2
@@ -54,7 +54,7 @@ def test_nodes_of_another_data_set_are_found_by_name(
 def test_features_stand_beside_others_and_by_a_map(embedding: Embedding, tmp_path: Path) -> None:
     other = plain(tmp_path / "plain", [(0, 1), (1, 2)])
     other.add_node_array("age", np.array([7, 8, 9], np.int64))
-    with pytest.raises(InvalidError, match=r"3 nodes, .*60 entities.*\n.*--map"):
+    with pytest.raises(InvalidError, match=r"3 nodes, .*60 entities.*\n.*`map="):
         add_features(embedding, other, "both")
     entities = np.array([40, -1, 2])
     written = add_features(

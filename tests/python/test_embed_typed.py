@@ -71,7 +71,7 @@ def test_rows_are_saved_by_type(planted: Path, tmp_path: Path) -> None:
     add_features(embedding, graph, "place")
     rows = [graph.array(f"nodes/{name}/place") for name in graph.node_types]
     np.testing.assert_array_equal(np.concatenate(rows), embedding.entities)
-    with pytest.raises(InvalidError, match="`--beside` and `--map`"):
+    with pytest.raises(InvalidError, match="`beside` and `map`"):
         add_features(embedding, graph, "other", beside="x")
 
 

@@ -151,7 +151,7 @@ def test_a_description_names_files_of_its_folder_unless_the_user_says_more(
     folder.mkdir()
     name = outside_of(folder, kind)
     described(folder, "tables.yaml", f"tables: {{t: {{file: '{name}'}}}}\n")
-    refused(read_schema, folder, match=r"outside of the folder(.|\n)*`--outside-files`")
+    refused(read_schema, folder, match=r"outside of the folder(.|\n)*`outside_files=True`")
     assert read_schema(folder, outside=True)["t"].file == folder / name
     edges = f"edges: [{{format: csv, path: '{name}'}}]"
     described(folder, "metadata.yaml", f"graph:\n  nodes: [{{num: 3}}]\n  {edges}\n")

@@ -222,7 +222,7 @@ def test_answers_are_those_of_the_graph_as_updates_make_it(
         assert infer(server, nodes, seed=1) == before
         assert ask(server, f"/v2/models/{kind}/infer", question([gone]))[0] == 404
         status, answer = update(server, {"op": "add_edge", "source": 0, "target": 1})
-        assert (status, "--updates" in answer["error"]) == (403, True)
+        assert (status, "`updates`" in answer["error"]) == (403, True)
 
 
 @pytest.fixture(scope="module")

@@ -307,7 +307,7 @@ def test_a_batch_too_large_for_the_budget_is_refused_before_it_is_made(
 ) -> None:
     for kind in (oc.NeighborLoader, oc.NeighborSampler):
         batches = kind(graph, [fan_out] * 3, "train", replace=True, topology=topology)
-        with pytest.raises(oc.BudgetError, match="too many for the budget\nhint: raise --memory"):
+        with pytest.raises(oc.BudgetError, match="too many for the budget\nhint: raise `memory`"):
             next(iter(batches))
 
 

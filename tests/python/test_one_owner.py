@@ -198,3 +198,21 @@ def test_scores_of_embeddings_have_one_gradient_and_runs_one_reader_of_their_inp
     assert owners(r"\.norm == [12]") == {"embedding/config.py"}
     assert owners(r"from_data is not None and start_from is None") == {"embedding/preparation.py"}
     assert owners(r"sum\(dim=1, dtype=torch\.int32\)") == {"embedding/ranking/ranks.py"}
+
+
+def test_rust_names_options_as_values_and_the_command_line_renders_them() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(ROOT.glob("crates/*/src/**/*.rs"))
+        if path.name != "tests.rs" and "outercore-testkit" not in path.parts
+        for number, line in enumerate(path.read_text().partition("#[cfg(test)]")[0].splitlines(), 1)
+        if re.search(r"--[a-z]", line.partition("//")[0]) and "pip install" not in line
+    ]
+    assert named == []
+
+
+def test_only_the_command_line_makes_commands_of_hints() -> None:
+    translators = r"re\.\w+\(.*(--\[|hint: )|[\"']`--[\w-]+`?[\"'] (not )?in "
+    assert list(lines_of(translators, "errors.py", "cli/")) == []
+    assert owners(r"_NOTATION\b") == {"errors.py"}
+    assert owners(r"^def with_command\b") == {"cli/next_step.py"}

@@ -169,7 +169,7 @@ def test_a_finished_run_goes_on_with_more_epochs(planted: Path, code: str, tmp_p
         assert record["config"]["optimiser"]["epochs"] == 4
         runs = [weights(tmp_path / name / run, network) for run in ("whole", "more")]
         assert same(*runs)
-        with pytest.raises(InvalidError, match=r"4 are done, expected more.*\nhint: `--epochs 5`"):
+        with pytest.raises(InvalidError, match=r"4 are done, expected more.*\nhint: `epochs=5`"):
             oc.resume(tmp_path / name / "more", network=network, epochs=3)
         with pytest.raises(InvalidError, match="only `epochs` and `patience` may change"):
             oc.resume(tmp_path / name / "more", network=network, hidden=3)
@@ -203,9 +203,7 @@ def test_another_text_of_the_network_is_refused(planted: Path, code: str, tmp_pa
     file.write_text(SOURCE.replace('aggr="max"', 'aggr="sum"'))
     with pytest.raises(InvalidError, match="has another text"):
         oc.evaluate(run, network=f"{file}:Deep")
-    with pytest.raises(
-        InvalidError, match=r"made with the network .*\nhint: give it by `--network"
-    ):
+    with pytest.raises(InvalidError, match=r"made with the network .*\nhint: give it by `network"):
         oc.evaluate(run)
 
 

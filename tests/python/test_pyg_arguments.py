@@ -24,7 +24,6 @@ from multigraph import imported
 from outercore.data.sample_rules import SampleRules
 from outercore.loading.loader_arguments import ARGUMENTS
 from outercore.loading.options import LoaderOptions
-from typed_fakes import COUNTS, EDGES, WIDTHS, planted_types
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pyg.md"
 LOADERS = {
@@ -331,69 +330,6 @@ def test_what_is_refused_names_an_alternative_that_works_when_pasted(
         assert torch.equal(ends, first)
 
 
-EVERY_THIRD = np.arange(80) % 3 == 0
-SEEDS = {
-    "train": "train",
-    "every node": None,
-    "list": [30, 35, 40, 45],
-    "array": np.arange(30, 50),
-    "tensor": torch.arange(30, 50),
-    "mask": EVERY_THIRD,
-    "mask of PyTorch": torch.from_numpy(EVERY_THIRD),
-    "mask as a list": EVERY_THIRD.tolist(),
-}
-
-
-@pytest.mark.parametrize("given", SEEDS.values(), ids=SEEDS)
-@pytest.mark.parametrize("argument", ["sampler", "batch_sampler", "neighbor_sampler"])
-@pytest.mark.parametrize("opened", [True, False], ids=["graph", "path"])
-def test_the_alternative_works_for_any_input_nodes(
-    given: Any, argument: str, opened: bool, graph: oc.Graph
-) -> None:
-    data = graph if opened else graph.root
-    code = refusal("NeighborLoader", argument, data, input_nodes=given).split("`")[1]
-    every = torch.cat([one.n_id[: one.batch_size] for one in oc.NeighborLoader(data, [0], given)])
-    known = {
-        **{"oc": oc, "torch": torch, "torch_geometric": __import__("torch_geometric")},
-        **{"input_nodes": given, "sampler": [3, 0, 3], "batch_sampler": [[3, 0], [3]]},
-        "neighbor_sampler": Replay(oc.NeighborLoader(data, [2], given, batch_size=4)),
-    }
-    known |= {"graph": graph} if opened else {}
-    if argument == "neighbor_sampler":
-        made = eval(code, known)
-        assert len(made.dataset) == len(every)
-        assert torch.equal(next(iter(made)).n_id[:1], every[:1])
-        return
-    made = oc.NeighborLoader(data, [2], **eval(f"dict({code})", known), batch_size=3)
-    assert torch.equal(next(iter(made)).n_id[:2], every[[3, 0]])
-
-
-@pytest.mark.parametrize("given", ["paper", ("paper", [5, 7, 2, 9]), ("paper", None)], ids=str)
-def test_the_alternative_works_for_one_of_several_types(
-    given: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    graph = oc.open(planted_types(tmp_path_factory.mktemp("arguments") / "typed"))
-    assert graph.metadata() == (sorted(COUNTS), sorted(EDGES))
-    assert graph.num_node_features == {**dict.fromkeys(COUNTS, 0), **WIDTHS}
-    every = [5, 7, 2, 9] if given[1] == [5, 7, 2, 9] else list(range(10))
-    known = {"graph": graph, "input_nodes": given, "sampler": [3, 0], "torch": torch}
-    code = refusal("NeighborLoader", "sampler", graph, input_nodes=given).split("`")[1]
-    made = oc.NeighborLoader(graph, [2], **eval(f"dict({code})", known), batch_size=2)
-    assert next(iter(made))["paper"].n_id[:2].tolist() == [every[3], every[0]]
-    code = refusal("NeighborLoader", "neighbor_sampler", graph, input_nodes=given).split("`")[1]
-    known |= {"torch_geometric": __import__("torch_geometric"), "neighbor_sampler": Replay([])}
-    ids = eval(code, known).input_data.node
-    assert ids[: len(every)].tolist() == every
-    for links, count in [(WRITES, EDGES[WRITES]), ((WRITES, [[1, 2], [3, 4]]), 2)]:
-        hint = refusal("LinkNeighborLoader", "sampler", graph, edge_label_index=links)
-        known |= {"edge_label_index": links, "links": torch.tensor([[1, 2], [3, 4]])}
-        chosen = eval(f"dict({hint.split('`')[1]})", {**known, "sampler": [1]})
-        batch = next(iter(oc.LinkNeighborLoader(graph, [2], **chosen)))
-        assert batch["author"].n_id[0] == 2
-        code = refusal("LinkNeighborLoader", "neighbor_sampler", graph, edge_label_index=links)
-        assert len(eval(code.split("`")[1], known).dataset) == count
-
-
 def test_attributes_of_pygs_objects_are_there_or_say_what_to_use(graph: oc.Graph) -> None:
     made = oc.NeighborLoader(graph, [4, 3], "train", drop_last=True)
     assert made.data.root == graph.root
@@ -419,15 +355,6 @@ def test_attributes_of_pygs_objects_are_there_or_say_what_to_use(graph: oc.Graph
             getattr(owner, name)
     with pytest.raises(oc.UnsupportedError, match=r"`batch_size=len\(seeds\)`"):
         made([1, 2])
-
-
-def test_the_alternative_for_all_links_works(graph: oc.Graph, in_memory: Data) -> None:
-    code = refusal("LinkNeighborLoader", "neighbor_sampler", graph).split("`")[1]
-    known = {"graph": graph, "torch_geometric": __import__("torch_geometric"), "torch": torch}
-    made = eval(code, {**known, "neighbor_sampler": Replay([])})
-    assert len(made.dataset) == in_memory.num_edges
-    hint = refusal("LinkNeighborLoader", "sampler", graph)
-    assert hint.endswith("with `links` [2, n] in place of all edges")
 
 
 def test_a_mistyped_argument_is_named_with_the_likely_one(graph: oc.Graph) -> None:

@@ -79,7 +79,7 @@ def trusted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"tokens": None}, "other machines reach 0.0.0.0, expected --tokens, --tls-cert"),
+        ({"tokens": None}, "other machines reach 0.0.0.0, expected `tokens`, `tls_cert`"),
         ({"tls_cert": None, "tls_key": None}, "other machines reach 0.0.0.0"),
         ({"tls_key": None}, "tls_cert, tls_key: expected both"),
         ({"tls_cert": None}, "tls_cert, tls_key: expected both"),

@@ -226,7 +226,7 @@ def test_a_budget_that_is_too_small_is_told_both_sides(tmp_path: Path) -> None:
     with Server(tmp_path / "graph", run, replace(CONFIG, analyses="16KiB")) as server:
         with (
             oc.Client(server.url, "s") as client,
-            pytest.raises(InvalidError, match="--analyses is too small"),
+            pytest.raises(InvalidError, match="`analyses` is too small"),
         ):
             client.analyse("pagerank")
         assert "least" in "".join(server.take_failures())
@@ -239,7 +239,7 @@ def test_without_a_budget_none_are_taken(tmp_path: Path) -> None:
     with (
         Server(tmp_path / "graph", run, CONFIG) as server,
         oc.Client(server.url, "s") as client,
-        pytest.raises(UnsupportedError, match="start it with --analyses"),
+        pytest.raises(UnsupportedError, match="start it with `analyses`"),
     ):
         client.analyse("pagerank")
 

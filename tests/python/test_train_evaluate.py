@@ -83,7 +83,7 @@ def test_evaluate_replaces_a_file_only_on_request(
     out = tmp_path / "out.npy"
     out.write_text("years of work")
     options: dict[str, Any] = {"open_graph": FakeGraph, "open_loader": FakeLoader, what: out}
-    with pytest.raises(InvalidError, match=r"out.npy` exists already\nhint: .* `--overwrite`"):
+    with pytest.raises(InvalidError, match=r"out.npy` exists already\nhint: .* `overwrite=True`"):
         evaluate(tmp_path / "run", **options)
     assert out.read_text() == "years of work"
     evaluate(tmp_path / "run", overwrite=True, **options)

@@ -394,7 +394,7 @@ def test_a_data_set_of_one_graph_and_one_without_splits_say_so(
     _core.generate_planted(tmp_path / "tiny", shape, lambda *_: None)
     with pytest.raises(NotFoundError, match="expected many graphs, found one"):
         train(tmp_path / "tiny", config(), out=tmp_path / "one")
-    with pytest.raises(NotFoundError, match="--task graph"):
+    with pytest.raises(NotFoundError, match="task='graph'"):
         train(data_set, TrainConfig(), out=tmp_path / "nodes")
     with pytest.raises(NotFoundError, match="no labels `z` of graphs; it has `y`"):
         train(data_set, config(labels="z"), out=tmp_path / "labels")

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Result, hint};
 use outercore_far::FarOptions;
 use outercore_far::segments::check_ratio;
 use outercore_io::Backend;
@@ -104,7 +104,7 @@ impl RunConfig {
         check_ratio(ratio)?;
         if !far {
             return Err(Error::invalid(format!("far ratio {ratio} without far memory"))
-                .hint("say where the memory server listens: --far HOST:PORT"));
+                .hint(hint!("say where the memory server listens: " {far = "HOST:PORT"})));
         }
         Ok(Some(FarShare::Ratio(ratio)))
     }

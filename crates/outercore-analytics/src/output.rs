@@ -378,7 +378,7 @@ pub(crate) fn deliver_file<T: NodeValue, R: Passes>(
         if error.kind() == ErrorKind::NoSpace {
             let text = format!("result in `{shown}`: no space left on the device");
             return Err(Error::new(ErrorKind::NoSpace, text)
-                .hint("free space, or choose another directory with --set scratch=DIR"));
+                .hint("free space, or choose another directory by `scratch`"));
         }
         return Err(match error.kind() {
             ErrorKind::Interrupted => error,

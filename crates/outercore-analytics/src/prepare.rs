@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result, hint};
 use outercore_fabric::FabricPlane;
 use outercore_far::FarTier;
 use outercore_grid::{Grid, GridHeader};
@@ -261,7 +261,7 @@ fn check_room(
     }
     let text = format!("{free} are free, the run writes up to {wanted}");
     Err(Error::new(ErrorKind::NoSpace, text)
-        .hint("free space, choose another directory with --set scratch=DIR, or raise --memory"))
+        .hint(hint!("free space, choose another directory by `scratch`, or raise " {memory})))
     .with_context(describe)
 }
 

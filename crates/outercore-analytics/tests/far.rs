@@ -305,7 +305,7 @@ fn far_ratios_that_cannot_be_met_are_refused_with_what_would_work() {
     let pair = Pair::skewed(true);
     let error = near(&pair, &bfs(), &RunConfig { far_ratio: Some(0.5), ..config() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("--far HOST:PORT"), "{error}");
+    assert!(error.to_string().contains("`far=HOST:PORT`"), "{error}");
     let other_grid = RunConfig { reads_by_segment: Some(vec![1; 3]), ..config() };
     let error = plan(&pair.data_set, &bfs(), Inputs::default(), &other_grid).unwrap_err();
     assert!(error.to_string().contains("profile has 3 segments"), "{error}");

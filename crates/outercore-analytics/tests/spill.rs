@@ -260,7 +260,7 @@ fn only_an_algorithm_whose_state_has_to_fit_is_told_so() {
     let pair = large(false, Order::Degree);
     let told = |text| {
         let error = execute(&pair, &request(text), &config(Bytes(1), 2)).unwrap_err().to_string();
-        assert!(error.contains("hint: raise --memory"), "{error}");
+        assert!(error.contains("hint: raise `memory`"), "{error}");
         error.contains("the state of this algorithm has to fit")
     };
     assert!(told(r#"{"algorithm":"scc"}"#));

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::io;
 
-use crate::Bytes;
+use crate::{Bytes, Hint};
 
 /// The result type of every fallible function in Outercore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,7 +57,7 @@ struct Inner {
     message: String,
     /// Innermost first.
     context: Vec<String>,
-    hint: Option<String>,
+    hint: Option<Hint>,
     needed: Option<Bytes>,
     source: Option<io::Error>,
 }
@@ -125,8 +125,8 @@ impl Error {
     }
 
     /// The next step that the user can take, if known.
-    pub fn next_step(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    pub fn next_step(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
     }
 
     /// Message and hint on one line, for protocols that allow only one line.
@@ -139,7 +139,7 @@ impl Error {
 
     /// Adds the next step that the user can take; an inner hint wins.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into());
         self
     }
@@ -267,7 +267,7 @@ mod tests {
         let error = error.hint("import it again");
         assert_eq!(
             (&*error.message(), error.next_step()),
-            ("row 7: 3 bytes left", Some("import it again"))
+            ("row 7: 3 bytes left", Some(&Hint::from("import it again")))
         );
         assert_eq!(error.one_line(), "row 7: 3 bytes left; import it again");
     }

@@ -6,6 +6,7 @@
 mod bytes;
 mod counters;
 mod error;
+mod hint;
 mod lanes;
 mod parse_bytes;
 mod pieces;
@@ -15,6 +16,7 @@ mod shell;
 pub use bytes::Bytes;
 pub use counters::{CacheCounters, ReadCounters, StageClock, StageCounters};
 pub use error::{Context, Error, ErrorKind, Result};
+pub use hint::{Hint, Part, command};
 pub use lanes::LaneBits;
 pub use pieces::{count_pieces, largest_piece};
 pub use random::{Permutation, Stream, Uniform, mix};

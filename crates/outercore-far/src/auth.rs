@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Result, command};
 use outercore_io::open_regular_file;
 use sha2::Sha256;
 
@@ -50,7 +50,7 @@ impl Token {
                 "the token has {} bytes, expected at least {LEAST_TOKEN}",
                 bytes.len()
             ))
-            .hint("make one with `outercore memory-server --new-token FILE`"));
+            .hint(make_token()));
         }
         Ok(Self(bytes.to_vec()))
     }
@@ -80,9 +80,7 @@ impl Token {
         };
         read().with_context(|| format!("token file `{}`", path.display())).map_err(|error| {
             match error.kind() {
-                ErrorKind::NotFound => {
-                    error.hint("make one with `outercore memory-server --new-token FILE`")
-                }
+                ErrorKind::NotFound => error.hint(make_token()),
                 _ => error,
             }
         })
@@ -204,6 +202,10 @@ pub(crate) fn random_number() -> Result<u64> {
             number => return Ok(number),
         }
     }
+}
+
+fn make_token() -> String {
+    format!("make one with `{}`", command("memory-server", &[("new_token", "FILE")]))
 }
 
 #[cfg(test)]

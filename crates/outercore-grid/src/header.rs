@@ -1,6 +1,6 @@
 //! Names of the grid's arrays and the JSON that describes them.
 
-use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
+use outercore_core::{Context, Error, ErrorKind, Result, command, shell_path};
 use outercore_store::dataset::DataSet;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,10 @@ pub const WEIGHTS: &str = "grid/edge/weights";
 pub(crate) const ALL: [&str; 7] = [HEADER, PIECES, BLOCKS, ORDER, OUT_DEGREES, IN_DEGREES, WEIGHTS];
 
 /// How to repair a damaged grid.
-pub(crate) const MEND: &str =
-    "run `outercore check DATASET`; `outercore grid DATASET --overwrite` builds the grid anew";
+pub(crate) fn mend() -> String {
+    let anew = command("grid DATASET", &[("overwrite", "")]);
+    format!("run `outercore check DATASET`; `{anew}` builds the grid anew")
+}
 
 /// The command that rebuilds the grid of a data set, for the given edge type or relation and the
 /// given array `weights`.
@@ -35,14 +37,11 @@ pub fn rebuild_command(
     relation: Option<&str>,
     weights: Option<&str>,
 ) -> String {
-    let mut command = format!("outercore grid {}", shell_path(data_set.root()));
-    if let Some(relation) = relation {
-        command += &format!(" --relation {}", shell_word(&named(data_set, relation)));
-    }
-    if let Some(weights) = weights {
-        command += &format!(" --weights {weights}");
-    }
-    command + " --overwrite"
+    let relation = relation.map(|relation| named(data_set, relation));
+    let relation = relation.as_deref().map(|name| ("relation", name));
+    let weights = weights.map(|name| ("weights", name));
+    let options: Vec<_> = relation.into_iter().chain(weights).chain([("overwrite", "")]).collect();
+    command(&format!("grid {}", shell_path(data_set.root())), &options)
 }
 
 /// The user's name for the edge type or the relation that the core calls `relation`.
@@ -151,7 +150,7 @@ impl GridHeader {
             #[serde(default)]
             weights: Option<String>,
         }
-        let corrupt = |what: String| Error::corrupt(what).hint(MEND);
+        let corrupt = |what: String| Error::corrupt(what).hint(mend());
         let preamble: Preamble =
             serde_json::from_slice(json).map_err(|error| corrupt(error.to_string()))?;
         if preamble.format != FORMAT {

@@ -5,7 +5,7 @@ use outercore_format::DType;
 use outercore_store::dataset::{ArrayFile, ArrayRef, DataSet};
 
 use crate::header::{
-    BLOCKS, GridHeader, HEADER, IN_DEGREES, MEND, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array,
+    BLOCKS, GridHeader, HEADER, IN_DEGREES, ORDER, OUT_DEGREES, PIECES, WEIGHTS, in_array, mend,
     named, rebuild_command,
 };
 use crate::piece::{ALIGN, PIECE_EDGES, Piece};
@@ -81,7 +81,7 @@ impl Grid {
                     "{} {:?}, expected {dtype} {extents:?}",
                     array.dtype, array.shape
                 ))
-                .hint(MEND)),
+                .hint(mend())),
             )
         };
         let blocks = array(BLOCKS, DType::U8, &[header.codec_bytes])?;
@@ -195,9 +195,9 @@ pub(crate) fn read_header(data_set: &DataSet) -> Result<GridHeader> {
     let array = data_set.array(HEADER)?;
     let read = || {
         if array.data_len() > MAX_HEADER {
-            return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(MEND));
+            return Err(Error::corrupt(format!("{} bytes", array.data_len())).hint(mend()));
         }
-        let bytes = data_set.read_array(HEADER).map_err(|error| error.hint(MEND))?;
+        let bytes = data_set.read_array(HEADER).map_err(|error| error.hint(mend()))?;
         GridHeader::from_json(&bytes, data_set)
     };
     in_array(HEADER, read())
@@ -209,7 +209,7 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
             "{} {:?}, expected uint64 [pieces, {RECORD_WORDS}]",
             array.dtype, array.shape
         ))
-        .hint(MEND));
+        .hint(mend()));
     }
     let file = ArrayFile::open(array.clone())?;
     let mut pieces = Vec::with_capacity(array.rows() as usize);
@@ -225,7 +225,7 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
                 Ok(piece)
             });
             pieces.push(piece.map_err(|what| {
-                Error::corrupt(format!("piece {}: {what}", pieces.len())).hint(MEND)
+                Error::corrupt(format!("piece {}: {what}", pieces.len())).hint(mend())
             })?);
         }
     }
@@ -234,7 +234,7 @@ fn read_pieces(array: &ArrayRef, header: &GridHeader) -> Result<Vec<Piece>> {
             "{} edges in {} bytes, expected {} in {}",
             expected.edges, expected.bytes, header.edges, header.codec_bytes
         ))
-        .hint(MEND));
+        .hint(mend()));
     }
     Ok(pieces)
 }

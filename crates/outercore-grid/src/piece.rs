@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::arcs::{Arcs, SHORT, Side, length_group};
 use crate::bytes12;
-use crate::header::{BLOCKS, MEND};
+use crate::header::{BLOCKS, mend};
 use crate::shape::GridShape;
 
 // Columns are used directly from the file's bytes.
@@ -126,7 +126,7 @@ impl Piece {
                 self.offset, self.row_part, self.col_part
             ))
             .context(format!("grid `{BLOCKS}`"))
-            .hint(MEND)
+            .hint(mend())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result, command, hint};
 use outercore_format::{Manifest, keys};
 use outercore_store::dataset::DataSet;
 
@@ -171,7 +171,7 @@ impl GridSource {
                 Err(Error::invalid(format!(
                     "weights `{name}`: an edge array belongs to one edge type, and none was chosen"
                 ))
-                .hint(format!("choose one edge type, such as `--relation {shown}`")))
+                .hint(hint!("choose one edge type by " {relation} ", such as `{shown}`")))
             }
         }
     }
@@ -202,12 +202,12 @@ impl GridSource {
         Error::new(ErrorKind::NotFound, text).hint(match (&self.origin, there.is_empty()) {
             (_, false) => format!("it has {}", there.join(", ")),
             (Origin::Csc(_), true) => {
-                "add one with `Graph.add_edge_array` or `outercore import --weight`".to_owned()
+                "add one with `Graph.add_edge_array`, or a weight of `outercore import`".to_owned()
             }
-            (Origin::Triples { .. }, true) => {
-                "triples with weights come from `outercore import --triples --columns hrtw`"
-                    .to_owned()
-            }
+            (Origin::Triples { .. }, true) => format!(
+                "triples with weights come from `{}`",
+                command("import", &[("triples", ""), ("columns", "hrtw")])
+            ),
         })
     }
 

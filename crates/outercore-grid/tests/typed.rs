@@ -141,7 +141,7 @@ fn weights_of_several_edge_types_and_unknown_relations_are_refused() {
     let all = BuildOptions { weights: Some("w".into()), ..BuildOptions::default() };
     let error = build(&RealDisk, &data_set, &all, &mut quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("`--relation author,reviews,paper`"), "{error}");
+    assert!(error.to_string().contains("`relation`, such as `author,reviews,paper`"), "{error}");
     let unknown = GridSource::of(&data_set, Some("paper__likes__paper")).unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
     assert!(unknown.to_string().contains("author__writes__paper, paper__cites__paper"));

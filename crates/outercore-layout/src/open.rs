@@ -158,12 +158,11 @@ impl Layout {
 
 /// The command that rebuilds a layout.
 pub(crate) fn command(data_set: &DataSet, key: &str, precision: Precision) -> String {
-    let root = shell_path(data_set.root());
-    let array = match data_set.manifest().roles.features.as_deref() == Some(key) {
-        true => String::new(),
-        false => format!(" --array {key}"),
-    };
-    format!("`outercore layout {root}{array} --precision {precision}`")
+    let is_features = data_set.manifest().roles.features.as_deref() == Some(key);
+    let precision = precision.to_string();
+    let options = [("array", key), ("precision", &precision)];
+    let words = format!("layout {}", shell_path(data_set.root()));
+    format!("`{}`", outercore_core::command(&words, &options[usize::from(is_features)..]))
 }
 
 /// The header of a layout.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, ReadCounters, Result, hint};
 use outercore_format::DType;
 use outercore_format::keys::{EDGE, Group as KeyGroup, NODE, OFFSETS, SOURCES, is_topology};
 use outercore_io::arena::UNIT;
@@ -270,8 +270,9 @@ fn open_one(engine: &mut Engine, array: &ArrayRef, resident: bool) -> Result<Hom
     }
     let mut values = Vec::new();
     values.try_reserve_exact(len as usize).map_err(|_| {
-        Error::new(ErrorKind::Budget, format!("no memory for its {len} bytes"))
-            .hint("lower --memory: then it stays on disk")
+        Error::new(ErrorKind::Budget, format!("no memory for its {len} bytes")).hint(hint!(
+            "lower " {memory} ": then it stays on disk"
+        ))
     })?;
     values.resize(len as usize, 0);
     engine.read_into(file, array.data_offset, &mut values)?;

@@ -3,7 +3,7 @@
 //! Pure: computes a plan from the trial batches and the device's cost model. The loader follows the
 //! plan, `outercore plan` prints it, and the run record stores it.
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 use outercore_io::CostModel;
 use serde::Serialize;
 
@@ -110,7 +110,7 @@ pub fn plan_topology(
                 ErrorKind::Budget,
                 format!("a resident topology takes {resident}, the budget is {budget}"),
             )
-            .hint("raise --memory, or leave the topology on disk (`paged`)"));
+            .hint(hint!("raise " {memory} ", or leave the topology on disk (`paged`)")));
         }
         TopologyMode::Resident => true,
         TopologyMode::Paged => false,
@@ -457,9 +457,10 @@ impl PlanInput<'_> {
         let text =
             format!("a budget of {} is too small; the least that works is {least}", self.budget);
         let hint = if self.arrays == ArraysPlan::default() {
-            "raise --memory, or lower the batch size or the fan-outs"
+            hint!("raise " {memory} ", or lower the batch size or the fan-outs")
         } else {
-            "raise the memory, lower the batch size or the fan-outs, or deliver fewer `arrays`"
+            let others = ", lower the batch size or the fan-outs, or deliver fewer `arrays`";
+            hint!("raise " {memory} {(others)})
         };
         Error::new(ErrorKind::Budget, text).needs(least).hint(hint)
     }

@@ -6,7 +6,9 @@ mod follow;
 use std::sync::Arc;
 
 use outercore_cache::Policy;
-use outercore_core::{Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream, mix};
+use outercore_core::{
+    Bytes, Context, Error, ErrorKind, NodeId, ReadCounters, Result, Stream, hint, mix,
+};
 use outercore_io::{CostModel, Engine, EngineConfig};
 use outercore_layout::{Precision, choose};
 use outercore_sample::{SampledBatch, Seeds, sample_unknown_on};
@@ -387,7 +389,7 @@ impl Requests {
                 fetcher.withdraw();
                 let text = "the rows of one request do not fit the budget";
                 return Err(Error::new(ErrorKind::Budget, text)
-                    .hint("ask for fewer nodes at a time, or raise --memory"));
+                    .hint(hint!("ask for fewer nodes at a time, or raise " {memory})));
             }
             Err(error) => {
                 fetcher.reset();

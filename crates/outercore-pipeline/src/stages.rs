@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters};
+use outercore_core::{Error, ErrorKind, Result, StageClock, StageCounters, hint};
 use rayon::{Scope, ThreadPool};
 
 use crate::arrays::Arrays;
@@ -302,7 +302,7 @@ pub fn no_room(group: &Group) -> Error {
             group.rows.len()
         ),
     )
-    .hint("raise --memory, or lower the batch size or the fan-outs")
+    .hint(hint!("raise " {memory} ", or lower the batch size or the fan-outs"))
 }
 
 fn pass_through(

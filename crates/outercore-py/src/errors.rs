@@ -1,9 +1,10 @@
 //! Errors of the core as exceptions of `outercore.errors`.
 
-use outercore_core::Error;
+use outercore_core::{Error, Part};
 use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 /// The exception that mirrors the error's kind.
 pub fn to_python(error: Error) -> PyErr {
@@ -13,7 +14,14 @@ pub fn to_python(error: Error) -> PyErr {
             .and_then(|module| {
                 let (kind, needed) = (format!("{:?}", error.kind()), error.needed());
                 let needed = needed.map(|memory| memory.0);
-                module.call_method1("from_core", (kind, error.to_string(), needed))
+                let hint = PyList::empty(py);
+                for part in error.next_step().map_or(&[][..], |hint| hint.0.as_slice()) {
+                    match part {
+                        Part::Text(text) => hint.append(text)?,
+                        Part::Option { name, value } => hint.append((*name, value))?,
+                    }
+                }
+                module.call_method1("from_core", (kind, error.message(), hint, needed))
             })
             .map(|exception| PyErr::from_value(exception));
         made.unwrap_or_else(|_| PyRuntimeError::new_err(error.to_string()))

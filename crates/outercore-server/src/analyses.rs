@@ -319,7 +319,7 @@ fn told(error: &Error, failures: &Failures) -> String {
         kind => {
             failures.note(error);
             match kind {
-                ErrorKind::Budget => "the server's --analyses is too small for it",
+                ErrorKind::Budget => "the server's `analyses` is too small for it",
                 ErrorKind::NoSpace => "the server's disk is full",
                 _ => "the server failed; it has told its operator why",
             }

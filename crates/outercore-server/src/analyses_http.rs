@@ -84,7 +84,7 @@ fn id_of(path: Wanted) -> Result<u64, Refusal> {
 
 fn analyses(shared: &Shared) -> Result<&Analyses, Refusal> {
     shared.analyses.as_ref().ok_or_else(|| {
-        let text = "this server takes no analyses; start it with --analyses";
+        let text = "this server takes no analyses; start it with `analyses`";
         Refusal::new(StatusCode::FORBIDDEN, text)
     })
 }

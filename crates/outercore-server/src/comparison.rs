@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use outercore_core::{Error, NodeId, Result};
+use outercore_core::{Error, NodeId, Result, hint};
 use outercore_infer::{Answer, Model};
 use outercore_pipeline::{Ask, Features, RequestConfig, Requests};
 
@@ -58,7 +58,7 @@ impl<'a> Comparison<'a> {
         Err(Error::invalid(format!(
             "precision int8: expected a loss of {most} at most, found {loss} beside float32"
         ))
-        .hint("serve with `--precision float32`, or accept more by `--most-loss`"))
+        .hint(hint!("serve with " {precision = "float32"} ", or accept more by " {most_loss})))
     }
 }
 

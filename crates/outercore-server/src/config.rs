@@ -93,7 +93,7 @@ impl ServerConfig {
         }
         if !self.host.is_loopback() && (self.tokens.is_none() || self.tls_cert.is_none()) {
             let text = format!(
-                "host: other machines reach {}, expected --tokens, --tls-cert and --tls-key with it",
+                "host: other machines reach {}, expected `tokens`, `tls_cert` and `tls_key` with it",
                 self.host
             );
             return Err(Error::invalid(text)

@@ -80,7 +80,7 @@ impl Refusal {
 
     /// The graph takes no updates.
     pub fn read_only() -> Self {
-        let text = "this server takes no updates; start it with --updates";
+        let text = "this server takes no updates; start it with `updates`";
         Self::new(StatusCode::FORBIDDEN, text)
     }
 

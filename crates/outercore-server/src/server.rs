@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outercore_analytics::RunConfig;
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Hint, Result, hint};
 use outercore_format::keys;
 use outercore_infer::{Head, Model, Precision};
 use outercore_pipeline::{Degrees, Features, MemoryPlan, RequestConfig, Sharing};
@@ -377,8 +377,9 @@ fn listeners(
     runtime: &Runtime,
     config: &ServerConfig,
 ) -> Result<(TcpListener, Option<TcpListener>)> {
-    let http = bind(runtime, config.host, (config.port, "--port"))?;
-    let grpc = config.grpc_port.map(|port| bind(runtime, config.host, (port, "--grpc-port")));
+    let http = bind(runtime, config.host, (config.port, hint!({ port })))?;
+    let grpc =
+        config.grpc_port.map(|port| bind(runtime, config.host, (port, hint!({ grpc_port }))));
     Ok((http, grpc.transpose()?))
 }
 
@@ -386,7 +387,7 @@ fn listeners(
 ///
 /// # Errors
 /// `Io`: the port is taken.
-fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<TcpListener> {
+fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, Hint)) -> Result<TcpListener> {
     let wanted = SocketAddr::new(host, port);
     let bound = runtime.block_on(async {
         let socket = if host.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -394,10 +395,9 @@ fn bind(runtime: &Runtime, host: IpAddr, (port, option): (u16, &str)) -> Result<
         socket.bind(wanted)?;
         socket.listen(MOST_UNACCEPTED)
     });
-    bound
-        .map_err(Error::from)
-        .with_context(|| format!("cannot listen on {wanted}"))
-        .map_err(|error| error.hint(format!("choose another port by {option}, or 0 for any")))
+    let hint = hint!("choose another port by " {(option)} ", or 0 for any");
+    let bound = bound.map_err(Error::from).with_context(|| format!("cannot listen on {wanted}"));
+    bound.map_err(|error| error.hint(hint))
 }
 
 /// Serves both ports until the server stops.

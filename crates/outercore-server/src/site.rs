@@ -106,7 +106,7 @@ fn require_same_origin(
     if is_own_site && is_own_origin {
         return Ok(());
     }
-    let text = "web pages of other sites may not ask this server; start it with --tokens for those";
+    let text = "web pages of other sites may not ask this server; start it with `tokens` for those";
     Err(Refusal::new(StatusCode::FORBIDDEN, text))
 }
 

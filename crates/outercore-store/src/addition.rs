@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result, hint};
 use outercore_format::{DType, keys};
 use outercore_io::Disk;
 
@@ -213,7 +213,7 @@ impl<'a> Addition<'a> {
         }
         if self.editor.manifest().arrays.contains_key(key) && !self.overwrite {
             return Err(Error::invalid(format!("array `{key}` is in the data set already"))
-                .hint("choose another name, or `--overwrite`"));
+                .hint(hint!("choose another name, or " {overwrite = true})));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
+use outercore_core::{Context, Error, ErrorKind, Result, command, hint, shell_path};
 use outercore_format::keys::{self, Group};
 use outercore_format::{ArrayEntry, Checksum, DType, Manifest, Schema};
 
@@ -195,9 +195,10 @@ impl DataSet {
             self.root.display(),
             types.join(", ")
         ))
-        .hint(
-            "import the edges of one type on their own: `outercore import EDGES --out DIRECTORY`",
-        ))
+        .hint(format!(
+            "import the edges of one type on their own: `{}`",
+            command("import EDGES", &[("out", "DIRECTORY")])
+        )))
     }
 
     /// Number of nodes of all types.
@@ -253,11 +254,10 @@ impl DataSet {
         if !self.has_array(keys::TRIPLES) {
             return Error::invalid(format!("data set `{root}` has no edge type `{}`", keys::EDGE));
         }
-        Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(format!(
-            "make a graph of them: `outercore import {} --out {}`; `--relation` takes one relation, \
-             else all count",
-            shell_path(&self.root),
-            shell_word(&format!("{root}-graph"))
+        Error::invalid(format!("data set `{root}` holds triples, expected edges")).hint(hint!(
+            "make a graph of them: `"
+            {(command(&format!("import {}", shell_path(&self.root)), &[("out", &format!("{root}-graph"))]))}
+            "`; " {relation} " takes one relation, else all count"
         ))
     }
 
@@ -268,8 +268,10 @@ impl DataSet {
     pub fn features(&self) -> Result<ArrayRef> {
         let key = self.manifest.roles.features.as_deref();
         self.array(key.ok_or_else(|| {
-            self.not_found("features", Vec::new())
-                .hint("import with `--features FILE`, or pass `features=` a file or an array name")
+            self.not_found("features", Vec::new()).hint(hint!(
+                "import with " {features = "FILE"} ", or pass `features=` a file or an array "
+                "name"
+            ))
         })?)
     }
 
@@ -281,7 +283,7 @@ impl DataSet {
     pub fn labels(&self) -> Result<ArrayRef> {
         let key = self.manifest.roles.labels.as_deref();
         self.array(key.ok_or_else(|| {
-            self.not_found("labels", Vec::new()).hint("import with `--labels FILE`")
+            self.not_found("labels", Vec::new()).hint(hint!("import with " {labels = "FILE"}))
         })?)
     }
 

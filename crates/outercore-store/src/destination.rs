@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Hint, Result, hint};
 use outercore_format::{GENERATIONS_DIRECTORY, IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
 use outercore_io::Disk;
 
@@ -32,7 +32,9 @@ const OWN: [&str; 8] = [
 ];
 
 /// Hint: how to abandon an unfinished import.
-pub(crate) const DROP: &str = "pass `--overwrite` to drop the unfinished import and start again";
+pub(crate) fn drop_it() -> Hint {
+    hint!("pass " {overwrite = true} " to drop the unfinished import and start again")
+}
 
 /// Options with which an import was started.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +96,9 @@ impl Destination {
         let manifest = judge(root)?;
         if manifest.is_some() && !request.overwrite {
             return Err(Error::invalid(format!("`{}` holds a data set already", root.display()))
-                .hint("choose another directory, or pass `--overwrite` to replace it"));
+                .hint(hint!(
+                    "choose another directory, or pass " {overwrite = true} " to replace it"
+                )));
         }
         for input in request.inputs {
             refuse_inside(root, Path::new(input))?;
@@ -169,14 +173,14 @@ impl Destination {
     fn unknown_files(&self) -> Error {
         let state = self.root.join(IMPORT_DIRECTORY);
         Error::corrupt(format!("list of files in `{}`: it cannot be read", state.display()))
-            .hint(DROP)
+            .hint(drop_it())
     }
 
     /// Adds a hint to the error for sources that differ from the sources of the unfinished import.
     pub fn mismatch(&mut self, error: Error) -> Error {
         if !self.overwrite {
             self.is_other = true;
-            return error.hint(DROP);
+            return error.hint(drop_it());
         }
         self.give_up();
         error.hint("the unfinished import was dropped: run the command again to start anew")
@@ -335,14 +339,14 @@ impl Drop for Destination {
 }
 
 /// The hint for starting another import where one was interrupted.
-pub(crate) fn way_on(root: &Path) -> String {
+pub(crate) fn way_on(root: &Path) -> Hint {
     let command = Claims::load(root).map_or_else(String::new, |claims| claims.command);
     let finish = if command.is_empty() {
         "run the command it was begun with again to finish it".to_owned()
     } else {
         format!("finish it by `{command}`")
     };
-    format!("{finish}, or {DROP}")
+    hint!("{finish}, or " {(drop_it())})
 }
 
 /// Reads the manifest of the data set in `root`, if there is one.
@@ -357,7 +361,7 @@ fn judge(root: &Path) -> Result<Option<Manifest>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(Error::invalid(format!("`{name}` is a file, expected a directory"))
-                .hint("choose another name by `--out`"));
+                .hint(hint!("choose another name by " {out})));
         }
         Err(error) => return Err(error).with_context(|| format!("directory `{name}`")),
     };
@@ -385,10 +389,10 @@ fn not_replaced(error: Error) -> Error {
     if matches!(error.kind(), ErrorKind::Io | ErrorKind::Interrupted) {
         return error;
     }
-    Error::new(error.kind(), error.message()).hint(
-        "only a data set that can be read is replaced: choose another directory by `--out`, or \
-         remove this one yourself",
-    )
+    Error::new(error.kind(), error.message()).hint(hint!(
+        "only a data set that can be read is replaced: choose another directory by " {out} ", "
+        "or remove this one yourself"
+    ))
 }
 
 fn not_ours(root: &Path, mut foreign: Vec<String>) -> Error {
@@ -404,7 +408,7 @@ fn not_ours(root: &Path, mut foreign: Vec<String>) -> Error {
         "`{}` holds {listed} and no data set, expected an empty or a new directory",
         root.display()
     ))
-    .hint("choose another directory by `--out`; nothing in this one was changed")
+    .hint(hint!("choose another directory by " {out} "; nothing in this one was changed"))
 }
 
 /// # Errors
@@ -422,5 +426,5 @@ fn refuse_inside(root: &Path, input: &Path) -> Result<()> {
         input.display(),
         root.display()
     ))
-    .hint("move it elsewhere, or choose another directory by `--out`"))
+    .hint(hint!("move it elsewhere, or choose another directory by " {out})))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Context, Error, Result, hint};
 use outercore_format::{ArrayEntry, MANIFEST_FILE, Manifest};
 use outercore_io::{Disk, FileLock};
 
@@ -71,7 +71,8 @@ fn sync_parent(disk: &dyn Disk, root: &Path) -> Result<()> {
 /// The error for a data set that is locked by a server with updates.
 fn served(root: &Path) -> Error {
     let text = format!("data set `{}`: a server takes updates for it", root.display());
-    Error::invalid(text).hint("stop the server first, or write the result to a file by `--out`")
+    Error::invalid(text)
+        .hint(hint!("stop the server first, or write the result to a file by " {out}))
 }
 
 /// Whether a server takes updates for `data_set` now, so that other processes may not change it.

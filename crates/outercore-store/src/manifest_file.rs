@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use outercore_core::{Context, Error, ErrorKind, Result, shell_path, shell_word};
+use outercore_core::{Context, Error, ErrorKind, Result, command, shell_path};
 use outercore_format::{IMPORT_DIRECTORY, MANIFEST_FILE, Manifest};
 
 use crate::claims::Claims;
@@ -73,8 +73,7 @@ fn not_imported(root: &Path) -> Error {
         out.push_str("-graph");
     }
     Error::invalid(format!("it is {what}, expected the directory of a data set")).hint(format!(
-        "import it first: `outercore import {} --out {}`",
-        shell_path(root),
-        shell_word(&out)
+        "import it first: `{}`",
+        command(&format!("import {}", shell_path(root)), &[("out", &out)])
     ))
 }

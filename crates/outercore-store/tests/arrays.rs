@@ -242,7 +242,7 @@ fn columns_of_other_numbers_are_no_labels_but_may_be_numbers() {
         let error = bench.refused(ArraySpec { task, ..labels(3) }, &[3, 2], &values);
         let expected = "row 1, column 1: 63, expected 0, 1, or none (NaN, -1)";
         assert!(error.to_string().contains(expected), "{error}");
-        assert!(error.to_string().contains("--task regression"), "{error}");
+        assert!(error.to_string().contains("`task=regression`"), "{error}");
     }
     let spec = ArraySpec { task: Some(Task::Regression), ..labels(3) };
     let array = bench.import(spec, &bench.source(&[3, 2], &values)).unwrap();

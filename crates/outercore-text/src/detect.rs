@@ -6,7 +6,7 @@ mod options;
 
 use std::path::Path;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Hint, Result, hint};
 
 use crate::dialect::{Dialect, Format, Gaps, Position, bare};
 use crate::fields::{Fields, without_quotes};
@@ -76,7 +76,10 @@ impl Detection<'_> {
         }
         if convention == Some(Convention::MatrixMarket) {
             return Err(Error::invalid("line 1: expected the banner of a Matrix Market file")
-                .hint("a file of edges without it: `--format text`, with `--one-based` if ids start at 1"));
+                .hint(hint!(
+                    "a file of edges without it: " {format = "text"} ", with " {one_based = true}
+                    " if ids start at 1"
+                )));
         }
         let problem = lines.iter().find(|line| !dimacs::is_comment(line.text.trim_ascii_start()));
         if matches!(self.purpose, Purpose::Edges | Purpose::NamedEdges)
@@ -86,7 +89,7 @@ impl Detection<'_> {
         }
         if convention == Some(Convention::Dimacs) {
             return Err(Error::invalid("expected a line `p KIND NODES EDGES` before the edges")
-                .hint("a file of edges without it: `--format text`"));
+                .hint(hint!("a file of edges without it: " {format = "text"})));
         }
         let statements = || {
             let data = lines.iter().filter(|line| !line.text.starts_with(b"#"));
@@ -203,7 +206,9 @@ impl Detection<'_> {
                 "line {}: `{shown}` may be a comment or a name that starts with `#`",
                 line.end.lines
             ))
-            .hint("say which: `--comment '#'` skips such lines, `--comment ''` reads them"));
+            .hint(hint!(
+                "say which: " {comment = "#"} " skips such lines, " {comment = ""} " reads them"
+            )));
         }
         if dialect.gaps == Gaps::None
             && let Some(line) = comments.iter().find(|line| is_spreadsheet_error(line.text))
@@ -265,7 +270,7 @@ impl Detection<'_> {
             first.end.lines,
             shown(first.text)
         ))
-        .hint("name the separator if it is another one: `--separator`"))
+        .hint(hint!("name the separator if it is another one: " {separator})))
     }
 
     fn least_columns(&self) -> usize {
@@ -312,8 +317,6 @@ impl Detection<'_> {
             [] => {}
             [fit] => return Ok((fit.separator, fit.columns)),
             [one, other, ..] => {
-                let ways: Vec<_> =
-                    whole.iter().map(|fit| format!("`--separator {}`", fit.separator)).collect();
                 return Err(Error::invalid(format!(
                     "line {}: `{}`: fields may be separated by {} ({} columns) or by {} ({} columns)",
                     data[0].end.lines,
@@ -323,7 +326,12 @@ impl Detection<'_> {
                     other.separator.in_words(),
                     other.columns
                 ))
-                .hint(format!("say which: {}", ways.join(" or "))));
+                .hint(Hint::from_iter(whole.iter().enumerate().map(|(place, fit)| {
+                    hint!(
+                        {(if place == 0 { "say which: " } else { " or " })}
+                        {separator = fit.separator}
+                    )
+                }))));
             }
         }
         if fits.iter().all(|fit| fit.columns <= 1 && fit.agrees(data.len())) {
@@ -389,10 +397,10 @@ impl Detection<'_> {
                 data[0].end.lines,
                 shown(data[0].text)
             ))
-            .hint(
-                "say which: `--header` if it names the columns; if it is data, choose `column 1`, \
-                 `column 2` and so on",
-            ));
+            .hint(hint!(
+                "say which: " {header = true} " if it names the columns; if it is data, choose "
+                "`column 1`, `column 2` and so on"
+            )));
         }
         if count != dialect.columns {
             return Ok(false);
@@ -424,8 +432,7 @@ impl Detection<'_> {
             Verdict::Names => Ok(true),
             Verdict::Sorted => {
                 dialect.remark = Some(format!(
-                    "line {} is read as data, as the lines go on in its order; `--header` if it \
-                     names the columns",
+                    "line {} is read as data, as the lines go on in its order",
                     data[0].end.lines
                 ));
                 Ok(false)
@@ -488,8 +495,10 @@ impl Detection<'_> {
 }
 
 fn unclear_header(line: Line<'_>, why: &str) -> Error {
-    Error::invalid(format!("line {}: `{}` {why}", line.end.lines, shown(line.text)))
-        .hint("say which: `--header` if it names the columns, `--no-header` if it is data")
+    Error::invalid(format!("line {}: `{}` {why}", line.end.lines, shown(line.text))).hint(hint!(
+        "say which: " {header = true} " if it names the columns, " {header = false} " if it is "
+        "data"
+    ))
 }
 
 #[cfg(test)]

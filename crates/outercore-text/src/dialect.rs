@@ -1,4 +1,4 @@
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 use serde::{Deserialize, Serialize};
 
 use crate::dimacs::Dimacs;
@@ -183,8 +183,8 @@ impl Dialect {
             "`{}` may be a comment, or a row that starts with `{mark}`",
             shown(line)
         ))
-        .hint(format!(
-            "say which: `--comment '{mark}'` skips such lines, `--comment '{others}'` reads them"
+        .hint(hint!(
+            "say which: " {comment = mark} " skips such lines, " {comment = others} " reads them"
         ))
     }
 

@@ -1,4 +1,4 @@
-use outercore_core::Error;
+use outercore_core::{Error, hint};
 
 use crate::MAX_NODES;
 use crate::dialect::{Dialect, Format};
@@ -308,7 +308,10 @@ pub(crate) fn require_columns(
         shown(line),
         dialect.columns
     ))
-    .hint("mend the line; or say how the file is written: `--separator`, `--comment`, `--header`"))
+    .hint(hint!(
+        "mend the line; or say how the file is written: " {separator} ", " {comment} ", "
+        {header}
+    )))
 }
 
 fn node_id(line: &[u8], column: &str, field: &[u8], layout: &EdgeLayout) -> Result<u64, Error> {
@@ -318,7 +321,7 @@ fn node_id(line: &[u8], column: &str, field: &[u8], layout: &EdgeLayout) -> Resu
         return Err(Error::invalid(format!(
             "`{shown_line}`: column {column} is `{text}`, expected a node id (a whole number)"
         ))
-        .hint("nodes with names or sparse numbers: `--ids dictionary`"));
+        .hint(hint!("nodes with names or sparse numbers: " {ids = "dictionary"})));
     }
     if digits.len() < field.len() {
         return Err(Error::invalid(format!(
@@ -342,7 +345,7 @@ fn node_id(line: &[u8], column: &str, field: &[u8], layout: &EdgeLayout) -> Resu
             "`{shown_line}`: node id {text} in column {column} is too large, expected less than \
              2^63"
         ))
-        .hint("nodes with sparse numbers: `--ids dictionary`")),
+        .hint(hint!("nodes with sparse numbers: " {ids = "dictionary"}))),
         _ => Ok(value),
     }
 }
@@ -357,16 +360,16 @@ pub fn out_of_range(place: &str, id: u64, nodes: u64, first: u64) -> Error {
         "{place}node id {id} is out of range: the graph has {nodes} nodes ({range})"
     ));
     if first == 0 && id == nodes {
-        return error.hint(
-            "if ids start at 1: `--one-based`; else give a row of every node, or raise or leave \
-             out `--nodes`",
-        );
+        return error.hint(hint!(
+            "if ids start at 1: " {one_based = true} "; else give a row of every node, or raise "
+            "or leave out " {nodes}
+        ));
     }
-    error.hint(
-        "there are as many nodes as `--nodes` says, else as the features, labels or other arrays \
-         of nodes have rows, else as the largest id asks for: give a row of every node, or raise \
-         or leave out `--nodes`",
-    )
+    error.hint(hint!(
+        "there are as many nodes as " {nodes} " says, else as the features, labels or other "
+        "arrays of nodes have rows, else as the largest id asks for: give a row of every node, "
+        "or raise or leave out " {nodes}
+    ))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use outercore_core::{Bytes, Context, Error, Result};
+use outercore_core::{Bytes, Context, Error, Result, hint};
 
 use crate::dialect::Position;
 use crate::stream::ByteStream;
@@ -112,7 +112,7 @@ fn refuse_other_encodings(bytes: &[u8]) -> Result<()> {
     }
     if let Some(at) = memchr::memchr(0, bytes) {
         return Err(Error::invalid(format!("byte {at} is 0: this is no text"))
-            .hint("name the format where the suffix does not: `--format`"));
+            .hint(hint!("name the format where the suffix does not: " {format})));
     }
     Ok(())
 }

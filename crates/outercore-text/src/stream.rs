@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result, hint};
 
 /// Compression of a text file, recognised by its first bytes, never by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl ByteStream {
                 ErrorKind::Budget,
                 format!("unpacking its {coding} data takes more memory than the budget allows"),
             )
-            .hint("pass a larger `--memory`, such as 1GiB, or unpack the file before");
+            .hint(hint!("pass a larger " {memory} ", such as 1GiB, or unpack the file before"));
         }
         let what = if source.kind() == io::ErrorKind::UnexpectedEof {
             format!("the file ends at byte {at}, in the middle of its {coding} data")
@@ -157,7 +157,9 @@ impl ByteStream {
                     self.path.display(),
                     bytes - found as u64
                 ))
-                .hint("the file has changed since; pass `--overwrite` to start again"));
+                .hint(hint!(
+                    "the file has changed since; pass " {overwrite = true} " to start again"
+                )));
             }
             bytes -= step as u64;
         }

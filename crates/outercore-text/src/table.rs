@@ -388,7 +388,7 @@ mod tests {
         ] {
             let error = numbers(text, &plain).unwrap_err().to_string();
             assert!(error.contains(&format!("line {line}: ")), "{text:?}: {error}");
-            let hint = if error.contains("is blank") { "write `NA`" } else { "--comment ''" };
+            let hint = if error.contains("is blank") { "write `NA`" } else { "`comment=`" };
             assert!(error.contains(hint), "{text:?}: {error}");
         }
         for (text, expected) in [

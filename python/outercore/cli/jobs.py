@@ -110,7 +110,7 @@ def read_requests(file: Path) -> list[Request]:
         try:
             request = parse(*_entry(entry, number))
         except InvalidError as error:
-            raise InvalidError(f"jobs `{file}`, entry {number}: {error}") from None
+            raise InvalidError(f"jobs `{file}`, entry {number}: ", *error.parts) from None
         if any(request.name == other.name for other in requests):
             raise InvalidError(f"jobs `{file}`, entry {number}: a second `{request.name}`")
         requests.append(request)

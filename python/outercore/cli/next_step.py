@@ -5,21 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from outercore.base.sizes import as_option
 from outercore.cli.options import WITH_TRIPLES
-from outercore.errors import BudgetError, OutercoreError
+from outercore.errors import HINT, BudgetError, OutercoreError, Part, Remedy, in_words
 
-_MORE = re.compile("^(raise --memory|give (more|that) `--memory`)(, or |, |$)")
-"""What a hint says, which the command says better."""
-_OPTION = re.compile(
-    r"(?<!leave out )(?<!such as )(?<!for example )`(--[a-z-]+)(?: ((?:(?![A-Z]{2})[^`])+))?`"
-)
-"""An option in a hint that is not an example, with a value that is no placeholder such as FILE."""
+_MORE = ("raise ", "give more ", "give that ")
+"""Texts before an option of a budget, which the command says better."""
 _COLUMNS = re.compile(r"`([^`\s-][^`]*:[^`]+)`")
 """A file with columns in a hint, as the command takes it."""
 _EXAMPLE = re.compile(r"\b(SOURCE|TARGET|HEAD|RELATION|TAIL|NAME|COLUMN)\b")
@@ -28,23 +24,22 @@ _FULL = re.compile("`outercore [^`]+`")
 """A whole command in a message."""
 _PLACES = {"data_set": "DATASET", "run": "RUN", "model": "RUN"}
 """Placeholders of whole commands by the arguments that have their values."""
-_FLAGS = ("--overwrite", "--triples", "--outside-files", "--header", "--no-header", "--one-based")
-"""Options without a value that hints name."""
+_OFF = {"undirected": "--directed"}
+"""Flags for `False`; others begin with `--no-`."""
 _CHOICE = "say which"
 """How a hint begins whose options are readings to choose from: each has a command."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a command line says about its command: the options that the command takes, and values
-    of placeholders such as DATASET."""
+    """The options of a command, and values of placeholders such as DATASET in its command line."""
 
     options: Container[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, command: Any, arguments: Sequence[str]) -> Known:
-        """What is known of the innermost command that a command line names."""
+        """The options and values of the innermost command in a command line."""
         depth = 0
         while depth < len(arguments) and arguments[depth] in getattr(command, "commands", {}):
             command = command.commands[arguments[depth]]
@@ -73,14 +68,14 @@ class Known:
 def with_command(
     error: OutercoreError, arguments: Sequence[str], known: Callable[[], Known]
 ) -> str:
-    """The message of an error, with the command that follows from its hint.
+    """The text of an error with options of the command line, and the command of its hint.
 
     A part of the hint that is of no use, because the command does not take its option or has it
     already, is left out where others remain. Whole commands get the data set and the run of the
     command line in place of DATASET and RUN.
 
     Example:
-        >>> error = BudgetError("25% is too small\\nhint: give more", 3 * 2**20 + 1)
+        >>> error = BudgetError("25% is too small\\nhint: give more", needed=3 * 2**20 + 1)
         >>> known = lambda: Known({"--epochs", "--memory"}, {"DATASET": "papers"})
         >>> print(with_command(error, ["run", "wcc", "papers", "--memory", "25%"], known))
         25% is too small
@@ -98,34 +93,81 @@ def with_command(
         damaged
         hint: run `outercore check papers`
     """
-    message = str(error)
-    said, _, hint = message.partition("\nhint: ")
+    said, _, hint = in_words(error.parts, as_flag).partition(HINT)
+    parts = list(error.hint)
     if isinstance(error, BudgetError) and error.needed is not None:
         # A training keeps the budget that it began with.
         if "train" in arguments[:1] and any(word.startswith("--resume") for word in arguments):
-            return message
+            return said + (hint and HINT + hint)
         command = _command(arguments, "--memory", as_option(error.needed))
-        other = _MORE.sub("", hint)
-        return f"{said}\nhint: `{command}`" + (f"; or {other}" if other else "")
+        if parts[0:1] and parts[0] in _MORE and parts[1:2] == [Remedy("memory")]:
+            hint = in_words(parts[2:], as_flag).removeprefix(",").strip().removeprefix("or ")
+        return f"{said}{HINT}`{command}`" + (f"; or {hint}" if hint else "")
     if _FULL.search(hint):
         places = known().places
-        return f"{said}\nhint: {_FULL.sub(lambda one: _filled(one[0], places), hint)}"
-    hint = _COLUMNS.sub(lambda one: _with_columns(one, arguments), hint)
-    if "`--" not in hint:
-        return f"{said}\nhint: {hint}" if hint else message
+        return f"{said}{HINT}{_FULL.sub(lambda one: _filled(one[0], places), hint)}"
+    if not any(isinstance(part, Remedy) for part in parts):
+        hint = _COLUMNS.sub(lambda one: _with_columns(one, arguments), hint)
+        return said + (hint and HINT + hint)
     options = known().options
-    parts = hint.split("; ")
-    hint = "; ".join([one for one in parts if _is_of_use(one, arguments, options)] or parts)
-    message = f"{said}\nhint: {hint}"
-    named = list(_OPTION.finditer(hint))
+    clauses = _clauses(parts)
+    useful = [one for one in clauses if _is_of_use(one, arguments, options)] or clauses
+    hint = "; ".join(in_words(clause, as_flag) for clause in useful)
+    hint = _COLUMNS.sub(lambda one: _with_columns(one, arguments), hint)
+    remedies = [part for clause in useful for part in clause if isinstance(part, Remedy)]
     commands = [
-        f"`{_command(arguments, option[1], _value(option))}`"
-        for option in named
-        if (hint.startswith(_CHOICE) or option[1] == named[0][1])
-        and (option[2] is not None or option[1] in _FLAGS)
-        and _is_of_use(option[0], arguments, options)
+        f"`{_with(arguments, one)}`"
+        for one in remedies
+        if (hint.startswith(_CHOICE) or one.option == remedies[0].option)
+        and one.value is not None
+        and not _is_placeholder(one.value)
+        and _is_of_use([one], arguments, options)
     ]
-    return f"{message}: {' or '.join(commands)}" if commands else message
+    return f"{said}{HINT}{hint}" + (f": {' or '.join(commands)}" if commands else "")
+
+
+def as_flag(remedy: Remedy) -> str:
+    """A remedy as an option of the command line.
+
+    Example:
+        >>> as_flag(Remedy("feature_dtype", "float64")), as_flag(Remedy("header", False))
+        ('--feature-dtype float64', '--no-header')
+        >>> as_flag(Remedy("link.held_out", "0.1")), as_flag(Remedy("budget.slots"))
+        ('--set link.held_out=0.1', 'budget.slots')
+    """
+    flag, value = _words(remedy)
+    if remedy.value is None:
+        return remedy.option if flag == "--set" else flag
+    return flag if value is None else f"{flag} {shlex.quote(value)}"
+
+
+def _words(remedy: Remedy) -> tuple[str, str | None]:
+    """The option of a remedy, and its value if it has one."""
+    name = remedy.option
+    if "." in name:
+        return "--set", None if remedy.value is None else f"{name}={remedy.value}"
+    if remedy.value is False:
+        return _OFF.get(name, f"--no-{name.replace('_', '-')}"), None
+    return f"--{name.replace('_', '-')}", remedy.value if isinstance(remedy.value, str) else None
+
+
+def _with(arguments: Sequence[str], remedy: Remedy) -> str:
+    return _command(arguments, *_words(remedy))
+
+
+def _is_placeholder(value: str | bool | None) -> bool:
+    """Whether the user has to replace a value such as FILE."""
+    return isinstance(value, str) and re.search("[A-Z]{2}", value) is not None
+
+
+def _clauses(parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts of a hint, cut at each semicolon."""
+    clauses: list[list[Part]] = [[]]
+    for part in parts:
+        texts = part.split("; ") if isinstance(part, str) else [part]
+        clauses[-1].append(texts[0])
+        clauses += [[text] for text in texts[1:]]
+    return clauses
 
 
 def _filled(command: str, places: Mapping[str, str]) -> str:
@@ -164,7 +206,7 @@ def _with_columns(given: re.Match[str], arguments: Sequence[str]) -> str:
 
 
 def _starts(argument: str) -> Iterator[str]:
-    """What may stand before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
+    """Possible texts before a file in an argument: nothing, or `NAME=`, or `--label=TYPE=`."""
     yield ""
     for place, letter in enumerate(argument):
         if letter == "=":
@@ -180,7 +222,7 @@ def _same_file(one: str, other: str) -> bool:
 def read_again(arguments: Sequence[str], option: str = "", value: str | None = None) -> str | None:
     """The command of a finished import that reads its input otherwise, in place of the data set.
 
-    There is none for standard input, which is gone.
+    Standard input cannot be read again, so it has no such command.
 
     Example:
         >>> read_again(["import", "e.csv", "--one-based", "--out", "g"], "--ids", "dictionary")
@@ -193,42 +235,27 @@ def read_again(arguments: Sequence[str], option: str = "", value: str | None = N
     return _command(words, "--overwrite", None)
 
 
-def _value(option: re.Match[str]) -> str | None:
-    """The value of an option in a hint, which quotes it for the shell where that needs it.
-
-    Example:
-        >>> [_value(option) for option in _OPTION.finditer("`--comment '#'` or `--comment ''`")]
-        ['#', '']
-    """
-    if option[2] is None:
-        return None
-    try:
-        words = shlex.split(option[2])
-    except ValueError:
-        return option[2]
-    return words[0] if len(words) == 1 else option[2]
-
-
-def _is_of_use(part: str, arguments: Sequence[str], options: Container[str]) -> bool:
-    """Whether the command takes the options that a part of a hint names, and lacks their values.
+def _is_of_use(clause: Iterable[Part], arguments: Sequence[str], options: Container[str]) -> bool:
+    """Whether the command takes the options of a part of a hint, and lacks their values.
 
     Example:
         >>> given = ["import", "e.csv", "--ids", "dictionary"]
-        >>> _is_of_use("nodes with names: `--ids dictionary`", given, {"--ids"})
+        >>> _is_of_use(["nodes with names: ", Remedy("ids", "dictionary")], given, {"--ids"})
         False
     """
-    for option in _OPTION.finditer(part):
-        if option[1] not in options:
+    for remedy in clause:
+        if isinstance(remedy, str) or _is_placeholder(remedy.value):
+            continue
+        flag, value = _words(remedy)
+        if flag not in options:
             return False
-        if option[0] == "`--ids dictionary`" and _are_numbered(arguments):
+        if remedy == Remedy("ids", "dictionary") and _are_numbered(arguments):
             return False
-        if option[1] == "--triples" and any(
+        if flag == "--triples" and any(
             word.startswith("--") and _parameter(word) not in WITH_TRIPLES for word in arguments
         ):
             return False
-        if option[2] is not None and (
-            _command(arguments, option[1], _value(option)) == _joined(arguments)
-        ):
+        if value is not None and _with(arguments, remedy) == _joined(arguments):
             return False
     return True
 
@@ -254,7 +281,7 @@ def _are_numbered(arguments: Sequence[str]) -> bool:
         one == "--nodes" and count.isdecimal() for one, count in itertools.pairwise(arguments)
     )
     formats = (".npz", ".mtx", ".gr", ".dimacs")
-    # A folder of a known layout; Parquet files may lie in one, too.
+    # A folder of a known layout; A folder may also contain Parquet files.
     is_layout = any(Path(one).is_dir() and ".parquet" not in one for one in arguments[1:2])
     return counts or is_layout or any(one.partition(":")[0].endswith(formats) for one in arguments)
 
@@ -262,7 +289,7 @@ def _are_numbered(arguments: Sequence[str]) -> bool:
 def _command(arguments: Sequence[str], option: str, value: str | None) -> str:
     """The command with an option as well, or with another value of it.
 
-    Of several values `NAME=...` of one option, that of the same name is replaced.
+    If an option has several values `NAME=...`, the value of the same name is replaced.
 
     Example:
         >>> words = ["train", "p", "--set", "a.b=1", "--set", "c.d=2"]

@@ -326,9 +326,10 @@ def renamed(options: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except InvalidError as error:
-        place, _, rest = str(error).partition(": ")
+        first, *others = error.parts
+        place, _, rest = str(first).partition(": ")
         if (option := options.get(place)) is None:
             raise
         # An option with the same name as its key is named once.
         same = option == f"--{place}".replace("_", "-")
-        raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}") from None
+        raise InvalidError(f"{option}{'' if same else f' ({place})'}: {rest}", *others) from None

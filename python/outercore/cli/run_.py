@@ -269,7 +269,7 @@ def _ids(option: str, text: str, data_set: Path, relation: str | None) -> list[i
     try:
         return [names.id(part) for part in parts]
     except InvalidError as error:
-        raise InvalidError(f"{option}: {error}") from None
+        raise InvalidError(f"{option}: ", *error.parts) from None
 
 
 def _teleport(option: str, text: str, data_set: Path, relation: str | None) -> Any:

@@ -35,7 +35,7 @@ CandidateKind = Literal["all", "uniform", "degree"]
 MAX_SWEEPS = 1024
 RESUME = "resume with `outercore embed --resume RUN`"
 """Hint for a run that has filled its device."""
-GIVE_SCORE = "give it by `--score FILE.py:NAME`, in Python by `score=FUNCTION`"
+GIVE_SCORE = "give it by `--score FILE.py:NAME`, or a function in Python"
 """Hint for a missing custom score function."""
 CHANGEABLE = (
     "epochs",

@@ -255,7 +255,7 @@ def compare_orders(
             except InvalidError as reason:
                 # The order of Legend needs three slots, COVER needs powers of the slots.
                 if not spare:
-                    missing[kind] = str(reason).partition("\nhint: ")[0]
+                    missing[kind] = reason.message
                 continue
             for swap in ("spare-slot",) if spare else ("in-place", "in-turn"):
                 plan = order.plan(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import DTypeLike, NDArray
 
-from outercore.errors import CorruptError, InternalError, InvalidError, NotFoundError
+from outercore.errors import HINT, CorruptError, InternalError, InvalidError, NotFoundError
 from outercore.files.atomic import Storage, device_errors, replacing, whole_file
 from outercore.files.file_spec import FileSpec
 from outercore.files.input_file import require_file
@@ -31,7 +31,6 @@ _READERS = {
 _DATA_OFFSET = 4096
 """Values in our files begin here. Reads without the page cache (O_DIRECT) need this alignment."""
 _BLOCK_NUMBERS = 1 << 20
-_HINT = "\nhint: "
 _MOST_AXES = 32
 _MOST_BYTES = 2**63 - 1
 MOST_EMPTY = 2**31
@@ -149,7 +148,7 @@ def map_table(path: Path, hint: str) -> NDArray[Any]:
     try:
         return map_npy(path, "array")
     except (InvalidError, NotFoundError) as error:
-        raise CorruptError(f"{str(error).partition(_HINT)[0]}{_HINT}{hint}") from None
+        raise CorruptError(f"{error.message}{HINT}{hint}") from None
 
 
 def table_blocks(
@@ -167,7 +166,7 @@ def table_blocks(
     if stored.dtype != np.float32 or stored.shape != shape:
         raise CorruptError(
             f"array `{path}`: expected float32 {list(shape)}, "
-            f"found {stored.dtype} {list(stored.shape)}{_HINT}{hint}"
+            f"found {stored.dtype} {list(stored.shape)}{HINT}{hint}"
         )
     total = 0
     for first, rows in _blocks_of_rows(stored):
@@ -175,7 +174,7 @@ def table_blocks(
         yield first, rows
     if checksum is not None and total != checksum:
         raise CorruptError(
-            f"array `{path}`: found checksum {total:08x}, expected {checksum:08x}{_HINT}{hint}"
+            f"array `{path}`: found checksum {total:08x}, expected {checksum:08x}{HINT}{hint}"
         )
 
 

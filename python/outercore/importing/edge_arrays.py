@@ -188,7 +188,7 @@ def _whole_times(rows: RowSource, where: str, reading: Reading) -> RowSource:
         try:
             return whole_times(where, chunk.reshape(len(chunk)), first)
         except InvalidError as error:
-            raise InvalidError(f"{error}{_hint_on_fill(reading)}") from None
+            raise InvalidError(*error.parts, _hint_on_fill(reading)) from None
 
     return rows.changed(whole, dtype=np.dtype(np.int64), width=None)
 

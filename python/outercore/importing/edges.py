@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from outercore.base.native import Importer
 from outercore.data.time_arrays import is_time_name
-from outercore.errors import InvalidError, OutercoreError
+from outercore.errors import HINT, InvalidError, OutercoreError
 from outercore.files.file_spec import FileSpec
 from outercore.files.npy import open_npy
 from outercore.importing.table.columns import EdgeColumns
@@ -195,12 +195,10 @@ def text_edges(
 
 def _or_triples(error: InvalidError, spec: FileSpec, table: TextTable) -> InvalidError:
     """The error, whose hint says how three columns of words become a knowledge graph as well."""
-    said, _, hint = str(error).partition("\nhint: ")
-    if not hint or spec.columns or not _may_be_triples(table):
+    if not error.hint or spec.columns or not _may_be_triples(table):
         return error
-    return InvalidError(
-        f"{said}\nhint: say which: {hint}; three columns of head, relation and tail: `--triples`"
-    )
+    triples = "; three columns of head, relation and tail: `--triples`"
+    return InvalidError(error.message, f"{HINT}say which: ", *error.hint, triples)
 
 
 def _may_be_triples(table: TextTable) -> bool:
@@ -439,7 +437,7 @@ def with_range(error: InvalidError, source: EdgeSource, nodes: int | None) -> In
 
     Cost: reads the edges once more.
     """
-    said, _, _ = str(error).partition("\nhint: ")
+    said = error.message
     if _OUT_OF_RANGE not in said:
         return error
     least, largest = np.iinfo(np.int64).max, -1

@@ -230,7 +230,7 @@ def _text_edges(
         if options.header is not None or as_data.is_named or not _are_words(as_data):
             return as_data
     except InvalidError as unclear:
-        if options.header is not None or "`--header`" not in str(unclear):
+        if options.header is not None or not unclear.names("header"):
             raise
         error = unclear
         as_data = opened(replace(options, header=False))

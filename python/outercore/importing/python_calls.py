@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
 from outercore.base.likeness import suggestion
-from outercore.errors import InvalidError, OutercoreError
+from outercore.errors import InvalidError, OutercoreError, Part, Remedy
 from outercore.importing.options import ImportOptions
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-_OPTION = re.compile(r"`--([a-z-]+)(?: ([^`]+))?`|--([a-z-]+)(?: ([a-z]+))?(?=:)")
-"""An option in a message: with backticks, or before a colon."""
-_FIELDS = {field.name: field.type for field in fields(ImportOptions)}
-_INSTEAD = (
-    ("`--fill nan`", "`options=oc.ImportOptions(allow_nan=True)`"),
-    ("name one by `--features`, or leave", "leave"),
-)
-"""What hints say where no option is named as in Python, and what they say there."""
-_FILL, _REVERSE = "mend the file, give missing values a number (`--fill VALUE`)", "`--add-reverse`"
-_OF_FUNCTION = {
-    "from_pandas": {_FILL: "`nodes['NAME'] = nodes['NAME'].fillna(0)`"},
-    "from_networkx": {_FILL: "`networkx.set_node_attributes(graph, VALUES, 'NAME')`"},
-    "from_scipy": {_FILL: "`features = numpy.nan_to_num(features)`"},
+_FIELDS = {field.name for field in fields(ImportOptions)}
+_IN_CALLS = {
+    "from_pandas": {"fill": "nodes['NAME'] = nodes['NAME'].fillna(0)"},
+    "from_networkx": {"fill": "networkx.set_node_attributes(graph, VALUES, 'NAME')"},
+    "from_scipy": {"fill": "features = numpy.nan_to_num(features)"},
     "from_pyg": {
-        _FILL: "`data.x = torch.nan_to_num(data.x)`",
-        _REVERSE: "`data = torch_geometric.transforms.ToUndirected()(data)`",
+        "fill": "data.x = torch.nan_to_num(data.x)",
+        "add_reverse": "data = torch_geometric.transforms.ToUndirected()(data)",
     },
     "from_dgl": {
-        _FILL: "`graph.ndata['NAME'] = torch.nan_to_num(graph.ndata['NAME'])`",
-        _REVERSE: "`graph = dgl.AddReverse()(graph)`",
+        "fill": "graph.ndata['NAME'] = torch.nan_to_num(graph.ndata['NAME'])",
+        "add_reverse": "graph = dgl.AddReverse()(graph)",
     },
 }
-"""What does the same before a call of the function."""
+"""Code before a call of a function, in place of an option that the function lacks."""
 
 
 def called_from_python(
@@ -65,7 +56,7 @@ def called_from_python(
         try:
             return function(*given, **named)
         except OutercoreError as error:
-            error.args = (in_python(str(error), function.__name__), *error.args[1:])
+            error.replace(partial(_in_call, function.__name__))
             raise
 
     return called
@@ -89,32 +80,15 @@ def _unknown(function: str, name: str, value: object, known: list[str]) -> Inval
     return InvalidError(f"{function}: unknown argument `{name}`\nhint: {hint}")
 
 
-def in_python(message: str, function: str = "") -> str:
-    """A message with the options of an import as arguments of Python, for callers of `function`.
-
-    Example:
-        >>> in_python("`g` holds a data set\\nhint: pass `--overwrite` to replace it")
-        '`g` holds a data set\\nhint: pass `options=oc.ImportOptions(overwrite=True)` to replace it'
-    """
-    instead_here = _OF_FUNCTION.get(function, {})
-    if (fill := instead_here.get(_FILL)) is not None:
-        message = message.replace(_FILL, f"give missing values a number ({fill})")
-    if (reverse := instead_here.get(_REVERSE)) is not None:
-        message = message.replace(_REVERSE, reverse)
-    for said, instead in _INSTEAD:
-        message = message.replace(said, instead)
-    return _OPTION.sub(_argument, message)
-
-
-def _argument(option: re.Match[str]) -> str:
-    name, value = (option[1] or option[3]).replace("-", "_"), option[2] or option[4]
-    if name not in _FIELDS:
-        return option[0]
-    if option[3] is not None:
-        return f"{name}={value!r}" if value else name
-    return _as_argument(name, value)
-
-
-def _as_argument(name: str, value: str | None) -> str:
-    otherwise = "True" if "bool" in str(_FIELDS[name]) else "..."
-    return f"`options=oc.ImportOptions({name}={otherwise if value is None else repr(value)})`"
+def _in_call(function: str, part: Part) -> Part:
+    """An option as the argument of a call of `function`, or as code before the call."""
+    if isinstance(part, str):
+        label, colon, rest = part.partition(":")
+        is_option = label.startswith("--")
+        return f"{label[2:].replace('-', '_')}{colon}{rest}" if is_option else part
+    if part == Remedy("fill", "nan"):
+        part = Remedy("allow_nan", True)
+    code = _IN_CALLS[function].get(part.option)
+    if code is None and part.option in _FIELDS and part.value is not None:
+        code = f"options=oc.ImportOptions({part})"
+    return f"`{code or part}`"

@@ -99,7 +99,7 @@ def typed_source(
     arrays = [*arrays, *labels, *by_rows, *texts]
     from_files = [note for array in arrays for note in array.rows.notes]
     from_files += [
-        f"{one.spec.path}: {remark}"
+        f"{one.spec.path}: {remark}; `--header` if it names the columns"
         for one in tables
         if isinstance(one.table, TextTable) and (remark := one.table.dialect.get("remark"))
     ]

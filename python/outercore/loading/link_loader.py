@@ -27,7 +27,6 @@ from outercore.loading.loader import NeighborLoader
 from outercore.loading.loader_arguments import check_arguments, refuse_arguments
 from outercore.loading.minibatches import FanOuts, Source, as_graph
 from outercore.loading.options import LoaderOptions, others_of, shows_options
-from outercore.loading.seed_code import code_of_links
 
 _POOL_SEEDS = 1 << 18
 """Largest number of seeds that are drawn together."""
@@ -130,8 +129,7 @@ class LinkNeighborLoader(NeighborLoader):
         own = LoaderOptions.of({**locals(), **options})
         graph = as_graph(data)
         self._edge_type, index = _links(graph, edge_label_index)
-        code = code_of_links(data, graph, edge_label_index)
-        check_arguments(others_of(options), type(self), lambda: code, of_links=True)
+        check_arguments(others_of(options), type(self), of_links=True)
         self._edge_label = _labels(edge_label)
         times = whole_numbers("edge_label_time", edge_label_time, "links")
         self._negatives = _negatives(graph, self._edge_type, neg_sampling, neg_sampling_ratio)
@@ -198,7 +196,7 @@ class LinkNeighborLoader(NeighborLoader):
                 f"memory budget {format_size(budget)}: {self._link_count:,} edges as links take "
                 f"{format_size(needed)} while they are read\n"
                 "hint: raise the memory, or give fewer links by `edge_label_index`",
-                needed,
+                needed=needed,
             )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -33,7 +33,6 @@ from outercore.loading.loader_arguments import ARGUMENTS, check_arguments, refus
 from outercore.loading.loader_data import LoaderData, take_for_inference
 from outercore.loading.minibatches import FanOuts, InputNodes, MiniBatches, Source, as_graph
 from outercore.loading.options import LoaderOptions, shows_options
-from outercore.loading.seed_code import code_of_nodes
 from outercore.loading.typed_choice import FeatureNames
 
 
@@ -205,8 +204,7 @@ class NeighborLoader(MiniBatches[Any]):
     ) -> None:
         """Bind a graph and the seeds; nothing is read yet."""
         options, graph = LoaderOptions.of(locals()), as_graph(data)
-        seeds = partial(code_of_nodes, data, graph, input_nodes)
-        check_arguments(others, type(self), seeds, of_links=False)
+        check_arguments(others, type(self), of_links=False)
         self._bind(graph, num_neighbors, input_nodes, options)
 
     def _bind(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
 from outercore.base.likeness import closest
 from outercore.errors import InvalidError, UnsupportedError
-from outercore.loading.seed_code import SeedCode
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,9 @@ class Argument:
     because: str = ""
     """Why another value has no effect. Empty if another value is an error."""
     instead: str = ""
-    """Hint for the error. `{seeds}` becomes code for the seeds at `places`. `{argument}` and
-    `{kind}` depend on the kind of seeds."""
-    places: str = ""
-    """Code for places among the input nodes or links. Empty: all of them, as tensors."""
+    """Hint for the error, where seeds are tensors."""
+    instead_of_links: str = ""
+    """Hint for loaders of links, if it differs from `instead`."""
 
 
 _NO_WORKERS = "the core has threads of its own, see `threads`"
@@ -56,7 +54,11 @@ ARGUMENTS: Mapping[str, Argument] = {
     ),
     "neighbor_sampler": Argument(
         None,
-        instead="`torch_geometric.loader.{kind}Loader({graph}.pyg(), neighbor_sampler, {seeds})`",
+        instead="`torch_geometric.loader.NodeLoader(graph.pyg(), neighbor_sampler, input_nodes)`",
+        instead_of_links=(
+            "`torch_geometric.loader.LinkLoader(graph.pyg(), neighbor_sampler, "
+            "(None, edge_label_index))`"
+        ),
     ),
     "custom_cls": Argument(
         None, instead="`transform=lambda batch: custom_cls.from_dict(batch.to_dict())`"
@@ -64,19 +66,24 @@ ARGUMENTS: Mapping[str, Argument] = {
     "input_id": Argument(None, instead="`input_id[batch.input_id]` are those of a batch"),
     "sampler": Argument(
         None,
-        instead="`{argument}={seeds}` is visited in the order of the sampler",
-        places="list(sampler)",
+        instead="`input_nodes=input_nodes[list(sampler)]` is visited in the order of the sampler",
+        instead_of_links=(
+            "`edge_label_index=edge_label_index[:, list(sampler)]` is visited in the order of the "
+            "sampler"
+        ),
     ),
     "batch_sampler": Argument(
-        None, instead="`{argument}={seeds}` with `batch_size`", places="sum(batch_sampler, [])"
+        None,
+        instead="`input_nodes=input_nodes[sum(batch_sampler, [])]` with `batch_size`",
+        instead_of_links=(
+            "`edge_label_index=edge_label_index[:, sum(batch_sampler, [])]` with `batch_size`"
+        ),
     ),
 }
 """Arguments by name. The guide `docs/guides/pyg.md` shows this table."""
 
 
-def check_arguments(
-    given: Mapping[str, Any], loader: type, seeds: Callable[[], SeedCode], *, of_links: bool
-) -> None:
+def check_arguments(given: Mapping[str, Any], loader: type, *, of_links: bool) -> None:
     """Checks arguments of PyG and PyTorch that our loaders lack.
 
     Default values are accepted. A warning names arguments that have no effect here.
@@ -84,7 +91,6 @@ def check_arguments(
     Args:
         given: the arguments by name.
         loader: the class of the loader, for messages.
-        seeds: returns the code of the seeds, for hints.
         of_links: whether the seeds are links.
 
     Errors: `UnsupportedError` for an unsupported argument; `InvalidError` for an argument that is
@@ -98,14 +104,8 @@ def check_arguments(
         if value is argument.default or _equal(value, argument.default):
             continue
         if argument.instead:
-            hint = argument.instead
-            if "{" in hint:
-                kind, of_seeds = (
-                    ("Link", "edge_label_index") if of_links else ("Node", "input_nodes")
-                )
-                hint = hint.replace("{kind}", kind).replace("{argument}", of_seeds)
-                hint = seeds().fill(hint, argument.places)
-            raise UnsupportedError(f"`{name}` is not supported\nhint: {hint}")
+            instead = (argument.instead_of_links if of_links else "") or argument.instead
+            raise UnsupportedError(f"`{name}` is not supported\nhint: {instead}")
         without_effect.setdefault(argument.because, []).append(f"`{name}`")
     for because, names in without_effect.items():
         # All loaders warn from this line, so that Python shows each text once.

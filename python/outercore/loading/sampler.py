@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,6 @@ from outercore.errors import InvalidError
 from outercore.loading.loader_arguments import check_arguments, refuse_arguments
 from outercore.loading.minibatches import InputNodes, MiniBatches, Source, as_graph
 from outercore.loading.options import LoaderOptions, others_of, shows_options
-from outercore.loading.seed_code import code_of_nodes
 
 _OF_LOADER = (
     *(field.name for field in fields(SampleRules)),
@@ -146,9 +144,8 @@ class NeighborSampler(MiniBatches[SampledSubgraph]):
         if id_dtype not in ("int64", "int32"):
             raise InvalidError(f"id_dtype is {id_dtype!r}, expected 'int64' or 'int32'")
         self._id_dtype = id_dtype
-        data, graph = graph, as_graph(graph)
-        seeds = partial(code_of_nodes, data, graph, input_nodes)
-        check_arguments(others_of(options), type(self), seeds, of_links=False)
+        graph = as_graph(graph)
+        check_arguments(others_of(options), type(self), of_links=False)
         if graph.is_typed:
             raise InvalidError(
                 f"data set `{graph.root}`: the sampler of NumPy arrays takes a graph of one type\n"

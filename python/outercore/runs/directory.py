@@ -273,7 +273,7 @@ class RunDirectory:
             then = "run the same command again"
             if self._config.exists():
                 then = f"resume with `{self._resume}`"
-            first = str(error).partition("\nhint: ")[0]
+            first = error.message
             raise NoSpaceError(f"{first}\nhint: free some space, then {then}") from error
 
     def write_record(self, record: dict[str, Any]) -> None:

@@ -193,7 +193,7 @@ class GraphReader:
                 f"memory budget {format_size(memory)}: labels take {format_size(held)}, a batch of "
                 f"the {min(batch_size, many.num_nodes)} largest graphs {format_size(batch)}\n"
                 f"hint: give {format_size(held + batch)}, or a smaller `--batch-size`",
-                held + batch,
+                needed=held + batch,
             )
         self.plan = {
             "memory": memory,

@@ -91,7 +91,7 @@ class Loaders:
             raise BudgetError(
                 f"memory budget {format_size(total)}: {self._named()} leave nothing for batches\n"
                 f"hint: {advice}",
-                taken,
+                needed=taken,
             )
         self._total = total - taken
 
@@ -170,7 +170,8 @@ class Loaders:
         if not taken:
             return error
         needed = None if error.needed is None else error.needed + taken
-        return BudgetError(f"{error}\nhint: {self._named()} are in memory besides", needed)
+        besides = f"\nhint: {self._named()} are in memory besides"
+        return BudgetError(*error.parts, besides, needed=needed)
 
     def use_whole_budget(self) -> bool:
         """Lets training and evaluation take turns with all of the budget from now on.

@@ -4,7 +4,7 @@
 
 mod spill;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 use outercore_far::segments::check_ratio;
 use outercore_format::{DType, NpyHeader};
 use outercore_grid::{GridShape, Piece};
@@ -389,11 +389,13 @@ fn too_small(input: &PlanInput<'_>) -> Error {
     )
     .needs(least)
     .hint(match input.far {
-        Some(FarShare::Ratio(_)) => "raise --memory or far_ratio, or use fewer threads",
-        _ if has_to_fit => {
-            "raise --memory, or use fewer threads: the state of this algorithm has to fit"
+        Some(FarShare::Ratio(_)) => {
+            hint!("raise " {memory} " or " {far_ratio} ", or use fewer threads")
         }
-        _ => "raise --memory, or use fewer threads",
+        _ if has_to_fit => hint!(
+            "raise " {memory} ", or use fewer threads: the state of this algorithm has to fit"
+        ),
+        _ => hint!("raise " {memory} ", or use fewer threads"),
     })
 }
 

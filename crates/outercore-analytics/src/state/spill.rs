@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 use outercore_io::{
     Arena, Backend, DirectDisk, Disk, Engine, EngineConfig, FileId, Lease, RealDisk, Unnamed,
 };
@@ -243,9 +243,7 @@ fn in_scratch(error: Error, directory: &Path) -> Error {
     let what = format!("state of the nodes in scratch directory `{}`", directory.display());
     if error.kind() == ErrorKind::NoSpace {
         return Error::new(ErrorKind::NoSpace, format!("{what}: no space left on the device"))
-            .hint(
-                "free space, choose another directory with --set scratch=DIR, or raise --memory",
-            );
+            .hint(hint!("free space, choose another directory by `scratch`, or raise " {memory}));
     }
     error.context(what)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, command};
 use outercore_grid::{GridShape, Order};
 use outercore_io::{Engine, Kept};
 
@@ -279,6 +279,10 @@ fn checked(what: NodeArray, shape: &GridShape, values: Vec<u32>) -> Result<Vec<u
 }
 
 fn no_node(found: u32, shape: &GridShape) -> Error {
-    Error::corrupt(format!("grid `grid/edge/order`: node {found} of {} nodes", shape.nodes))
-        .hint("run `outercore check DATASET`; `outercore grid DATASET --overwrite` mends it")
+    Error::corrupt(format!("grid `grid/edge/order`: node {found} of {} nodes", shape.nodes)).hint(
+        format!(
+            "run `outercore check DATASET`; `{}` mends it",
+            command("grid DATASET", &[("overwrite", "")])
+        ),
+    )
 }

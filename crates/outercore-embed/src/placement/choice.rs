@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 
 use super::Placement;
 use super::memory::{GROUPS, filled, group_of, in_memory, partitioned};
@@ -412,9 +412,9 @@ pub(super) fn too_small(budget: u64, least: u64, what: &str) -> Error {
         Bytes(budget),
         Bytes(least)
     );
-    Error::new(ErrorKind::Budget, message)
-        .needs(Bytes(least))
-        .hint("give more `--memory`, a smaller `--dim`, or `--set optimiser.kind=row-adagrad`")
+    Error::new(ErrorKind::Budget, message).needs(Bytes(least)).hint(hint!(
+        "give more " {memory} ", a smaller " {dim} ", or " {"optimiser.kind" = "row-adagrad"}
+    ))
 }
 
 fn fewest_slots(swap: SwapKind) -> usize {

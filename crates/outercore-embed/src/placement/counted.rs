@@ -1,6 +1,6 @@
 //! Placements for unevenly spread triples, after the triples of every bucket were counted.
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Hint, Result, hint};
 
 use super::choice::{Planner, fastest, thousands};
 use super::memory::{filled, in_memory, partitioned};
@@ -210,8 +210,10 @@ fn nothing_fits(planner: &Planner<'_>, first: &Fit, tried: Vec<Fit>) -> Error {
         || asked.group > 0
         || asked.sweeps > 0
         || asked.swap.is_some();
-    let other =
-        if fixed { "leave partitions, slots and walks open" } else { "choose a smaller `--dim`" };
+    let other = match fixed {
+        true => Hint::from("leave partitions, slots and walks open"),
+        false => hint!("choose a smaller " {dim}),
+    };
     let message = format!(
         "{} partitions within {}: some have up to {} triples in one pool; {what}, which is {needed} \
          bytes",
@@ -219,7 +221,7 @@ fn nothing_fits(planner: &Planner<'_>, first: &Fit, tried: Vec<Fit>) -> Error {
         Bytes(place.memory),
         thousands(first.pools.most)
     );
-    Error::new(ErrorKind::Budget, message)
-        .needs(Bytes(needed))
-        .hint(format!("give that `--memory`, or {other}"))
+    Error::new(ErrorKind::Budget, message).needs(Bytes(needed)).hint(hint!(
+        "give that " {memory} ", or " {(other)}
+    ))
 }

@@ -12,7 +12,7 @@ mod request;
 
 use std::cmp;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 use serde::Serialize;
 
 use crate::buckets::{BucketCounts, Pools};
@@ -195,7 +195,7 @@ pub fn with_pools(request: &Request, size: &Size, pools: Pools) -> Result<Placem
         thousands(pools.most),
         Bytes(needed)
     );
-    Err(Error::new(ErrorKind::Budget, message)
-        .needs(Bytes(needed))
-        .hint("give that `--memory`; partitions and slots of a run stay as they are"))
+    Err(Error::new(ErrorKind::Budget, message).needs(Bytes(needed)).hint(hint!(
+        "give that " {memory} "; partitions and slots of a run stay as they are"
+    )))
 }

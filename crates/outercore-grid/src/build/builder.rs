@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Result, command, hint};
 use outercore_format::{ArrayEntry, DType};
 use outercore_io::Disk;
 use outercore_store::dataset::{ArrayRef, DataSet};
@@ -157,8 +157,9 @@ impl<'a> Builder<'a> {
         let partitions = shape.partitions() as u64;
         if partitions > MAX_PARTITIONS {
             let text = format!("{partitions} partitions, expected at most {MAX_PARTITIONS}");
-            return Err(Error::new(ErrorKind::Unsupported, text)
-                .hint("leave out `--partition-log2`, or make it larger"));
+            return Err(Error::new(ErrorKind::Unsupported, text).hint(hint!(
+                "leave out " {partition_log2} ", or make it larger"
+            )));
         }
         Ok(shape)
     }
@@ -200,13 +201,13 @@ impl<'a> Builder<'a> {
 
     fn check_ordering(&self, facts: &Facts, order: Order) -> Result<()> {
         facts.check_ordering(order).map_err(|error| match order {
-            Order::Natural => error.hint("raise --memory, or use fewer threads"),
+            Order::Natural => error.hint(hint!("raise " {memory} ", or use fewer threads")),
             Order::Degree => {
                 let relation = self.input.source.relation();
-                let command = rebuild_command(self.data_set, relation, self.options.weights_name());
-                error.hint(format!(
-                    "raise --memory, or run `{command} --order natural`, which takes 4 bytes a \
-                     node less"
+                let anew = rebuild_command(self.data_set, relation, self.options.weights_name());
+                let natural = command(&anew["outercore ".len()..], &[("order", "natural")]);
+                error.hint(hint!(
+                    "raise " {memory} ", or run `{natural}`, which takes 4 bytes a node less"
                 ))
             }
         })

@@ -9,7 +9,7 @@ mod rows;
 
 use std::time::Instant;
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result, hint};
 use outercore_format::keys::{self as format_keys, Group};
 use outercore_format::{DType, NpyHeader};
 use outercore_io::{Disk, Engine, EngineConfig};
@@ -307,7 +307,7 @@ impl Build<'_> {
         let least = Bytes(least).readable();
         let memory = self.options.memory;
         let text = format!("a budget of {memory} is too small; the least that works is {least}");
-        Error::new(ErrorKind::Budget, text).needs(least).hint("raise --memory")
+        Error::new(ErrorKind::Budget, text).needs(least).hint(hint!("raise " {memory}))
     }
 
     fn key(&self, part: Part) -> String {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result, hint};
 use outercore_store::Extent;
 
 use super::Sampler;
@@ -115,6 +115,7 @@ impl Sampler<'_> {
 fn too_many_nodes<N>(works: &[Work<N>], nodes: u64) -> Error {
     let batch = works[0].batch.batch;
     let text = format!("batch {batch} draws from {nodes} nodes or more, too many for the budget");
-    Error::new(ErrorKind::Budget, text)
-        .hint("raise --memory, or lower the batch size or the numbers of samples")
+    Error::new(ErrorKind::Budget, text).hint(hint!(
+        "raise " {memory} ", or lower the batch size or the numbers of samples"
+    ))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use outercore_core::{Error, ErrorKind, NodeId, Result};
+use outercore_core::{Error, ErrorKind, NodeId, Result, hint};
 
 use crate::batch::SampledBatch;
 use crate::config::{FanOut, SampleConfig, Step, TypedFanOuts};
@@ -220,6 +220,7 @@ impl<N: Stored> Work<N> {
 
 fn too_many_edges(batch: u64, edges: u64) -> Error {
     let text = format!("batch {batch} has {edges} edges or more, too many for the budget");
-    Error::new(ErrorKind::Budget, text)
-        .hint("raise --memory, or lower the batch size or the fan-outs")
+    Error::new(ErrorKind::Budget, text).hint(hint!(
+        "raise " {memory} ", or lower the batch size or the fan-outs"
+    ))
 }

@@ -1,6 +1,6 @@
 //! Content of an imported array: checked and converted in chunks, judged at the end.
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 use outercore_format::DType;
 
 use super::labels::Labels;
@@ -151,10 +151,10 @@ impl Matrix {
                     self.place(place),
                     self.to
                 ))
-                .hint(
-                    "store features by `--feature-dtype float64`, arrays in a type that holds them; \
-                     or scale the values before",
-                ),
+                .hint(hint!(
+                    "store features by " {feature_dtype = "float64"} ", arrays in a type that "
+                    "holds them; or scale the values before"
+                )),
             );
         }
         let first = self.first.filter(|_| self.non_finite == NonFinite::Refuse)?;
@@ -166,10 +166,10 @@ impl Matrix {
                 grouped(self.seen),
                 self.place(first)
             ))
-            .hint(
-                "mend the file, give missing values a number (`--fill VALUE`), or allow them \
-                 (`--fill nan`)",
-            ),
+            .hint(hint!(
+                "give missing values a number (" {fill = "VALUE"} "), or allow them ("
+                {fill = "nan"} ")"
+            )),
         )
     }
 
@@ -255,7 +255,7 @@ impl Split {
                     self.stored.extend_from_slice(&id.to_le_bytes());
                 }
                 Err(what) => {
-                    let hint = "a split lists node ids, or has one boolean for each node";
+                    let hint = "a split lists node ids, or has one boolean for each node".into();
                     self.refusal
                         .get_or_insert(Refusal { what: format!("row {row}: {what}"), hint });
                 }

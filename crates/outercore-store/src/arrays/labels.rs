@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Hint, Result, hint};
 use outercore_format::{DType, Manifest, keys};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,6 @@ use super::refusal::Refusal;
 
 /// Highest class. A higher number is an id, a hash or a mistake.
 const MAX_LABEL: i128 = i32::MAX as i128;
-const NUMBERS: &str = "`--task regression` takes them as numbers to predict";
 
 /// The learning task of labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,7 +164,7 @@ impl Labels {
     }
 
     fn no_label(&mut self, value: &str) -> f32 {
-        self.refuse(format!("{value}, expected 0, 1, or none (NaN, -1)"), NUMBERS);
+        self.refuse(format!("{value}, expected 0, 1, or none (NaN, -1)"), numbers());
         f32::NAN
     }
 
@@ -190,7 +189,8 @@ impl Labels {
         !value.is_nan()
     }
 
-    fn refuse(&mut self, what: String, hint: &'static str) {
+    fn refuse(&mut self, what: String, hint: impl Into<Hint>) {
+        let hint = hint.into();
         let (row, column) = (self.seen / self.columns, self.seen % self.columns);
         let place = if self.columns == 1 {
             format!("row {row}")
@@ -243,12 +243,17 @@ fn is_number(number: Number) -> bool {
     }
 }
 
+/// Hint: the task for labels that are not classes.
+fn numbers() -> Hint {
+    hint!({task = "regression"} " takes numbers to predict")
+}
+
 /// The class that a number represents. NaN means no label, as in some published data sets.
-fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (String, &'static str)> {
+fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (String, Hint)> {
     let value = match number {
         Number::Float(value) if value.is_nan() => return Ok(-1),
         Number::Float(value) if value.fract() != 0.0 || value.is_infinite() => {
-            return Err((format!("label {value} is not an integer"), NUMBERS));
+            return Err((format!("label {value} is not an integer"), numbers()));
         }
         Number::Float(value) => value as i128,
         Number::Int(value) => value,
@@ -257,14 +262,13 @@ fn label(number: Number, classes: Option<u64>) -> std::result::Result<i64, (Stri
     if value < -1 {
         return Err((
             format!("label {value} is negative"),
-            "write -1 for nodes without a label; `--task regression` takes numbers",
+            hint!("write -1 for nodes without a label; " {(numbers())}),
         ));
     }
     if value > bound {
         return Err((
             format!("label {value}, expected at most {bound}"),
-            "labels are numbers of classes, 0 and up: renumber them; `--task regression` takes \
-             numbers",
+            hint!("labels are numbers of classes, 0 and up: renumber them; " {(numbers())}),
         ));
     }
     Ok(value as i64)

@@ -7,7 +7,7 @@ mod labels;
 mod number;
 mod refusal;
 
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Context, Error, Result, hint};
 use outercore_format::keys::{self, Group};
 use outercore_format::{ArrayEntry, DType, Given, Manifest};
 use serde::{Deserialize, Serialize};
@@ -186,12 +186,14 @@ impl ArraySpec {
         let one = columns == 1;
         let task = match self.task {
             Some(Task::Classification) if !one => {
-                return Err(wrong("[nodes] for classification")
-                    .hint("several columns are a target of `--task multi-label` or `regression`"));
+                return Err(wrong("[nodes] for classification").hint(hint!(
+                    "several columns are a target of " {task = "multi-label"} " or `regression`"
+                )));
             }
             Some(Task::MultiLabel) if one => {
-                return Err(wrong("[nodes, labels] for multi-label")
-                    .hint("one column is a target of `--task classification` or `regression`"));
+                return Err(wrong("[nodes, labels] for multi-label").hint(hint!(
+                    "one column is a target of " {task = "classification"} " or `regression`"
+                )));
             }
             Some(task) => task,
             None if one => Task::Classification,

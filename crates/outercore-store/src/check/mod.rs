@@ -63,7 +63,7 @@ impl Problem {
             array: array.map(str::to_owned),
             kind: error.kind(),
             message: error.message(),
-            hint: error.next_step().map(str::to_owned),
+            hint: error.next_step().map(ToString::to_string),
         }
     }
 }

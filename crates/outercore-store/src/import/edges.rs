@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
-use outercore_core::{Bytes, Error, Result};
+use outercore_core::{Bytes, Error, Result, hint};
 use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, keys};
 use outercore_io::Disk;
 use outercore_text::{Purpose, TextOptions, detect};
@@ -313,7 +313,7 @@ impl Context<'_> {
             None if found == 0 => {
                 intake.destination.give_up();
                 return Err(Error::invalid("the input has no edges and says no number of nodes")
-                    .hint("a graph without edges is imported by `--nodes N`"));
+                    .hint(hint!("a graph without edges is imported by " {nodes = "N"})));
             }
             None => {
                 refuse_names(found, histogram.arcs())
@@ -477,10 +477,10 @@ fn refuse_names(num_nodes: u64, arcs: u64) -> Result<()> {
          on, not names or hashes (the column offsets alone would take {offsets})",
         num_nodes - 1
     ))
-    .hint(
-        "nodes with names or sparse numbers: `--ids dictionary`; if the graph really has so many: \
-         `--nodes N`",
-    ))
+    .hint(hint!(
+        "nodes with names or sparse numbers: " {ids = "dictionary"} "; if the graph really has "
+        "so many: " {nodes = "N"}
+    )))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 use outercore_format::IMPORT_DIRECTORY;
 use outercore_io::Disk;
 use outercore_text::{EdgeLayout, EdgeSettings, Mirror, Position, out_of_range, read_edges};
@@ -137,7 +137,7 @@ impl Intake {
                  and an undirected edge has one value",
                 path.display()
             ))
-            .hint("import it with `--directed`"));
+            .hint(hint!("import it with " {undirected = false})));
         }
         Ok(EdgeLayout {
             num_nodes: stated.or(self.options.num_nodes),

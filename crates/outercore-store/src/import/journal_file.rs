@@ -7,7 +7,7 @@ use outercore_io::Disk;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::destination::{DROP, way_on};
+use crate::destination::{drop_it, way_on};
 use crate::hold::journal_path;
 
 const VERSION: u32 = 3;
@@ -40,11 +40,11 @@ pub(crate) fn load<S: DeserializeOwned>(root: &Path, kind: &str) -> Result<Optio
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(describe),
     };
-    let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(DROP);
+    let corrupt = |error| Error::corrupt(format!("{}: {error}", describe())).hint(drop_it());
     let found: Header = serde_json::from_slice(&text).map_err(corrupt)?;
     if found.version != VERSION {
         let text = format!("{}: version {}, expected {VERSION}", describe(), found.version);
-        return Err(Error::new(ErrorKind::Version, text).hint(DROP));
+        return Err(Error::new(ErrorKind::Version, text).hint(drop_it()));
     }
     if found.kind != kind {
         return Err(other_import(root));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use outercore_core::{Context, Error, Result};
+use outercore_core::{Context, Error, Result, hint};
 use outercore_io::Disk;
 
 use super::arc::Arc;
@@ -107,7 +107,7 @@ pub(crate) fn read_arcs<A: Arc>(
         |source| {
             Error::from(source)
                 .context(format!("read {count} arcs at {start} of `{}`", path.display()))
-                .hint("start the import again with `--overwrite`")
+                .hint(hint!("start the import again with " {overwrite = true}))
         },
     )
 }

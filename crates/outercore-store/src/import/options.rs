@@ -1,4 +1,4 @@
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Hint, Result, hint};
 use serde::{Deserialize, Serialize};
 
 /// Treatment of edges from a node to itself.
@@ -96,7 +96,7 @@ impl EdgeImportOptions {
                     self.threads, self.memory
                 ),
             )
-            .hint(format!("pass `--memory {}MiB` or more", least.0 >> 20)));
+            .hint(least_memory(least.0 >> 20)));
         }
         Ok(Tuning::of(self.memory, self.threads))
     }
@@ -154,4 +154,9 @@ impl Tuning {
             wide: false,
         }
     }
+}
+
+/// Hint: the least memory that works, in MiB.
+pub(crate) fn least_memory(mib: u64) -> Hint {
+    hint!("pass " {memory = format!("{mib}MiB")} " or more")
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 use outercore_io::{Disk, WriteFile};
 use serde::{Deserialize, Serialize};
 
@@ -116,8 +116,9 @@ impl Partition<'_> {
 }
 
 fn changed_input() -> Error {
-    Error::corrupt("an edge array changed while it was imported")
-        .hint("leave the input alone during the import; start again with `--overwrite`")
+    Error::corrupt("an edge array changed while it was imported").hint(hint!(
+        "leave the input alone during the import; start again with " {overwrite = true}
+    ))
 }
 
 /// Returns the first error. A failed writer makes the sends of the dealer fail, so its error comes

@@ -113,7 +113,7 @@ impl Plan {
                     self.arcs
                 ),
             )
-            .hint(format!("run the same command with `--memory {}MiB`", (least.0 >> 20) + 1)));
+            .hint(super::options::least_memory((least.0 >> 20) + 1)));
         }
         Ok((bytes / self.arc_size() as usize).max(1))
     }
@@ -197,6 +197,6 @@ mod tests {
         let tuning = Tuning { combining: 10 << 10, ..Tuning::of(Bytes::mib(16), 2) };
         let error = plan.buffer_arcs(&tuning, Bytes::mib(16)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
-        assert!(error.to_string().contains("--memory 39MiB"), "{error}");
+        assert!(error.to_string().contains("`memory=39MiB`"), "{error}");
     }
 }

@@ -215,7 +215,7 @@ fn other_options_inputs_or_counts_do_not_go_on_with_an_unfinished_import() {
         let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let message = error.to_string();
-        assert!(message.contains(expected) && message.contains("--overwrite"), "{message}");
+        assert!(message.contains(expected) && message.contains("`overwrite=true`"), "{message}");
     };
     input.options.undirected = false;
     refused(&input, "holds the unfinished import of other input or with other options");
@@ -278,7 +278,7 @@ fn a_damaged_or_newer_journal_is_refused() {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();
         let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains("--overwrite"), "{error}");
+        assert!(error.to_string().contains("`overwrite=true`"), "{error}");
     }
 }
 

@@ -178,7 +178,7 @@ fn a_directory_with_something_else_in_it_is_refused_and_left_alone() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, "{\"nodes\": []}").unwrap();
             let error = import_text(root.path(), &text, overwrite).unwrap_err().to_string();
-            assert!(error.contains(told) && error.contains("--out"), "{file}: {error}");
+            assert!(error.contains(told) && error.contains("`out`"), "{file}: {error}");
             assert_eq!(files(root.path()), BTreeSet::from([file.to_owned()]));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"nodes\": []}");
         }
@@ -218,7 +218,7 @@ fn another_import_is_told_the_command_that_finishes_the_one_that_was_stopped() {
     let error = GraphImport::begin(Arc::new(RealDisk), &root, told("x"), "b").err().unwrap();
     let error = error.to_string();
     assert!(error.contains("finish it by `outercore import a.csv`"), "{error}");
-    assert!(error.contains("--overwrite"), "{error}");
+    assert!(error.contains("`overwrite=true`"), "{error}");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rule
         let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let message = error.to_string();
-        assert!(message.contains(expected) && message.contains("--overwrite"), "{message}");
+        assert!(message.contains(expected) && message.contains("`overwrite=true`"), "{message}");
     };
     input.options.columns = "htr".parse().unwrap();
     refused(&input, "holds the unfinished import of other input or with other options");
@@ -192,7 +192,7 @@ fn other_inputs_or_columns_do_not_go_on_with_an_unfinished_import_but_other_rule
     input.options.unknown = Unknown::Error;
     let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
     assert!(error.to_string().contains("`valid` has"), "{error}");
-    assert!(error.to_string().contains("--unknown drop"), "{error}");
+    assert!(error.to_string().contains("`unknown=drop`"), "{error}");
     input.options.overwrite = false;
     for unknown in [Unknown::Keep, Unknown::Drop] {
         let copy = input.path(&format!("{unknown:?}"));
@@ -247,7 +247,7 @@ fn the_journal_of_an_import_of_edges_is_not_taken_for_one_of_triples() {
         std::fs::write(root.join(".import/journal.json"), journal).unwrap();
         let error = input.import(Arc::new(RealDisk), &root).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains("--overwrite"), "{error}");
+        assert!(error.to_string().contains("`overwrite=true`"), "{error}");
     }
     let overwrite = TripleImportOptions { overwrite: true, ..input.options.clone() };
     let again = Input { options: overwrite, ..input };

@@ -236,7 +236,7 @@ fn no_triples_and_too_little_memory_are_said() {
     let few = TripleImportOptions { tuning: Some(runs), ..options() };
     let error = import(&[(Part::Train, text.as_bytes())], &few).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Budget);
-    assert!(error.to_string().contains("--memory"), "{error}");
+    assert!(error.to_string().contains("`memory="), "{error}");
 }
 
 #[test]

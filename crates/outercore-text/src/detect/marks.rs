@@ -1,6 +1,6 @@
 //! Lines that start like comments but may be rows, because their first field is a name or a key.
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 
 use super::Detection;
 use super::lines::{kinds, may_be_row};
@@ -51,7 +51,7 @@ impl Detection<'_> {
                     "line {}: `{text}`: all lines start like comments",
                     lines[0].end.lines
                 ))
-                .hint("`--comment ''` reads them as rows"));
+                .hint(hint!({comment = ""} " reads them as rows")));
             }
         }
         Ok(())

@@ -46,14 +46,14 @@ fn what_can_be_read_in_two_ways_is_refused_with_the_option_that_decides() {
     for (name, text, purpose, expected) in [
         ("e.csv", "0,1\n4,2\n", Edges, "may be data, or the header that pandas writes"),
         ("e.csv", "5,3\nu,v\nx,y\n", NamedEdges, "has numbers, and all other lines have text"),
-        ("y.csv", "0\n1\n", Table, "--no-header"),
-        ("e.csv", "a;b,c;d\ne;f,g;h\n", NamedEdges, "--separator"),
+        ("y.csv", "0\n1\n", Table, "header=false"),
+        ("e.csv", "a;b,c;d\ne;f,g;h\n", NamedEdges, "separator="),
         ("x.csv", "0,5;1\n0,25;2\n", Table, "by commas (2 columns) or by semicolons"),
-        ("e.csv", "a,b\n#c,d\n", NamedEdges, "--comment"),
+        ("e.csv", "a,b\n#c,d\n", NamedEdges, "comment="),
         ("e.csv", "user,item\nann,book\n", NamedEdges, "`user,item` may name the columns"),
         ("e.csv", "a,b\nann,bob\nbob,cid\n", NamedEdges, "`a,b` may name the columns"),
         ("e.csv", "x1,y1\nann,bob\nx1,y1\nbob,cid\n", NamedEdges, "`x1,y1` comes again"),
-        ("e.csv", "drug,interaction,target\na,r,b\n", Purpose::Triples, "--no-header"),
+        ("e.csv", "drug,interaction,target\na,r,b\n", Purpose::Triples, "header=false"),
         ("e.csv", "src,src\n0,1\n", Edges, "two columns are called `src`"),
         ("e.csv", "name 1\n0 1\n2 3\n", Edges, "has names in some columns and numbers"),
         ("e.csv", "src,dst\n0,1,\n4,2,\n", Edges, "the rows have 3 fields: each row ends with a"),
@@ -98,14 +98,14 @@ fn a_row_that_starts_like_a_comment_is_not_lost_above_the_data() {
         let error = plainly(text, purpose).unwrap_err().to_string();
         let above = text.lines().filter(|line| line.starts_with("# ")).count() as u64;
         let mark = if above > 0 { "# " } else { "" };
-        assert!(error.contains(&format!("`--comment '{mark}'` reads")), "{text:?}: {error}");
+        assert!(error.contains(&format!("`comment={mark}` reads")), "{text:?}: {error}");
         let options = TextOptions { comment: Some(mark.into()), ..TextOptions::default() };
         let found = detected("e", text.as_bytes(), purpose, &options).unwrap();
         assert_eq!(found.comment_lines, above, "{text:?}");
     }
     for (text, purpose) in [("#a,#b\n#b,#c\n", NamedEdges), ("#a\tr\t#b\n", Triples)] {
         let error = plainly(text, purpose).unwrap_err().to_string();
-        assert!(error.contains("hint: `--comment ''` reads"), "{text:?}: {error}");
+        assert!(error.contains("hint: `comment=` reads"), "{text:?}: {error}");
     }
     for (text, purpose, lines) in [
         ("# FromNodeId\tToNodeId\n3\t9\n", NamedEdges, 1),
@@ -125,7 +125,7 @@ fn a_row_that_starts_like_a_comment_is_not_lost_above_the_data() {
 #[test]
 fn every_separator_that_fits_is_offered() {
     let error = plainly("a;b,c;d\ne;f,g;h\n", Purpose::NamedEdges).unwrap_err().to_string();
-    assert!(error.contains("`--separator comma` or `--separator semicolon`"), "{error}");
+    assert!(error.contains("`separator=comma` or `separator=semicolon`"), "{error}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_header_tells_the_separator_of_rows_with_two() {
     }
     let both = b"name,tag;more\na,x;y\nb,z;x\n";
     let error = detected("u.csv", both, Purpose::Table, &options).unwrap_err().to_string();
-    assert!(error.contains("--separator comma"), "{error}");
+    assert!(error.contains("separator=comma"), "{error}");
 }
 
 #[test]

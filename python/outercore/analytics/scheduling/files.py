@@ -51,7 +51,7 @@ def load(kind: type[_Content], path: Path, hint: str) -> _Content:
     try:
         return build(kind, value, "")
     except InvalidError as error:
-        reason = str(error).partition("\nhint: ")[0]
+        reason = error.message
         raise CorruptError(f"`{path}`: {reason}\nhint: {hint}") from None
 
 

@@ -89,7 +89,7 @@ def _ids(
             try:
                 ids([name])
             except (InvalidError, NotFoundError) as error:
-                raise type(error)(f"{what}: line {line}: {error}") from None
+                raise type(error)(f"{what}: line {line}: ", *error.parts) from None
         raise
 
 

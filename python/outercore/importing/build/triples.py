@@ -128,7 +128,7 @@ def import_triples(
                 try:
                     importer.push(part, heads, relations, tails, weights)
                 except InvalidError as error:
-                    raise InvalidError(f"`{spec}`: {error}") from None
+                    raise InvalidError(f"`{spec}`: ", *error.parts) from None
                 done += len(heads[0]) - 1
                 progress("read", done, 0, "triples")
         for files in before.values():

@@ -227,7 +227,7 @@ def _open(schema: TableSchema, folder: Path, reading: Reading) -> Table:
         return Parts().open(FileSpec(schema.file, schema.columns), reading.text, "table")
     except NotFoundError as error:
         where = f"`{folder / DESCRIPTION}`: table `{schema.name}`"
-        raise NotFoundError(f"{where}: {error}") from None
+        raise NotFoundError(f"{where}: ", *error.parts) from None
 
 
 def _nodes(schema: TableSchema, table: Table) -> NodeTable:

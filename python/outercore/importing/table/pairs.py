@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from outercore.data.names import Names
 from outercore.data.node_names import FileIds, NamesOfType
-from outercore.errors import InvalidError, NotFoundError, UnsupportedError
+from outercore.errors import HINT, InvalidError, NotFoundError, Remedy, UnsupportedError
 from outercore.files.file_spec import FileSpec
 from outercore.importing.table.columns import EdgeColumns, edge_columns
 from outercore.importing.table.edge_array import EdgeArrayTable
@@ -105,15 +105,14 @@ class PairList:
         try:
             return Parts().open(self.spec, TextOptions(), purpose)
         except InvalidError as error:
-            said, _, hint = str(error).partition("\nhint: ")
-            if "`--comment" in hint:
+            if error.names("comment"):
                 # A comment is refused as a row: it does not name nodes of the data set.
                 return Parts().open(self.spec, TextOptions(comment=""), purpose)
-            if "`--" not in hint:
+            if not any(isinstance(part, Remedy) for part in error.hint):
                 raise
             # The commands that take pairs lack options for texts.
             way = "write the pairs as Parquet, or with tabs between them and a header above"
-            raise InvalidError(f"{said}\nhint: {way}") from None
+            raise InvalidError(f"{error.message}{HINT}{way}") from None
 
     @cached_property
     def _ends(self) -> list[str]:

@@ -79,7 +79,7 @@ class Parts:
         try:
             found = detected(options)
         except InvalidError as error:
-            if options.header is not None or "`--header`" not in str(error):
+            if options.header is not None or not error.names("header"):
                 raise
             # The first file has names for the columns, so that this line may well be data.
             found = detected(replace(options, header=False))

@@ -78,7 +78,7 @@ def piped(files: Sequence[str], out: Path, *, overwrite: bool) -> Iterator[Piped
     try:
         yield found
     except OutercoreError as error:
-        error.args = (found.named(str(error)), *error.args[1:])
+        error.replace(lambda part: found.named(part) if isinstance(part, str) else part)
         raise
     finally:
         with suppress(OSError):

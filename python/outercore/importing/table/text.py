@@ -287,7 +287,7 @@ class TextTable(Table):
         if comments:
             text += f"; {comments} comment {'line' if comments == 1 else 'lines'} at the start"
         remark = self.dialect.get("remark")
-        text += f"; {remark}" if remark else ""
+        text += f"; {remark}; `--header` if it names the columns" if remark else ""
         # A file is not read just for this.
         profile: Profile | None = self.__dict__.get("profile")
         if profile is not None and (again := profile.repeated_headers):

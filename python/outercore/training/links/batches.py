@@ -338,5 +338,5 @@ def require_fits(graph: Graph, config: TrainConfig) -> None:
             f"{graph.num_nodes:,} nodes takes {format_size(needed)} while it is trained\n"
             "hint: give more memory, a smaller `--hidden`, or import node features with "
             "`--features`; `outercore embed` writes some within any budget",
-            needed,
+            needed=needed,
         )

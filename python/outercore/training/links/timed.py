@@ -134,7 +134,7 @@ def _require_room(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> Non
         raise BudgetError(
             f"memory budget {config.budget.memory}: {count:,} edges of {called} with their times "
             f"take {format_size(needed)}\nhint: give more memory by `--memory`",
-            needed,
+            needed=needed,
         )
 
 

@@ -108,7 +108,7 @@ class Exact:
                 raise BudgetError(
                     f"inference over {self._graph.num_nodes:,} nodes: {format_size(memory)} of "
                     f"memory, needs {format_size(least)}\nhint: give more by `--memory`",
-                    least,
+                    needed=least,
                 ) from None
 
     def _planned(self, memory: int) -> list[LayerPlan]:
@@ -118,7 +118,7 @@ class Exact:
         for plan, after in itertools.zip_longest(plans, plans[1:]):
             used = plan.held + plan.working + (0 if after is None else after.held)
             if used > left:
-                raise BudgetError(f"layers take {used}", used)
+                raise BudgetError(f"layers take {used}", needed=used)
         return plans
 
     def outputs(self, directory: Path) -> Outputs:

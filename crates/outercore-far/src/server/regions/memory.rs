@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -17,9 +17,9 @@ pub(super) fn new_memory(len: u64, alive: &mut dyn FnMut() -> Result<()>) -> Res
         let memory = format!("{} of memory for a region", Bytes(len));
         match error.kind() {
             io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull => {
-                Error::new(ErrorKind::NoSpace, format!("{memory}: {error}")).hint(
-                    "the machine has less memory than the server may lend: lower its `--size`",
-                )
+                Error::new(ErrorKind::NoSpace, format!("{memory}: {error}")).hint(hint!(
+                    "the machine has less memory than the server may lend: lower its " {size}
+                ))
             }
             _ => Error::from(error).context(memory),
         }

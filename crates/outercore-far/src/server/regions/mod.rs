@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use outercore_core::{Bytes, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Error, ErrorKind, Result, hint};
 
 use self::memory::new_memory;
 pub(super) use self::region::Region;
@@ -173,7 +173,9 @@ impl Regions {
                     Bytes(self.size)
                 ),
             )
-            .hint("start it with a larger `--size`, or drop regions: `outercore far list`")
+            .hint(hint!(
+                "start it with a larger " {size} ", or drop regions: `outercore far list`"
+            ))
         };
         let bytes = len
             .checked_next_multiple_of(PAGE)

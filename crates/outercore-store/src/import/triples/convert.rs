@@ -7,7 +7,7 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use outercore_core::{Context, Error, ErrorKind, Result};
+use outercore_core::{Context, Error, ErrorKind, Result, hint};
 use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY};
 use outercore_io::Disk;
 
@@ -272,7 +272,7 @@ impl Meanings {
 
 fn damaged(path: &Path) -> Error {
     Error::corrupt(format!("`{}` has a number that its chunk does not have", path.display()))
-        .hint("start the import again with `--overwrite`")
+        .hint(hint!("start the import again with " {overwrite = true}))
 }
 
 /// Packs three ids, a part and a place into 128 bits, so that sorting the numbers sorts the

@@ -1,6 +1,6 @@
 //! Splits a line of text into the fields of a triple.
 
-use outercore_core::{Error, Result};
+use outercore_core::{Error, Result, hint};
 use outercore_text::{Dialect, Fields, Format, is_changed, shown};
 
 use super::options::{Column, Columns};
@@ -75,7 +75,10 @@ pub(crate) fn triple<'a>(
             columns.count(),
             columns.in_words()
         ))
-        .hint("mend the line; or say what all lines have, such as `--columns hrt_` to pass over a fourth one"));
+        .hint(hint!(
+            "mend the line; or say what all lines have by " {columns} ", such as `hrt_` to pass "
+            "over a fourth one"
+        )));
     }
     let field = |column| columns.place(column).map(|place| fields.get(line, place));
     let weight = field(Column::Weight).map(parse_weight).transpose()?;

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc as Shared;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use outercore_core::{Error, ErrorKind, Result};
+use outercore_core::{Error, ErrorKind, Result, hint};
 use outercore_format::{ArrayEntry, IMPORT_DIRECTORY, Manifest, NodeType, keys, utc_timestamp};
 use outercore_io::Disk;
 use outercore_text::Dialect;
@@ -446,8 +446,8 @@ fn refusal(parts: &BTreeMap<Part, PartSummary>) -> Error {
             listed.join(", ")
         )
     });
-    Error::invalid(told.collect::<Vec<_>>().join("; ")).hint(
-        "pass `--unknown drop` to leave those triples out, or `--unknown keep` to give the names \
-         ids; it goes on from here",
-    )
+    Error::invalid(told.collect::<Vec<_>>().join("; ")).hint(hint!(
+        "pass " {unknown = "drop"} " to leave those triples out, or " {unknown = "keep"} " to "
+        "give the names ids; it goes on from here"
+    ))
 }

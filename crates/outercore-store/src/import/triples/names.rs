@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use outercore_core::{Bytes, Context, Error, ErrorKind, Result};
+use outercore_core::{Bytes, Context, Error, ErrorKind, Result, hint};
 use outercore_format::{ArrayEntry, DType, IMPORT_DIRECTORY};
 use outercore_io::{Disk, WriteFile};
 use serde::{Deserialize, Serialize};
@@ -223,7 +223,7 @@ impl Runs {
                     merge.memory
                 ),
             )
-            .hint(format!("run the same command with `--memory {}MiB`", (least.0 >> 20) + 1)));
+            .hint(crate::import::options::least_memory((least.0 >> 20) + 1)));
         }
         let cursors = merge.chunks.iter().map(|chunk| {
             let run = kind.run(chunk);
@@ -354,7 +354,7 @@ impl Cursor {
         if rest + step < bytes {
             return Err(Error::corrupt("a run of names ends in the middle of one")
                 .context(place())
-                .hint("start the import again with `--overwrite`"));
+                .hint(hint!("start the import again with " {overwrite = true})));
         }
         let context = place();
         self.buffer.resize(rest + step, 0);

@@ -237,7 +237,7 @@ impl TripleImportOptions {
                     self.memory
                 ),
             )
-            .hint(format!("pass `--memory {}MiB` or more", least.0 >> 20)));
+            .hint(crate::import::options::least_memory(least.0 >> 20)));
         }
         Ok(TripleTuning::of(self.memory))
     }
@@ -304,6 +304,6 @@ mod tests {
         let options = TripleImportOptions { memory: Bytes::mib(3), ..Default::default() };
         let error = options.tuning().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
-        assert!(error.to_string().contains("--memory 16MiB"), "{error}");
+        assert!(error.to_string().contains("`memory=16MiB`"), "{error}");
     }
 }

@@ -79,7 +79,7 @@ impl<'a, T: Pod + Ord> Sorter<'a, T> {
                 ErrorKind::Budget,
                 format!("sorting {} runs needs about {least} of memory", self.runs),
             )
-            .hint(format!("run the same command with `--memory {}MiB`", (least.0 >> 20) + 1)));
+            .hint(crate::import::options::least_memory((least.0 >> 20) + 1)));
         }
         self.merge(last, block.max(1) as u64, take)?;
         self.disk.remove_file(&self.path)
@@ -171,6 +171,6 @@ mod tests {
         (0..100u64).try_for_each(|item| sorter.push(item)).unwrap();
         let error = sorter.finish(&mut |_| Ok(())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget);
-        assert!(error.to_string().contains("--memory"), "{error}");
+        assert!(error.to_string().contains("`memory="), "{error}");
     }
 }
