@@ -43,7 +43,8 @@ class TripleOptions:
     columns: Annotated[
         str,
         Option(
-            "A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything else."
+            "Give one letter for each column: `h` head, `r` relation, `t` tail, `w` weight, `_` a "
+            "column to skip."
         ),
     ] = "hrt"
     header: bool | None = None
@@ -55,8 +56,8 @@ class TripleOptions:
     unknown: Annotated[
         Literal["error", "drop", "keep"],
         Option(
-            "Names of `--valid` and `--test` that the training triples do not have: `error`, "
-            "`drop` their triples, or `keep` them."
+            "If a name in `--valid` or `--test` is not in the training triples, stop (`error`), "
+            "`drop` its triples, or `keep` them."
         ),
     ] = "error"
     duplicates: Literal["keep", "drop"] = "keep"
