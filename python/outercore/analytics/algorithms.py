@@ -114,8 +114,8 @@ def closeness(
 
     Args:
         nodes: compute only the values of these nodes. All others get NaN.
-        direction: measure distances along arcs ``in`` to a node, as networkx does, ``out`` of it,
-            or in ``both`` directions.
+        direction: measure the distances to a node (``in``), as networkx does, from it (``out``), or
+            without regard to directions (``both``).
         improved: multiply by the share of the other nodes that have a distance, so that nodes of
             small components do not rank first.
 
@@ -381,10 +381,11 @@ def bfs(
     """Breadth-first search: number of hops from ``source`` to every node, or -1 without a path.
 
     Args:
-        source: start node, or several start nodes, which all have 0 hops; a text is a name. In a
-            graph with several types, write ``("author", 3)``, ``("author", [3, 17])``, or
-            ``"author:3"``.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or in ``both`` directions.
+        source: count hops from this node, or from the nearest of several nodes; a text is the name
+            of a node. In a graph with several types, write ``("author", 3)``,
+            ``("author", [3, 17])``, or ``"author:3"``.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
         cutoff: maximum number of hops. Nodes farther away count as unreachable.
         result: return ``distances``, or ``predecessors``: the previous node of each node on a
             shortest path, with the smallest id. Sources and unreachable nodes have -1.
@@ -420,12 +421,13 @@ def sssp(
     """Lengths of the shortest paths from ``source`` to every node, or infinity without a path.
 
     Args:
-        source: start node, or several start nodes, which all have length 0; a text is a name. In a
-            graph with several types, write ``("author", 3)``, ``("author", [3, 17])``, or
-            ``"author:3"``.
+        source: measure paths from this node, or from the nearest of several nodes; a text is the
+            name of a node. In a graph with several types, write ``("author", 3)``,
+            ``("author", [3, 17])``, or ``"author:3"``.
         weights: take the length of each arc from this edge array, 0 or more. By default, all
             lengths are 1.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or in ``both`` directions.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
         cutoff: maximum length of a path. Nodes farther away count as unreachable.
         result: return ``distances``, or ``predecessors``: the previous node of each node on a
             shortest path, with the smallest id. Sources and unreachable nodes have -1.
@@ -465,7 +467,8 @@ def radii(
         sources: draw this many start nodes without repetition from the nodes with an arc. The
             number is rounded up to a multiple of 64, because 64 searches share their passes.
         seed: random seed of the draw.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or in ``both`` directions.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
 
     Shapes: int32 [nodes], -1 for nodes that no source reaches.
 

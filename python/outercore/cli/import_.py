@@ -96,8 +96,8 @@ class _Options:
     graph_ids: Annotated[
         str | None,
         Option(
-            "Import many graphs: read the graph of each node from this file, in a format for "
-            "features. Labels and splits then belong to graphs."
+            "Import many graphs: read the graph of each node from this file, in a format of "
+            "`--features`. Labels and splits then belong to graphs."
         ),
     ] = None
     edge_values: Annotated[EdgeChoice, _EDGES]
@@ -144,7 +144,7 @@ class _Options:
         # Typer's own, because the argument of the command is called `edges`, too.
         typer.Option(
             "--edges",
-            help="Import edges between the keys of two node types, as "
+            help="Import edges between two node types from a file with the keys of their ends, as "
             "`SOURCE,RELATION,TARGET=FILE`. May be repeated.",
             rich_help_panel=_TYPES,
         ),

@@ -64,7 +64,8 @@ def build_layout(
         InvalidError: with ``int8``, a value that is not finite.
         NotFoundError: the array does not exist.
 
-    Source: GLIST 4.2 (the property mapping table) and 4.3.2 (graph reorganisation).
+    Source: the GLIST paper, sections 4.2 (the property mapping table) and 4.3.2 (graph
+    reorganisation).
 
     Example:
         >>> from outercore.data.layouts import build_layout

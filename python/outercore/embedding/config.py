@@ -243,8 +243,8 @@ class OptimiserConfig(Stopping):
     batch_size: Annotated[
         int,
         Option(
-            "Approximate number of triples in a batch. Batches have three quarters to one and a "
-            "half times as many.",
+            "Approximate number of triples in a batch. A batch may have from three quarters to one "
+            "and a half times as many.",
             common=True,
         ),
     ] = 1000

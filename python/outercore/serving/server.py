@@ -18,7 +18,7 @@ class ServerConfig:
     """Addresses, limits and memory of a server."""
 
     updates: Annotated[bool, Option("Let clients change the graph.")] = False
-    """The server then locks the data set."""
+    """A server with updates locks the data set."""
     analyses: Annotated[
         str | int | None,
         Option(
@@ -29,7 +29,7 @@ class ServerConfig:
     precision: Annotated[
         Literal["float32", "int8"], Option("Compute the network in `float32` or `int8`.")
     ] = "float32"
-    """int8 is compared with float32 at the start."""
+    """At its start, the server compares the predictions of int8 with those of float32."""
     most_loss: Annotated[
         float,
         Option(
@@ -65,11 +65,11 @@ class ServerConfig:
         os.PathLike[str] | str | None,
         Option("Require a token from this file, which has lines `read TOKEN` or `update TOKEN`."),
     ] = None
-    """Every request then needs a token; a `read` token cannot change the graph."""
+    """With this file, every request needs a token. A `read` token cannot change the graph."""
     tls_cert: Annotated[
         os.PathLike[str] | str | None, Option("PEM file with the certificates of the server.")
     ] = None
-    """The certificate of the server and its chain; clients then use TLS."""
+    """The file has the certificate of the server and its chain. With it, clients use TLS."""
     tls_key: Annotated[
         os.PathLike[str] | str | None, Option("PEM file with the private key of the server.")
     ] = None
@@ -87,15 +87,15 @@ class ServerConfig:
             least=1,
         ),
     ] = 1000
-    """A request may ask for less."""
+    """A request may ask for a shorter time."""
     reorder: bool = True
-    """Whether the queue is ordered so that requests with common nodes run together (GLIST 4.2.1).
-    This field and the next two change no answer; benchmarks compare them."""
+    """Whether the queue is ordered so that requests with common nodes run together (GLIST
+    paper, section 4.2.1). This field and the next two change no answer; benchmarks compare them."""
     group: int = 0
-    """Most requests whose rows are read together; 0: as many as fit into the budget."""
+    """Maximum number of requests whose rows are read together. 0: as many as the budget allows."""
     states: str | int | None = None
-    """Part of the budget for first-layer states that later requests reuse; 0 for none. `None` is an
-    eighth, or less if the rest would be too small."""
+    """Part of the budget for first-layer states that later requests reuse. 0 stores none; `None`
+    takes an eighth of the budget, or less if the rest would be too small."""
 
     def native(self) -> dict[str, Any]:
         """The configuration for the core."""
@@ -130,7 +130,7 @@ class Server:
     Requests follow the Open Inference Protocol 2: `POST /v2/models/NAME/infer` with the input
     `node_ids`. With `updates`, `POST /graph/updates` changes the graph.
 
-    Source: GLIST 3 and table 3.
+    Source: the GLIST paper, section 3 and table 3.
     """
 
     def __init__(

@@ -322,9 +322,9 @@ class BudgetConfig(Budget):
     hotness: Annotated[
         str,
         Option(
-            "Fill the static cache with the rows of most counted visits in sampled batches "
-            "(`presample`), expected visits (`visits`), in-edges (`in_degree`), or largest values "
-            "of a node array. `none` uses no static cache."
+            "Fill the static cache with the most visited rows of sampled batches (`presample`), or "
+            "with the rows of most expected visits (`visits`), most in-edges (`in_degree`), or "
+            "largest values of a node array. `none` uses no static cache."
         ),
     ] = "presample"
     far: FarOptions | None = None

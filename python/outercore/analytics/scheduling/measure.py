@@ -1,6 +1,6 @@
 """Measuring the offline table: time and memory of algorithms by threads and far ratio.
 
-**Source**: Fargraph+ 7, offline data collection.
+**Source**: the Fargraph+ paper, section 7, offline data collection.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class TripleOptions:
     header: bool | None = None
     """Whether the first line of a text names the columns; detected by default."""
     separator: str | None = None
-    """What separates fields of a text; detected by default."""
+    """The separator of the columns of a text; detected by default."""
     comment: str | None = None
     """How comment lines of a text begin; none by default."""
     unknown: Annotated[

@@ -71,7 +71,7 @@ class TextOptions:
             "the separator is detected."
         ),
     ] = None
-    """The character itself will do, too."""
+    """The character, such as `;`, is also accepted."""
     header: Annotated[
         bool | None,
         Option(
@@ -86,7 +86,7 @@ class TextOptions:
             "files with names, only lines above the data."
         ),
     ] = None
-    """Empty where there are none."""
+    """An empty text means that the files have no comments."""
     one_based: Annotated[bool, Option("Node ids in the files start at 1.")] = False
 
     def __post_init__(self) -> None:
