@@ -68,12 +68,9 @@ def test_embed_tells_what_counts_where_an_option_is_not_given(outcome: Any) -> N
     _, out, _ = outcome("embed", "--help")
     told = " ".join(out.replace("\u2502", " ").split())
     options = EmbedConfig().optimiser
-    assert f"Step size of the optimiser; {options.learning_rate} by default." in told
-    assert f"three quarters to one and a half times as many; {options.batch_size} by" in told
-    assert (
-        f"Memory budget: 8GiB, 25% of the machine, or auto; {EmbedConfig().budget.memory} by"
-        in told
-    )
+    assert f"Step size of the optimiser. The default is {options.learning_rate}." in told
+    assert f"one and a half times as many. The default is {options.batch_size}." in told
+    assert f"half of the free memory. The default is {EmbedConfig().budget.memory}." in told
     for name in RECIPES:
         assert name in told
 
@@ -95,7 +92,10 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["train", "x", "--set", "budget.threads=0"], "budget.threads: expected 1 to 1024, f"),
         (["train", "x", "--set", "budget.threads"], "expected NAME=VALUE"),
         (["train", "x", "--set", "budget.thread=1"], "did you mean `budget.threads`?"),
-        (["train", "x", "--heads", "2"], "hint: `--set model.heads=VALUE`: Attention heads"),
+        (
+            ["train", "x", "--heads", "2"],
+            "hint: `--set model.heads=VALUE`: Number of attention heads",
+        ),
         (["embed", "x", "--set", "budget.threads=1025"], "budget.threads: expected 1 to 1024, f"),
         (
             ["train", "x", "--memory", "much"],
@@ -108,7 +108,7 @@ def test_the_version_is_data(outcome: Any) -> None:
         (["run", "wcc", "x", "--set", "far.chunk=1KB3"], "far.chunk: expected a size"),
         (
             ["run", "wcc", "x", "--scratch", "y"],
-            "hint: `--set scratch=VALUE`: Directory for scratch files",
+            "hint: `--set scratch=VALUE`: Write scratch files",
         ),
         (["memory-server", "--size", "half", "--token-file", "x"], "--size: expected a size"),
         (["probe", "x", "--file", "1 km"], "--file: expected a size"),

@@ -35,13 +35,15 @@ def pagerank(
     """PageRank: how often a random walk with restarts visits each node.
 
     Args:
-        damping: probability to follow an arc instead of restarting, 0 to below 1.
-        max_iterations: most iterations, one pass over the edges each.
-        tolerance: stop when the ranks change by less, summed over all nodes. 0: run
+        damping: probability that the walk follows an arc instead of restarting, 0 to below 1.
+        max_iterations: maximum number of iterations. Each takes one pass over the edges.
+        tolerance: stop when the ranks change by less than this, summed over all nodes. 0 runs
             ``max_iterations`` iterations.
-        personalization: distribution of restarts: a weight for every node, or for some nodes; all
-            nodes equally by default. The walk also restarts at nodes without out-arcs.
-        weights: edge array; the walk chooses arcs in proportion to it, equally by default.
+        personalization: restart at nodes in proportion to these weights, for every node or for some
+            nodes; by default, all weights are equal. The walk also restarts at nodes without
+            out-arcs.
+        weights: follow arcs in proportion to this edge array. By default, all arcs are equally
+            likely.
         reverse: follow arcs from target to source.
 
     Shapes: float64 [nodes], which sums to 1.
@@ -72,13 +74,14 @@ def betweenness(
 
     Args:
         sources: count only paths that begin at these nodes, as ``betweenness_centrality_subset`` of
-            networkx with all nodes as targets; all nodes by default.
-        samples: draw this many sources without repetition, and scale the sums by nodes / samples:
-            an unbiased estimate, normalized or not.
+            networkx does with all nodes as targets. By default, paths from all nodes count.
+        samples: draw this many sources without repetition, and multiply the sums by nodes /
+            samples. The result is an unbiased estimate, normalized or not.
         seed: random seed of the draw.
-        weights: edge array with the length of each arc, above 0; 1 by default.
-        normalized: divide by the number of pairs, as networkx does. If false, an undirected graph
-            counts each pair once.
+        weights: take the length of each arc from this edge array, above 0. By default, all lengths
+            are 1.
+        normalized: divide by the number of pairs, as networkx does. If false, each pair of an
+            undirected graph counts once.
 
     Shapes: float64 [nodes].
 
@@ -107,12 +110,12 @@ def closeness(
     improved: bool = True,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Closeness: one over the mean distance from the nodes that reach a node; 0 if none does.
+    """Closeness: 1 / mean distance from the nodes that reach a node, or 0 if none does.
 
     Args:
-        nodes: compute only these nodes; NaN for all others.
-        direction: distances along arcs ``in`` to a node, as in networkx, ``out`` of it, or
-            ``both`` ways.
+        nodes: compute only the values of these nodes. All others get NaN.
+        direction: measure the distances to a node (``in``), as networkx does, from it (``out``), or
+            without regard to directions (``both``).
         improved: multiply by the share of the other nodes that have a distance, so that nodes of
             small components do not rank first.
 
@@ -145,11 +148,12 @@ def hits(
     """HITS: good hubs point at good authorities, and good authorities are the targets of good hubs.
 
     Args:
-        max_iterations: most iterations, two passes over the edges each.
-        tolerance: stop when the hub scores change by less, summed over all nodes. 0: run
+        max_iterations: maximum number of iterations. Each takes two passes over the edges.
+        tolerance: stop when the hub scores change by less than this, summed over all nodes. 0 runs
             ``max_iterations`` iterations.
-        weights: edge array with the weight of each arc; equal by default.
-        score: the score to return, ``authorities`` or ``hubs``.
+        weights: take the weight of each arc from this edge array. By default, all weights are
+            equal.
+        score: return the scores of ``authorities`` or of ``hubs``.
 
     Shapes: float64 [nodes], which sums to 1.
 
@@ -173,10 +177,10 @@ def degrees(
     which: Literal["in", "out", "total"] = "in",
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Degrees: number of arcs into each node, out of it, or both together.
+    """Degrees: number of arcs into each node, out of it, or both.
 
     Args:
-        which: ``in``, ``out`` or ``total``.
+        which: count the arcs into a node (``in``), out of it (``out``), or both (``total``).
 
     Shapes: int64 [nodes]. Loops and parallel arcs count. An undirected edge counts once for every
     ``which``.
@@ -195,7 +199,7 @@ def wcc(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Weakly connected components: nodes that reach each other if arcs lead both ways.
+    """Weakly connected components: nodes that reach each other if directions are ignored.
 
     Shapes: int64 [nodes], the smallest node id of each node's component.
 
@@ -233,7 +237,7 @@ def kcore(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Core numbers: the largest k such that a node is in a subgraph of degrees k and more.
+    """Core numbers: the largest k for which a node is in a subgraph with degrees of at least k.
 
     Directions and loops are ignored; parallel edges count.
 
@@ -260,18 +264,18 @@ def label_propagation(
 ) -> NDArray[np.int64]:
     """Label propagation: each node repeatedly takes the most frequent label of its neighbours.
 
-    The first label of a node is its id; among equally frequent labels the smallest wins. Arcs in
-    both directions count twice. On bipartite graphs, synchronous updates only exchange the labels
-    of the two sides, without end. The run then warns; ``update="asynchronous"`` finds communities
-    there, and mostly better ones on other graphs, too.
+    The first label of a node is its id. Among equally frequent labels, the smallest wins. Two arcs
+    in opposite directions count twice. On bipartite graphs, synchronous updates exchange the labels
+    of the two sides without end, and the run warns. ``update="asynchronous"`` finds communities
+    on these graphs, and mostly better communities on other graphs.
 
     Args:
-        max_iterations: most rounds; ends earlier if no label changes.
-        update: ``synchronous`` changes all nodes together, as LDBC Graphalytics does.
-            ``asynchronous`` changes in each round only the nodes of three in four labels, drawn at
-            random. A node keeps a label that is among the most frequent; among other equally
-            frequent labels, one is drawn.
-        seed: random seed of ``asynchronous``.
+        max_iterations: maximum number of rounds. The run ends earlier if no label changes.
+        update: change the labels of all nodes together (``synchronous``), as LDBC Graphalytics
+            does, or in each round only the nodes with a random three quarters of the labels
+            (``asynchronous``). In an asynchronous round, a node keeps its label if it is among the
+            most frequent labels, and otherwise takes a random one of these.
+        seed: random seed of ``asynchronous`` updates.
 
     Shapes: int64 [nodes], the label of each node, a node id.
 
@@ -290,7 +294,9 @@ def triangles(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Number of triangles at each node; directions, loops and parallel arcs are ignored.
+    """Number of triangles at each node.
+
+    Directions, loops and parallel arcs are ignored.
 
     Shapes: int64 [nodes]; their sum is three times the number of triangles.
 
@@ -307,11 +313,11 @@ def local_clustering(
     graph: Source,
     **resources: Unpack[Resources],
 ) -> NDArray[np.float64]:
-    """Clustering coefficient: share of the possible arcs between a node's neighbours that exist.
+    """Clustering coefficient: which share of the possible arcs between neighbours of a node exists.
 
-    Neighbours are the other nodes at the node's arcs, in either direction. Arcs in both directions
-    count twice, parallel arcs once; an undirected edge is two arcs. 0 for a node with fewer than
-    two neighbours.
+    Arcs in either direction make neighbours. Between two neighbours, arcs in both directions count
+    twice, and parallel arcs count once; an undirected edge is two arcs. A node with fewer than two
+    neighbours has the coefficient 0.
 
     Shapes: float64 [nodes], 0 to 1.
 
@@ -334,15 +340,16 @@ def louvain(
     weights: str | None = None,
     **resources: Unpack[Resources],
 ) -> NDArray[np.int64]:
-    """Louvain method: communities with much weight inside and little between them (modularity).
+    """Louvain method: communities of high modularity, with little weight of edges between them.
 
-    Directions are ignored; arcs in both directions and parallel arcs are summed. Nodes are visited
-    in a random order, so another ``seed`` may give other communities.
+    Directions are ignored. The weights of arcs in both directions and of parallel arcs are added.
+    The method visits nodes in a random order, so another ``seed`` may give other communities.
 
     Args:
-        resolution: above 1 for smaller communities, below 1 for larger ones.
+        resolution: values above 1 give smaller communities, values below 1 larger communities.
         seed: random seed of the order of visits.
-        weights: edge array with the weight of each edge; equal by default.
+        weights: take the weight of each edge from this edge array. By default, all weights are
+            equal.
 
     Shapes: int64 [nodes], the smallest node id of each node's community.
 
@@ -371,16 +378,17 @@ def bfs(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Breadth-first search: hops from ``source`` to every node; -1 for unreachable nodes.
+    """Breadth-first search: number of hops from ``source`` to every node, or -1 without a path.
 
     Args:
-        source: start node. With several start nodes, hops count from the nearest. A text is a name.
-            In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
-            ``"author:3"``.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        cutoff: largest number of hops; nodes farther away are not reached.
-        result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
-            id if there are several; -1 for sources and unreachable nodes.
+        source: count hops from this node, or from the nearest of several nodes; a text is the name
+            of a node. In a graph with several types, write ``("author", 3)``,
+            ``("author", [3, 17])``, or ``"author:3"``.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
+        cutoff: maximum number of hops. Nodes farther away count as unreachable.
+        result: return ``distances``, or ``predecessors``: the previous node of each node on a
+            shortest path, with the smallest id. Sources and unreachable nodes have -1.
 
     Shapes: int32 [nodes]; predecessors int64 [nodes].
 
@@ -410,17 +418,19 @@ def sssp(
     result: PathResult = "distances",
     **resources: Unpack[Resources],
 ) -> NDArray[Any]:
-    """Lengths of the shortest paths from ``source`` to every node; infinity for unreachable nodes.
+    """Lengths of the shortest paths from ``source`` to every node, or infinity without a path.
 
     Args:
-        source: start node. With several start nodes, paths begin at the nearest. A text is a name.
-            In a graph with several types: ``("author", 3)``, ``("author", [3, 17])``, or
-            ``"author:3"``.
-        weights: edge array with the length of each arc, 0 or more; 1 by default.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
-        cutoff: longest path; nodes farther away are not reached.
-        result: ``predecessors`` returns the previous node on a shortest path instead, the smallest
-            id if there are several; -1 for sources and unreachable nodes.
+        source: measure paths from this node, or from the nearest of several nodes; a text is the
+            name of a node. In a graph with several types, write ``("author", 3)``,
+            ``("author", [3, 17])``, or ``"author:3"``.
+        weights: take the length of each arc from this edge array, 0 or more. By default, all
+            lengths are 1.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
+        cutoff: maximum length of a path. Nodes farther away count as unreachable.
+        result: return ``distances``, or ``predecessors``: the previous node of each node on a
+            shortest path, with the smallest id. Sources and unreachable nodes have -1.
 
     Shapes: float64 [nodes]; predecessors int64 [nodes]. Lengths are added as float64.
 
@@ -449,15 +459,16 @@ def radii(
     direction: Direction = "out",
     **resources: Unpack[Resources],
 ) -> NDArray[np.int32]:
-    """For each node, the largest distance from the sampled sources that reach it.
+    """Largest distance of each node from the sampled sources that reach it.
 
-    The largest value is a lower bound of the diameter.
+    The largest of these values is a lower bound of the diameter.
 
     Args:
-        sources: number of start nodes, drawn without repetition from the nodes with an arc. Rounded
-            up to a multiple of 64; each 64 searches share their passes.
+        sources: draw this many start nodes without repetition from the nodes with an arc. The
+            number is rounded up to a multiple of 64, because 64 searches share their passes.
         seed: random seed of the draw.
-        direction: follow arcs ``out`` of nodes, ``in`` to them, or ``both`` ways.
+        direction: follow arcs from source to target (``out``), from target to source (``in``), or
+            both ways (``both``).
 
     Shapes: int32 [nodes], -1 for nodes that no source reaches.
 

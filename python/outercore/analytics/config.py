@@ -26,27 +26,36 @@ class RunConfig(Configuration):
     relation: Annotated[
         str | None,
         Option(
-            "The edges that count, SOURCE,RELATION,TARGET or a relation of triples; else all.",
+            "Use only the edges of this type, given as SOURCE,RELATION,TARGET, or of this relation "
+            "of triples. By default, all edges count.",
             common=True,
         ),
     ] = None
-    threads: Annotated[int | None, Option("Threads; all cores by default.", common=True)] = None
+    threads: Annotated[
+        int | None, Option("Number of threads. The default is one for each core.", common=True)
+    ] = None
     backend: BackendOption = "auto"
     far: FarOptions | None = None
     """Memory server that holds edges."""
     far_ratio: Annotated[
         float | None,
-        Option("Share of the edges that is left to the memory server; the budget's by default."),
+        Option(
+            "Leave this share of the edges to the memory server. By default, the memory budget "
+            "determines it."
+        ),
     ] = None
     buffering: Annotated[
-        bool, Option("Read ahead during the computation; false only for measurements.")
+        bool, Option("Read ahead during the computation. Use `false` only for measurements.")
     ] = True
     scratch: Annotated[
         str | None,
-        Option("Directory for scratch files; by default the directory of the data set."),
+        Option(
+            "Write scratch files to this directory. The default is the directory of the data set."
+        ),
     ] = None
     checkpoint_every: Annotated[
-        float, Option("Seconds between two checkpoints in the run's directory.")
+        float,
+        Option("Write a checkpoint to the run directory each time this many seconds have passed."),
     ] = 60.0
 
     def __post_init__(self) -> None:

@@ -36,15 +36,16 @@ def grid(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        memory: budget of the build, such as ``2GiB``.
-        threads: number of threads; all cores by default.
-        relation: an edge type, such as ``author,writes,paper``, or a relation of triples; the grid
-            holds only its edges. All edges by default.
-        weights: edge array, such as ``weight``, to store with the edges.
-        order: how the grid numbers the nodes. ``degree`` places nodes of high degree together.
-            ``natural`` keeps the order of ids, if close ids are neighbours already. ``auto``
-            chooses by the edges.
-        partition_log2: nodes of a partition as a power of two, 1 to 16; automatic by default.
+        memory: memory budget of the build, such as ``2GiB``.
+        threads: number of threads. The default is one for each core.
+        relation: write only the edges of this type, such as ``author,writes,paper``, or of this
+            relation of triples. By default, the grid holds all edges.
+        weights: store this edge array, such as ``weight``, with the edges.
+        order: place nodes of high degree together (``degree``), or keep the order of ids
+            (``natural``), which suits graphs whose neighbours have close ids. ``auto`` chooses by
+            the edges.
+        partition_log2: give a partition at most 2 to the power of this many nodes, 1 to 16. By
+            default, the build chooses it.
         overwrite: replace an existing grid.
         progress: called as ``progress(phase, done, total, unit)``.
 

@@ -106,7 +106,7 @@ class Field:
                 default = f"`{value}`"
             case value:
                 default = f"{value:.12g}"
-        return f"{self.option.help.removesuffix('.')}; {default} by default."
+        return f"{self.option.help} The default is {default}."
 
     def parse(self, text: str) -> Any:
         """Converts a string such as `15,10` to a value of the field.
@@ -325,15 +325,28 @@ def configuration(
 
 
 MemoryOption = Annotated[
-    str, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True, common=True)
+    str,
+    Option(
+        "Memory budget for data: a size such as `8GiB`, `25%` of the machine's memory, or `auto` "
+        "for half of the free memory.",
+        size=True,
+        common=True,
+    ),
 ]
 
 SeedOption = Annotated[
-    int, Option("Seed of all random numbers; one seed gives one result.", common=True)
+    int, Option("Seed of all random numbers. The same seed gives the same result.", common=True)
 ]
 
-DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], Option("`auto`, `cpu` or `cuda`.")]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    Option("Compute on the CPU (`cpu`) or on a GPU (`cuda`). `auto` takes a GPU if possible."),
+]
 
 BackendOption = Annotated[
-    Backend, Option("How files are read: `auto`, `uring`, `threads` or `mmap`.")
+    Backend,
+    Option(
+        "Read files by `uring` (io_uring), `threads` (pread) or `mmap`. `auto` takes `uring` if "
+        "the kernel offers it, otherwise `threads`."
+    ),
 ]

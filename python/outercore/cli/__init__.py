@@ -32,10 +32,8 @@ COMMANDS = {
     "import": "Import a graph of any size.",
     "add": "Add features, labels, splits or arrays to a data set, without importing it again.",
     "check": "Verify the structure and the checksums of a data set.",
-    "info": "Describe a data set: sizes, arrays, splits, provenance.",
-    "convert": (
-        "Convert the features to a smaller type, in place: fewer bytes to store and to read."
-    ),
+    "info": "Describe a data set: its sizes, arrays, splits and provenance.",
+    "convert": "Convert the features to a smaller type in place, so that they take fewer bytes.",
     "grid": "Write the edges a second time, compressed and in blocks, for `outercore run`.",
     "layout": (
         "Write the features a second time for `outercore serve`, in another order or as int8."
@@ -44,26 +42,31 @@ COMMANDS = {
         "Lend memory to `outercore run` and `outercore train` on this machine or others."
     ),
     "probe": (
-        "Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second."
+        "Measure the latency, requests and bytes per second of a disk, for `outercore plan`."
     ),
-    "train": "Train on a graph that need not fit in memory.",
+    "train": "Train a graph neural network on a graph that need not fit in memory.",
     "evaluate": (
-        "Score a model on a split, exactly: layer by layer over all neighbours, out of core."
+        "Score a model on a split, with all neighbours of each node, layer by layer and out of "
+        "core."
     ),
     "predict": "Write a model's predictions for all nodes, all graphs, or the edges of a list.",
     "export-model": (
-        "Write a run's best model as data: a manifest and weights, read without PyTorch."
+        "Write the best model of a run as a manifest and weights, to read them without PyTorch."
     ),
-    "serve": "Answer requests for predictions: sample, gather and compute where the data is.",
-    "embed": "Embed a knowledge graph, or a graph, that need not fit in memory.",
-    "tune": "Measure time, bytes and memory of algorithms by threads and far ratio.",
+    "serve": "Answer requests for predictions, on the machine that holds the data set.",
+    "embed": "Learn embeddings of a graph or knowledge graph that need not fit in memory.",
+    "tune": "Measure time, bytes and memory of algorithms, by numbers of threads and far ratios.",
     "jobs": "Run a list of `outercore run` commands, as many at once as cores and memory allow.",
-    "report": "Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.",
+    "report": (
+        "Write a self-contained HTML page about runs: curves, stages, hits, bytes, passes, memory."
+    ),
     "generate": "Generate a graph of any size.",
     "run": "Run a graph algorithm out of core, or resume one.",
     "far": "Manage the data on a memory server.",
-    "plan": "Show how a job would divide its memory, without running it; `train` by default.",
-    "embedding": "Search, rank, compare and export the rows of `outercore embed`.",
+    "plan": (
+        "Show how a job would divide its memory, without running it. The default job is `train`."
+    ),
+    "embedding": "Search, rank, compare and export the embeddings of `outercore embed`.",
 }
 """The commands in the order of `outercore --help`, with the first paragraphs of their help.
 
@@ -114,7 +117,9 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="The version."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Graph learning on graphs that do not fit in memory."""

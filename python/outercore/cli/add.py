@@ -24,53 +24,58 @@ def add(
     features: Annotated[
         Sequence[str],
         Option(
-            "Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet. With several node types "
-            "`TYPE=FILE`."
+            "Read features, one row per node, from `.npy`, `.npz:NAME`, CSV or Parquet. With "
+            "several node types, write `TYPE=FILE`."
         ),
     ] = (),
     labels: Annotated[
         str | None,
         Option(
-            "Labels, one row a node; `-1` or NaN for none. With several node types `TYPE=FILE`.",
+            "Read labels, one row per node; `-1` or NaN means that there is no label. With several "
+            "node types, write `TYPE=FILE`.",
             short="--label",
         ),
     ] = None,
     split: options.Split = (),
     array: Annotated[
         Sequence[str],
-        Option("`NAME=FILE`: any further node array; with several node types `TYPE/NAME=FILE`."),
+        Option(
+            "Add another node array, as `NAME=FILE`. With several node types, write "
+            "`TYPE/NAME=FILE`."
+        ),
     ] = (),
     texts: Annotated[
         Sequence[str],
         Option(
-            "`NAME=FILE:COLUMN`: texts of nodes, such as titles, stored unchanged; with several "
-            "node types `TYPE/NAME=FILE`.",
+            "Store texts of nodes unchanged, such as titles, as `NAME=FILE:COLUMN`. With several "
+            "node types, write `TYPE/NAME=FILE`.",
             name="text",
         ),
     ] = (),
     edge_array: Annotated[
         Sequence[str],
         Option(
-            "`NAME=FILE`: a row for each imported edge, in their order, such as `weight=w.npy`; "
-            "with several edge types `SOURCE__RELATION__TARGET/NAME=FILE`."
+            "Add an array with one row per imported edge, in the order of the import, as "
+            "`NAME=FILE`, such as `weight=w.npy`. With several edge types, write "
+            "`SOURCE__RELATION__TARGET/NAME=FILE`."
         ),
     ] = (),
     key: Annotated[
         str | None,
-        Option("Column of ids in tables of nodes, if its name is not `id` or similar."),
+        Option("Join tables of nodes by this column of ids, if its name is not `id` or similar."),
     ] = None,
     fill: Annotated[
-        float | None, Option("Value for missing entries; `nan` keeps them missing.")
+        float | None, Option("Replace missing entries by this value. `nan` keeps them missing.")
     ] = None,
     how: ArrayOptions,
     overwrite: options.Overwrite = False,
-    text: Annotated[TextOptions, "How files are written"],
+    text: Annotated[TextOptions, "Format of text files"],
     json: options.Json = False,
 ) -> None:
     """Add features, labels, splits or arrays to a data set, without importing it again.
 
-    Files are read as `outercore import` reads them; a table with a column of ids is joined by it.
-    Everything is added at once, or nothing. Stopped in between, run the same command again.
+    Files are read as by `outercore import`. A table with a column of ids is joined by these ids.
+    The command adds all arrays or none. If it was stopped, run the same command again.
 
     **Examples**
 

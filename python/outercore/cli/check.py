@@ -25,22 +25,22 @@ def check(
     canary: Annotated[
         bool,
         Option(
-            "Plant labels in the future, in held-out edges and in other splits, and look whether "
-            "samples tell them. Needs PyTorch."
+            "Plant labels in later nodes and edges, in held-out edges and in other splits, and "
+            "test whether samples reveal them. This needs PyTorch."
         ),
     ] = False,
     time: Annotated[
         str | None,
         Option(
-            "With `--canary`: the array of times of nodes or edges, as for `outercore train`; "
-            "`time` by default."
+            "With `--canary`: name of the array of times, as for `outercore train`. The default is "
+            "`time`."
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
     """Verify the structure and the checksums of a data set.
 
-    Reads every array once. Ends with exit code 1 where anything is wrong.
+    The command reads every array once. It ends with exit code 1 if anything is wrong.
 
     **Example**
 

@@ -15,10 +15,10 @@ def convert(
     values: Annotated[options.Values, convert_arrays],
     json: options.Json = False,
 ) -> None:
-    """Convert the features to a smaller type, in place: fewer bytes to store and to read.
+    """Convert the features to a smaller type in place, so that they take fewer bytes.
 
-    Each value becomes the nearest one. The old values are gone. For a byte a value see
-    `outercore layout --precision int8`.
+    Each value is rounded to the nearest value of the new type, and the old values are lost.
+    `outercore layout --precision int8` writes features with one byte per value.
 
     **Example**
 

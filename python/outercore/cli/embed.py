@@ -16,7 +16,7 @@ from outercore.runs.resume import require_changeable
 Recipe = Annotated[
     str | None,
     Option(
-        "A configuration with documented results; options that you give override it: "
+        "Start from a configuration with documented results, which other options override: "
         f"{', '.join(RECIPES)}.",
         choices=tuple(RECIPES),
     ),
@@ -30,9 +30,9 @@ StartFrom = Annotated[
 ]
 FromData = Annotated[
     Path | None,
-    Option("With `--from`: where the data set of that run is now, if it was moved."),
+    Option("With `--from`: directory of the data set of that run, if it was moved."),
 ]
-Score = Annotated[str | None, Option("Your own score function, in PyTorch: `FILE.py:NAME`.")]
+Score = Annotated[str | None, Option("Score triples by a custom PyTorch function, `FILE.py:NAME`.")]
 
 
 @options.command
@@ -46,8 +46,8 @@ def embed(
     resume: Annotated[
         Path | None,
         Option(
-            "Continue this run with its own options; `--memory`, `--epochs` and the step size may "
-            "change."
+            "Continue the run in this directory, with its options. A few may change, such as "
+            "`--memory`, `--epochs` and the step size."
         ),
     ] = None,
     start_from: StartFrom = None,
@@ -55,11 +55,11 @@ def embed(
     score: Score = None,
     json: options.Json = False,
 ) -> None:
-    """Embed a knowledge graph, or a graph, that need not fit in memory.
+    """Learn embeddings of a graph or knowledge graph that need not fit in memory.
 
-    Ctrl-C stops with a checkpoint, and `--resume` continues there. A finished run continues with
-    more `--epochs`. The run's directory gets the rows as `entities.npy` and `relations.npy`, which
-    `outercore embedding` uses.
+    Ctrl-C ends the run with a checkpoint, and `--resume` continues there. A finished run continues
+    if `--epochs` is larger than before. The run writes `entities.npy` and `relations.npy` to its
+    directory, and `outercore embedding` uses them.
 
     **Examples**
 

@@ -42,7 +42,7 @@ _FLAGS = {
 """Flags of `evaluate` and `compare` by the fields of the configuration that check them."""
 
 embedding = typer.Typer(
-    help="Search, rank, compare and export the rows of `outercore embed`.",
+    help="Search, rank, compare and export the embeddings of `outercore embed`.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -53,11 +53,18 @@ def _share(option: typer.CallbackParam, value: float) -> float:
     return value
 
 
-Ids = Annotated[bool, typer.Option("--ids", help="Rows, from 0, instead of names or ids in files.")]
+Ids = Annotated[
+    bool,
+    typer.Option(
+        "--ids",
+        help="Use row numbers from 0, instead of names or the ids of the imported files.",
+    ),
+]
 Metric = Annotated[
     str,
     typer.Option(
-        help="`inner`, `cosine`, `euclidean`, `manhattan`, `modulus`; `model` is the model's own."
+        help="Compare entities by `inner`, `cosine`, `euclidean`, `manhattan` or `modulus`. "
+        "`model` takes the metric of the model."
     ),
 ]
 
@@ -71,7 +78,7 @@ class _OfRun:
     ]
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Where the run's data set is now, if it was moved."),
+        typer.Option("--data", help="Directory of the run's data set, if it was moved."),
     ] = None
     json: options.Json = False
 
@@ -83,29 +90,35 @@ class _OfRun:
 class _Search(_OfRun):
     """Options of commands that search for entities."""
 
-    k: Annotated[int, typer.Option("-k", "--k", help="How many to find.")] = 10
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of answers to find.")] = 10
     candidates: Annotated[
         Path | None,
         typer.Option(
             "--candidates",
-            help="Look only among the entities of this text (a name a line, or an id with "
-            "`--ids`) or `.npy` of ids.",
+            help="Search only among the entities of this file: a text with one name per line (with "
+            "`--ids` one id), or an `.npy` of ids.",
         ),
     ] = None
     approximate: Annotated[
         bool,
-        typer.Option("--approximate", help="Ask the index that `outercore embedding index` built."),
+        typer.Option(
+            "--approximate", help="Search the index that `outercore embedding index` built."
+        ),
     ] = False
     recall: Annotated[
         float,
         typer.Option(
-            callback=_share, help="With `--approximate`: share of the true ones to be found."
+            callback=_share,
+            help="With `--approximate`: share of the true answers that the search should find.",
         ),
     ] = 0.95
     ids: Ids = False
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write to this `.parquet`, `.csv` or `.tsv` instead."),
+        typer.Option(
+            "--out",
+            help="Write to this `.parquet`, `.csv` or `.tsv`, instead of printing the answers.",
+        ),
     ] = None
     overwrite: options.Overwrite = False
 
@@ -128,20 +141,27 @@ class _Ranking(_OfRun):
     """Options of commands that rank held-out triples."""
 
     candidates: Annotated[
-        str, typer.Option(help="Rank among `all` entities, or some drawn `uniform` or by `degree`.")
+        str,
+        typer.Option(
+            help="Rank the true entity among `all` entities, or among entities drawn uniformly "
+            "(`uniform`) or by `degree`. `auto` takes all, unless that takes too long."
+        ),
     ] = "auto"
     count: Annotated[
-        int, typer.Option("--count", "--candidate-count", help="Candidates that are drawn.")
+        int, typer.Option("--count", "--candidate-count", help="Number of candidates to draw.")
     ] = 1000
     raw: Annotated[
-        bool, typer.Option("--raw", help="Count other true answers as wrong ones, as some do.")
+        bool,
+        typer.Option(
+            "--raw", help="Compute only raw metrics, which count other true answers as wrong."
+        ),
     ] = False
-    triples: Annotated[int, typer.Option(help="Rank so many at most; 0 for all.")] = 0
+    triples: Annotated[int, typer.Option(help="Rank at most this many triples. 0 ranks all.")] = 0
     negatives: Annotated[
         Path | None,
         typer.Option(
-            help="Candidates of each triple: `.npz` or `.pt` with `tail_neg` and `head_neg`, as "
-            "OGB has them.",
+            help="Rank each triple among its candidates in this `.npz` or `.pt` file, with the "
+            "arrays `tail_neg` and `head_neg` of OGB.",
         ),
     ] = None
     memory: MemoryOption = "256MiB"
@@ -163,18 +183,24 @@ class _Ranking(_OfRun):
 class _Evaluate(_Ranking):
     part: Annotated[
         list[str] | None,
-        typer.Option("--part", help="`test` (by default), `valid` or `train`; may be repeated."),
+        typer.Option(
+            "--part",
+            help="Rank the triples of `test` (the default), `valid` or `train`. May be repeated.",
+        ),
     ] = None
     also: Annotated[
-        list[str] | None, typer.Option("--also", help="A further kind of candidates.")
+        list[str] | None,
+        typer.Option("--also", help="Rank among this kind of candidates, too. May be repeated."),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Of what is drawn; by default the run's.")] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all draws. The default is the seed of the run.")
+    ] = None
 
 
 @embedding.command("evaluate", no_args_is_help=True)
 @options.command
 def evaluate(arguments: _Evaluate) -> None:
-    """Rank held-out triples again: other parts, other candidates.
+    """Rank held-out triples again, with other parts or candidates.
 
     **Example**
 
@@ -200,20 +226,26 @@ def evaluate(arguments: _Evaluate) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Compare(_Ranking):
-    other: Annotated[Path, typer.Argument(help="Another run.", show_default=False)]
-    part: Annotated[str, typer.Option(help="`test`, `valid` or `train`.")] = "test"
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
+    other: Annotated[
+        Path,
+        typer.Argument(help="Directory of the run to compare with the first.", show_default=False),
+    ]
+    part: Annotated[str, typer.Option(help="Rank the triples of `test`, `valid` or `train`.")] = (
+        "test"
+    )
+    seed: Annotated[int, typer.Option(help="Seed of all draws.")] = 0
     other_score: Annotated[
-        str | None, typer.Option(help="That of the other run; `--score` by default.")
+        str | None,
+        typer.Option(help="Custom score function of the other run. The default is `--score`."),
     ] = None
 
 
 @embedding.command("compare", no_args_is_help=True)
 @options.command
 def compare(arguments: _Compare) -> None:
-    """Tell whether two runs rank the same triples equally well, or differ by more than chance.
+    """Test whether two runs differ by more than chance in their ranks of the same triples.
 
-    The second run is compared with the first: a difference above zero is in its favour.
+    A difference above zero means that the second run is better than the first.
 
     **Example**
 
@@ -255,10 +287,15 @@ def _scored(arguments: _Ranking) -> embeddings.Embedding:
 class _Export(_OfRun):
     out: Annotated[
         Path,
-        typer.Option("--out", help="`.npy`, `.parquet`, `.csv` or `.tsv`.", show_default=False),
+        typer.Option(
+            "--out",
+            help="Write the embeddings to this `.npy`, `.parquet`, `.csv` or `.tsv`.",
+            show_default=False,
+        ),
     ]
     relations: Annotated[
-        bool, typer.Option("--relations", help="The relations' rows instead of the entities'.")
+        bool,
+        typer.Option("--relations", help="Write the embeddings of relations instead of entities."),
     ] = False
     ids: Ids = False
     overwrite: options.Overwrite = False
@@ -267,7 +304,7 @@ class _Export(_OfRun):
 @embedding.command("export", no_args_is_help=True)
 @options.command
 def export(arguments: _Export) -> None:
-    """Write rows with their names for other programs, streaming.
+    """Write the embeddings with their names to a file, for other programs.
 
     **Examples**
 
@@ -292,21 +329,22 @@ def export(arguments: _Export) -> None:
 @dataclass(frozen=True, kw_only=True)
 class _Neighbours(_Search):
     of: Annotated[
-        list[str] | None, typer.Argument(help="Entities, by name.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Names of entities, or their ids with `--ids`.", show_default=False),
     ] = None
-    everything: Annotated[bool, typer.Option("--all", help="Of every entity; needs `--out`.")] = (
-        False
-    )
+    everything: Annotated[
+        bool, typer.Option("--all", help="Find the neighbours of every entity. This needs `--out`.")
+    ] = False
     metric: Metric = "model"
 
 
 @embedding.command("neighbours", no_args_is_help=True)
 @options.command
 def neighbours(arguments: _Neighbours) -> None:
-    """Find the entities whose rows are nearest, by the model's own measure.
+    """Find the nearest entities of some entities, by the metric of the model.
 
-    Exact: one pass over the table for each 1,024 entities. `--approximate` looks at a part of an
-    index instead. A distance is shown as a negative score.
+    The search is exact: it reads the table once for each 1,024 entities. `--approximate` searches
+    a part of an index instead. A distance is shown as a negative score.
 
     **Examples**
 
@@ -342,24 +380,28 @@ def neighbours(arguments: _Neighbours) -> None:
 @dataclass(frozen=True, kw_only=True)
 class _Predict(_Search):
     head: Annotated[
-        list[str] | None, typer.Option("--head", help="A known head; may be repeated.")
+        list[str] | None, typer.Option("--head", help="Known head of a triple. May be repeated.")
     ] = None
     relation: Annotated[
-        list[str] | None, typer.Option("--relation", help="A known relation; may be repeated.")
+        list[str] | None,
+        typer.Option("--relation", help="Known relation of a triple. May be repeated."),
     ] = None
     tail: Annotated[
-        list[str] | None, typer.Option("--tail", help="A known tail; may be repeated.")
+        list[str] | None, typer.Option("--tail", help="Known tail of a triple. May be repeated.")
     ] = None
     questions: Annotated[
         Path | None,
         typer.Option(
             "--questions",
-            help="A text of head, relation and tail a line, tabs between, one of them `?`.",
+            help="Read queries from this text: head, relation and tail on each line, separated by "
+            "tabs, with `?` for the unknown one.",
         ),
     ] = None
     leave_out_known: Annotated[
         bool,
-        typer.Option("--leave-out-known", help="No answers that the data set has already."),
+        typer.Option(
+            "--leave-out-known", help="Leave out answers that are already facts of the data set."
+        ),
     ] = False
     score: Score = None
 
@@ -367,10 +409,10 @@ class _Predict(_Search):
 @embedding.command("predict", no_args_is_help=True)
 @options.command
 def predict(arguments: _Predict) -> None:
-    """Complete triples: give two of head, relation and tail, and get the best for the third.
+    """Complete triples: from two of head, relation and tail, predict the third.
 
-    A plain graph and the model `dot` need no relation: there one of `--head` and `--tail` is
-    enough.
+    For a plain graph and for the model `dot`, give only `--head` or only `--tail`, because they
+    have no relations.
 
     **Examples**
 
@@ -402,18 +444,30 @@ def predict(arguments: _Predict) -> None:
 class _Features(_OfRun):
     data_set: Annotated[
         Path | None,
-        typer.Argument(help="Data set to write to; the run's own by default.", show_default=False),
+        typer.Argument(
+            help="Write to this data set. The default is the data set of the run.",
+            show_default=False,
+        ),
     ] = None
     name: Annotated[str, typer.Option(help="Name of the node array.")] = "embedding"
     beside: Annotated[
-        str | None, typer.Option(help="Node array of numbers whose columns come first.")
+        str | None,
+        typer.Option(
+            help="Put the columns of this node array before the columns of the embedding."
+        ),
     ] = None
     entities: Annotated[
         Path | None,
-        typer.Option("--map", help="`.npy` of integers: the entity of each node, or -1."),
+        typer.Option(
+            "--map",
+            help="Read the entity of each node from this `.npy` of integers, with -1 for none.",
+        ),
     ] = None
     missing: Annotated[
-        str, typer.Option(help="Nodes without an embedding: `error`, or rows of `zeros`.")
+        str,
+        typer.Option(
+            help="Stop if a node has no embedding (`error`), or give it a row of zeros (`zeros`)."
+        ),
     ] = "error"
     overwrite: options.Overwrite = False
 
@@ -421,7 +475,7 @@ class _Features(_OfRun):
 @embedding.command("features", no_args_is_help=True)
 @options.command
 def features(arguments: _Features) -> None:
-    """Write rows into a data set as a node array, which `outercore train` can learn from.
+    """Write the embeddings into a data set as a node array, as features for `outercore train`.
 
     **Examples**
 
@@ -468,14 +522,18 @@ class _Index(_OfRun):
     metric: Metric = "model"
     memory: MemoryOption = "1GiB"
     lists: Annotated[
-        int, typer.Option(help="Lists of entities; 0 takes twice the root of their number.")
+        int,
+        typer.Option(
+            help="Divide the entities into this many lists. 0 takes twice the square root of their "
+            "number."
+        ),
     ] = 0
 
 
 @embedding.command("index", no_args_is_help=True)
 @options.command
 def index(arguments: _Index) -> None:
-    """Build an index for approximate search, and measure what it finds (needs `outercore[ann]`).
+    """Build an index for approximate search, and measure its recall. This needs `outercore[ann]`.
 
     **Example**
 

@@ -18,26 +18,34 @@ from outercore.data.far import FarConfig
 def evaluate(
     *,
     model: Annotated[
-        Path, typer.Argument(help="Run directory, or the `model` in it.", show_default=False)
+        Path,
+        typer.Argument(
+            help="Run directory of `outercore train`, or the directory `model` in it.",
+            show_default=False,
+        ),
     ],
     data: Annotated[
-        Path | None, Option("Data set to score on; by default the data set of the run.")
+        Path | None,
+        Option("Score the model on this data set. The default is the data set of the run."),
     ] = None,
     split: Annotated[
-        str, Option("Split to score, such as `test`; `all` scores every node or graph.")
+        str, Option("Score the model on this split. `all` scores every node or graph.")
     ] = "test",
     sampled: Annotated[bool, Option("Sample neighbours instead of taking all.")] = False,
     memory: options.ModelMemory = None,
     predictions: Annotated[
-        Path | None, Option("Write predictions to this `.npy`, `.parquet` or `.csv`.")
+        Path | None, Option("Write the predictions to this `.npy`, `.parquet` or `.csv`.")
     ] = None,
-    logits: Annotated[Path | None, Option("Write the network's outputs to such a file.")] = None,
+    logits: Annotated[
+        Path | None,
+        Option("Write the outputs of the network to this `.npy`, `.parquet` or `.csv`."),
+    ] = None,
     network: options.Network = None,
     overwrite: options.Overwrite = False,
     server: FarConfig,
     json: options.Json = False,
 ) -> None:
-    """Score a model on a split, exactly: layer by layer over all neighbours, out of core.
+    """Score a model on a split, with all neighbours of each node, layer by layer and out of core.
 
     If `outercore far put` copied the data set to a memory server, `--far` reads it from there.
 

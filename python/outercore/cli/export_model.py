@@ -15,17 +15,21 @@ from outercore.cli import console, options
 def export_model(
     run: Annotated[
         Path,
-        typer.Argument(help="Run of `outercore train`, or the `model` in it.", show_default=False),
+        typer.Argument(
+            help="Run directory of `outercore train`, or the directory `model` in it.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path | None, Option("Directory to write; `serving` in the run by default.")
+        Path | None,
+        Option("Write the model to this directory. The default is `serving` in the run directory."),
     ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Write a run's best model as data: a manifest and weights, read without PyTorch.
+    """Write the best model of a run as a manifest and weights, to read them without PyTorch.
 
-    Prints the directory.
+    The command prints the directory with the model.
 
     **Example**
 

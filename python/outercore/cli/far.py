@@ -28,14 +28,18 @@ def put(
     data_set: options.DataSet,
     config: memory.FarConfig,
     what: Annotated[
-        str | None, Option("Of `grid,features,topology`; all that the data set has by default.")
+        str | None,
+        Option(
+            "Copy these parts, separated by commas: `grid`, `features`, `topology`. The default is "
+            "all parts of the data set."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
     """Copy a data set to a memory server, where it stays for all runs.
 
-    Otherwise each run copies the arrays that it needs, and removes them when it ends. Ends with
-    exit code 1 if the server has no room for all arrays.
+    Without this command, each run copies the arrays that it needs, and removes them when it ends.
+    The command ends with exit code 1 if the server has no room for all arrays.
 
     **Example**
 
@@ -62,7 +66,7 @@ def put(
 def list_(
     config: memory.FarConfig,
     data_set: Annotated[
-        Path | None, Option("Call regions by the keys of this data set's arrays.")
+        Path | None, Option("Show regions with arrays of this data set by the keys of the arrays.")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -111,10 +115,10 @@ def drop(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Give back memory of a server that `outercore far put` filled.
+    """Free memory of a server that `outercore far put` filled.
 
-    Runs that read from it continue from the disk, or fail with `far.fallback=false`. If a region
-    cannot be dropped, the others are; the command then ends with exit code 1.
+    Runs that read this memory continue from the disk, or fail with `far.fallback=false`. If a
+    region cannot be dropped, the command drops the other regions, and ends with exit code 1.
 
     **Examples**
 
@@ -169,19 +173,20 @@ def probe(
     data_set: Annotated[
         Path | None,
         typer.Argument(
-            help="Directory whose runs are to use the best chunk from now on.", show_default=False
+            help="Data set whose later runs will use the best chunk size.", show_default=False
         ),
     ] = None,
     size: Annotated[
-        str | None, Option("Size of the region that is read; 64MiB if the server has that.")
+        str | None,
+        Option("Size of the region to read. The default is 64MiB, or less if the server has less."),
     ] = None,
-    seconds: Annotated[float, Option("Seconds of measurement for each size of request.")] = 0.3,
+    seconds: Annotated[float, Option("Measure each request size for this many seconds.")] = 0.3,
     json: options.Json = False,
 ) -> None:
-    """Measure bytes a second of a memory server by chunk size and queue length.
+    """Measure the bytes per second of a memory server, by chunk sizes and queue lengths.
 
-    Allocates a region, writes it, reads it and frees it. With a data set, stores the result as
-    `far.json` in its directory.
+    The command allocates a region, writes it, reads it and frees it. With a data set, it stores
+    the result as `far.json` in the directory of the data set.
 
     **Example**
 

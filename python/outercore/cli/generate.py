@@ -32,15 +32,15 @@ class _Generated:
 class _Rmat(_Generated):
     """Options of `outercore generate rmat`."""
 
-    scale: Annotated[int, Option("2^scale nodes.")]
-    edge_factor: Annotated[int, Option("Edges a node.")] = 16
+    scale: Annotated[int, Option("Generate 2^scale nodes.")]
+    edge_factor: Annotated[int, Option("Number of edges for each node.")] = 16
     undirected: Annotated[bool, Option("Store every edge in both directions.")] = False
 
 
 @generate.command("rmat", no_args_is_help=True)
 @options.command
 def rmat(arguments: _Rmat) -> None:
-    """Generate an R-MAT (Kronecker) graph: skewed degrees, no communities.
+    """Generate an R-MAT (Kronecker) graph, with skewed degrees and without communities.
 
     **Example**
 
@@ -54,27 +54,34 @@ class _Planted(_Generated):
     """Options of `outercore generate planted`."""
 
     nodes: Annotated[int, Option("Number of nodes.")]
-    degree: Annotated[int, Option("Mean in-degree.")] = 10
-    features: Annotated[int, Option("Features a node.")] = 128
-    classes: Annotated[int, Option("Communities, which are the labels.")] = 16
-    splits: Annotated[str, Option("Shares of the nodes in train, valid and test.")] = (
-        "0.5,0.25,0.25"
-    )
-    homophily: Annotated[float | None, Option("Share of edges that stay within a community.")] = (
-        None
-    )
+    degree: Annotated[int, Option("Mean in-degree of the nodes.")] = 10
+    features: Annotated[int, Option("Number of features of each node.")] = 128
+    classes: Annotated[
+        int, Option("Number of communities. The community of a node is its label.")
+    ] = 16
+    splits: Annotated[
+        str, Option("Shares of the nodes in the splits `train`, `valid` and `test`.")
+    ] = "0.5,0.25,0.25"
+    homophily: Annotated[
+        float | None, Option("Share of the edges within a community. The default is 0.8.")
+    ] = None
     noise: Annotated[
-        float | None, Option("Spread of a node's features around its community's.")
+        float | None,
+        Option(
+            "Standard deviation of features around the centroid of their community. The default is "
+            "1."
+        ),
     ] = None
     dtype: Annotated[
-        str | None, Option("Type of the features: `float32`, `float16`, `bfloat16`.")
+        str | None,
+        Option("Store features as `float32`, `float16` or `bfloat16`. The default is `float32`."),
     ] = None
 
 
 @generate.command("planted", no_args_is_help=True)
 @options.command
 def planted(arguments: _Planted) -> None:
-    """Generate planted communities: features that say little, edges that say more.
+    """Generate a graph with communities, which edges reveal better than features.
 
     **Example**
 

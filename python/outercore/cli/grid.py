@@ -17,8 +17,8 @@ def grid(
 ) -> None:
     """Write the edges a second time, compressed and in blocks, for `outercore run`.
 
-    `outercore run` writes a missing grid itself. Write it before to include weights, or to choose
-    the order.
+    `outercore run` writes a missing grid itself. Use this command before to store weights in the
+    grid, or to choose the order of the nodes.
 
     **Examples**
 

@@ -36,7 +36,7 @@ from outercore.importing.typed_graph import open_typed
 _TRIPLES = "Knowledge graphs"
 _TYPES = "Several types of nodes and edges"
 _EDGES = "Values of edges"
-_TEXTS = "How files are written"
+_TEXTS = "Format of text files"
 _OF_TYPED = (
     *("edge_types", "nodes", "features", "labels", "split", "text", "add_reverse", "dangling"),
     *("fill", "task", "feature_dtype", "in_place"),
@@ -56,11 +56,12 @@ class _Options:
     edges: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Edge lists (text, `.mtx`, `.gr`, `.npy`, `.npz`, `.parquet`; "
-            "`FILE:SOURCE,TARGET`), `-` for standard input, `pyg:Name`, `ogb:name`, the directory "
-            "of a raw OGB data set, a data set of triples, a folder of tables with a "
-            "`tables.yaml`, of CSV files for Neo4j, of GraphBolt, IGBH or MAG240M, or a set of "
-            "many graphs (TU directory, text of GIN, molecules in `.npz`).",
+            help="Edge lists as text, `.mtx`, `.gr`, `.npy`, `.npz` or `.parquet`; "
+            "`FILE:SOURCE,TARGET` chooses columns, and `-` reads standard input. Or one graph: "
+            "`pyg:Name`, `ogb:name`, the directory of a raw OGB data set, a data set of "
+            "triples, a folder of tables with a `tables.yaml`, a folder of Neo4j (CSV files), "
+            "GraphBolt, IGBH or MAG240M, or a set of many graphs (TU directory, text of GIN, "
+            "molecules in `.npz`).",
             show_default=False,
         ),
     ] = None
@@ -68,64 +69,74 @@ class _Options:
     features: Annotated[
         Sequence[str],
         Option(
-            "Features, a row a node: `.npy`, `.npz:NAME`, CSV, Parquet; `FILE:COLUMN,COLUMN`, or "
-            "`'FILE:!COLUMN,COLUMN'` for all but these. With several node types `TYPE=FILE`; by "
-            "default the columns of numbers of its table."
+            "Read features, one row per node, from `.npy`, `.npz:NAME`, CSV or Parquet; "
+            "`FILE:COLUMN,COLUMN` takes only these columns, `'FILE:!COLUMN,COLUMN'` all others. "
+            "With several node types, write `TYPE=FILE`; the default is the number columns in the "
+            "table of the type."
         ),
     ] = ()
     labels: Annotated[
         str | None,
         Option(
-            "Labels, one row a node; `-1` or NaN for none. With several node types `TYPE.COLUMN` "
-            "or `TYPE=FILE`.",
+            "Read labels, one row per node; `-1` or NaN means that there is no label. With several "
+            "node types, write `TYPE.COLUMN` or `TYPE=FILE`.",
             short="--label",
         ),
     ] = None
     split: options.Split = ()
-    array: Annotated[Sequence[str], Option("`NAME=FILE`: any further node array.")] = ()
+    array: Annotated[Sequence[str], Option("Add another node array, as `NAME=FILE`.")] = ()
     texts: Annotated[
         Sequence[str],
         Option(
-            "`NAME=FILE:COLUMN`: texts of nodes, such as titles, stored unchanged; with several "
-            "node types `TYPE.COLUMN`.",
+            "Store texts of nodes unchanged, such as titles, as `NAME=FILE:COLUMN`. With several "
+            "node types, write `TYPE.COLUMN`.",
             name="text",
         ),
     ] = ()
     graph_ids: Annotated[
         str | None,
         Option(
-            "The graph of each node, in a file like features: a data set of many graphs. Labels "
-            "and splits are then of graphs."
+            "Import many graphs: read the graph of each node from this file, in a format of "
+            "`--features`. Labels and splits then belong to graphs."
         ),
     ] = None
     edge_values: Annotated[EdgeChoice, _EDGES]
     edge_shape: Annotated[
-        str | None, Option("`2,E` or `E,2`, for an edge array of shape [2, 2].", panel=_EDGES)
+        str | None,
+        Option("Read an array of edges of shape [2, 2] as `2,E` or as `E,2`.", panel=_EDGES),
     ] = None
     format: Annotated[
         str,
-        Option("`auto`, `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`.", panel=_TEXTS),
+        Option(
+            "Read the files as `text`, `npy`, `npz`, `parquet`, `mtx` or `dimacs`. `auto` detects "
+            "the format.",
+            panel=_TEXTS,
+        ),
     ] = "auto"
     text: Annotated[TextOptions, _TEXTS]
     fill: Annotated[
         float | None,
-        Option("Value for missing entries of features and edges; `nan` keeps them missing."),
+        Option(
+            "Replace missing entries of features and edges by this value. `nan` keeps them missing."
+        ),
     ] = None
     how: ImportOptions
     ids: Annotated[
         str,
         Option(
-            "`numbers` from 0 on, or `dictionary`: names or sparse numbers, stored in the data set "
-            "and used in results."
+            "Read node ids as `numbers` from 0, or as names or sparse numbers (`dictionary`). The "
+            "data set stores the dictionary, and results use its names."
         ),
     ] = "numbers"
-    ogb_split: Annotated[str | None, Option("Folder under `split/` of an OGB data set.")] = None
+    ogb_split: Annotated[
+        str | None, Option("Read the splits of an OGB data set from this folder under `split/`.")
+    ] = None
     nodes: Annotated[
         Sequence[str],
         Option(
-            "Number of nodes, if some nodes lack edges; or `FILE:KEY`: a table with a row for each "
-            "node, and its column of names. With several node types `TYPE=FILE:KEY` or "
-            "`TYPE=COUNT`, also for several files of one type."
+            "Number of nodes, if some nodes lack edges; or a table with one row per node and its "
+            "column of names, as `FILE:KEY`. With several node types, write `TYPE=FILE:KEY` or "
+            "`TYPE=COUNT`; a type may have several files."
         ),
     ] = ()
     edge_types: Annotated[
@@ -133,8 +144,8 @@ class _Options:
         # Typer's own, because the argument of the command is called `edges`, too.
         typer.Option(
             "--edges",
-            help="`SOURCE,RELATION,TARGET=FILE`: edges between two node types, by their keys. May "
-            "be repeated.",
+            help="Import edges between two node types from a file with the keys of their ends, as "
+            "`SOURCE,RELATION,TARGET=FILE`. May be repeated.",
             rich_help_panel=_TYPES,
         ),
     ] = None
@@ -143,22 +154,32 @@ class _Options:
         Option("Add each edge type in the other direction, as `rev_RELATION`.", panel=_TYPES),
     ] = False
     dangling: Annotated[
-        str, Option("Edges whose key no node has: `refuse` or `drop`.", panel=_TYPES)
+        str,
+        Option(
+            "Refuse the import (`refuse`) or drop the edge (`drop`) if no node has the key of an "
+            "edge.",
+            panel=_TYPES,
+        ),
     ] = "refuse"
     triples: Annotated[
         bool,
         Option(
-            "The files hold a knowledge graph: names of head, relation and tail.", panel=_TRIPLES
+            "Read the files as a knowledge graph, with names of head, relation and tail.",
+            panel=_TRIPLES,
         ),
     ] = False
-    valid: Annotated[str | None, Option("Triples to stop training by.", panel=_TRIPLES)] = None
-    test: Annotated[str | None, Option("Triples to judge the result by.", panel=_TRIPLES)] = None
+    valid: Annotated[
+        str | None, Option("Read the validation triples from this file.", panel=_TRIPLES)
+    ] = None
+    test: Annotated[str | None, Option("Read the test triples from this file.", panel=_TRIPLES)] = (
+        None
+    )
     facts: Annotated[TripleOptions, _TRIPLES]
     relation: Annotated[
         str | None,
         Option(
-            "For a graph from a data set of triples: the relation whose edges to take; all by "
-            "default.",
+            "Take only the triples of this relation as edges, if the input is a data set of "
+            "triples. By default, all triples become edges.",
             panel=_TRIPLES,
         ),
     ] = None
@@ -169,8 +190,9 @@ class _Options:
 def import_(context: typer.Context, arguments: _Options) -> None:
     """Import a graph of any size.
 
-    How each text file is written is detected from its first 2,000 lines and printed. Edges are
-    sorted on disk within `--memory`. Run the same command again to resume a stopped import.
+    The import detects the format of each text file from its first 2,000 lines, and prints it. It
+    sorts the edges on disk within `--memory`. Run the same command again to resume a stopped
+    import.
 
     **Examples**
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @options.command
 def info(data_set: options.DataSet, json: options.Json = False) -> None:
-    """Describe a data set: sizes, arrays, splits, provenance.
+    """Describe a data set: its sizes, arrays, splits and provenance.
 
-    Reads the manifest, the first nodes of many graphs, the headers of layouts, and the log of
-    updates. Writes nothing. Updates in the log are counted, but not included in the sizes.
+    The command reads the manifest, the first nodes of many graphs, the headers of layouts, and the
+    log of updates. It writes nothing. Updates in the log are counted, but the sizes do not include
+    them.
 
     **Example**
 

@@ -33,31 +33,47 @@ def jobs(
     file: Annotated[
         Path,
         typer.Argument(
-            help='JSON list of commands, such as `["run wcc papers"]`.', show_default=False
+            help='JSON file with a list of commands, such as `["run wcc papers"]`.',
+            show_default=False,
         ),
     ],
     memory: Annotated[
-        str, Option("Memory of all jobs together; `auto`: the free memory.", size=True)
+        str,
+        Option(
+            "Use at most this much memory for all jobs together. `auto` is the free memory of the "
+            "machine.",
+            size=True,
+        ),
     ] = "auto",
     table: Annotated[
-        Path | None, Option("Table of `outercore tune`; by default the table of the user.")
+        Path | None,
+        Option(
+            "Read the measurements from this table of `outercore tune`. The default is the table "
+            "in the user's data directory."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, Option("Directory of their records; `runs/FILE` by default.")
+        Path | None,
+        Option("Write the records of the jobs to this directory. The default is `runs/FILE`."),
     ] = None,
     patience: Annotated[
-        float, Option("Seconds that a job may wait for memory of other processes.")
+        float,
+        Option(
+            "Refuse a job that has waited this many seconds for memory of other processes, while "
+            "no other job runs."
+        ),
     ] = 600.0,
     json: options.Json = False,
 ) -> None:
     """Run a list of `outercore run` commands, as many at once as cores and memory allow.
 
-    Each gets the memory of its turning point and the threads that save most time, as measured by
-    `outercore tune`, on separate cores. A job that does not fit waits. A command may fix
-    `--threads`, `--memory` and `--set far_ratio=...`. Entries are commands or
-    `{"name": ..., "command": ...}`.
-    Ctrl-C ends all of them cleanly. Run the command again to resume: finished jobs are skipped,
-    stopped ones continue from their checkpoint.
+    Each job gets separate cores and a part of the memory, by the measurements of `outercore tune`:
+    the threads that save the most time, and the smallest memory that hardly slows it down. A job
+    that does not fit waits. A command may set `--threads`, `--memory` and `--set far_ratio=...`.
+    An entry of the list is a command, or `{"name": ..., "command": ...}`.
+
+    Ctrl-C stops all jobs. Run the command again to resume: it skips finished jobs, and continues
+    stopped jobs from their checkpoints.
 
     **Example**
 

@@ -14,7 +14,9 @@ from outercore.data.layouts import build_layout, remove_layouts
 def layout(
     data_set: options.DataSet,
     values: Annotated[options.Values, build_layout],
-    remove: Annotated[bool, Option("Remove the layouts of the array instead.")] = False,
+    remove: Annotated[
+        bool, Option("Remove the layouts of the array, instead of writing one.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Write the features a second time for `outercore serve`, in another order or as int8.

@@ -31,7 +31,7 @@ def memory_server(
             "--new-token",
             callback=_new_token,
             is_eager=True,
-            help="Write a new token to this file, and end.",
+            help="Write a new token to this file and exit.",
         ),
     ] = None,
     values: Annotated[options.Values, MemoryServer.__init__],
@@ -39,8 +39,8 @@ def memory_server(
 ) -> None:
     """Lend memory to `outercore run` and `outercore train` on this machine or others.
 
-    Clients need the token. Data is not encrypted: use only addresses in a network that you trust.
-    Ends with Ctrl-C or SIGTERM; the data of all clients is then lost.
+    Clients need the token. Data is not encrypted, so use only addresses in a network that you
+    trust. The server ends with Ctrl-C or SIGTERM, and loses the data of all clients.
 
     **Examples**
 

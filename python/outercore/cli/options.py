@@ -63,21 +63,29 @@ DataSet = Annotated[Path, typer.Argument(help="Directory of the data set.", show
 JobDataSet = Annotated[
     Path | None, typer.Argument(help="Directory of the data set.", show_default=False)
 ]
-Network = Annotated[
-    str | None, Option("For a custom model: the code of its network, `FILE.py:NAME`.")
+Network = Annotated[str | None, Option("Load the network of a custom model from `FILE.py:NAME`.")]
+ModelMemory = Annotated[
+    str | None, Option("Memory budget. The default is the budget of the training.", size=True)
 ]
-ModelMemory = Annotated[str | None, Option("Memory budget; as in training by default.", size=True)]
 Json = Annotated[bool, Option("Print JSON on stdout.")]
-OutDataSet = Annotated[Path, Option("Directory of the data set to write.")]
-OutRun = Annotated[Path | None, Option("Run directory; `runs/DATASET-MODEL-N` by default.")]
+OutDataSet = Annotated[Path, Option("Write the data set to this directory.")]
+OutRun = Annotated[
+    Path | None, Option("Write the run to this directory. The default is `runs/DATASET-MODEL-N`.")
+]
 Split = Annotated[
     Sequence[str],
-    Option("`NAME=FILE` with ids or a mask; or `.npz` with train, valid and test."),
+    Option(
+        "Add a split as `NAME=FILE` with ids or a mask, or all splits from an `.npz` with `train`, "
+        "`valid` and `test`."
+    ),
 ]
 Overwrite = Annotated[bool, Option("Replace existing output.")]
 ConfigFile = Annotated[
     Path | None,
-    Option("JSON file of options, such as `config.json` of a run; others override it."),
+    Option(
+        "Read options from this JSON file, such as `config.json` of a run. Options of the command "
+        "line override it."
+    ),
 ]
 
 
@@ -222,7 +230,7 @@ def _setting(known: Iterable[str]) -> Any:
     described = typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set any option that has no flag; docs/options.md lists all. May be repeated.",
+        help="Set an option that has no flag; docs/options.md lists all options. May be repeated.",
         show_default=False,
         autocompletion=completing(known),
     )

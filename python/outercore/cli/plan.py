@@ -94,7 +94,7 @@ class _TrainByDefault(TyperGroup):
 plan = typer.Typer(
     cls=_TrainByDefault,
     no_args_is_help=True,
-    help="""Show how a job would divide its memory, without running it; `train` by default.
+    help="""Show how a job would divide its memory, without running it. The default job is `train`.
 
     **Examples**
 
@@ -117,24 +117,30 @@ def plan_embed(
     score: Score = None,
     triples_per_second: Annotated[
         float | None,
-        Option("Training rate of this machine; measured for a second by default."),
+        Option(
+            "Assume that this machine trains so many triples per second. By default, the plan "
+            "measures it for a second."
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,
         typer.Option(
             metavar="READ,WRITE",
-            help="Bytes a second of the disk, such as `2GB,1GB`; probed or measured by default.",
+            help="Assume that the disk reads and writes so many bytes per second, such as "
+            "`2GB,1GB`. By default, they are probed or measured.",
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
     """Show how an embedding would use its memory, without running it.
 
-    Takes the options of `outercore embed`. Shows how long an epoch, a validation and the final
-    metrics take. For each order of partitions: buffer states, bytes that an epoch moves, triples
-    that it reads, swaps during training, expected seconds, and whether computing hides the I/O
-    (theorem 3 of Legend). The plan assumes that triples are spread evenly. A run counts them, and
-    may choose other partitions.
+    The command takes the options of `outercore embed`. It shows how long an epoch, a validation and
+    the final metrics take. For each order of partitions, it shows the buffer states, the bytes that
+    an epoch moves, the triples that it reads, the swaps during training, the expected seconds, and
+    whether computing hides the I/O (theorem 3 of the Legend paper).
+
+    The plan assumes that triples are spread evenly over the partitions. A run counts the triples,
+    and may choose other partitions.
 
     **Examples**
 
@@ -184,8 +190,8 @@ def plan_train(
 ) -> None:
     """Show how a training would divide its memory, without running it.
 
-    Takes the options of `outercore train`. Opens the topology, samples batches of two
-    epochs, and tries a few steps of the network.
+    The command takes the options of `outercore train`. It opens the topology, samples batches of
+    two epochs, and tries a few steps of the network.
 
     **Examples**
 

@@ -14,13 +14,15 @@ from outercore.cli.watch import TrainWatch
 @options.command
 def predict(
     data_set: options.DataSet,
-    model: Annotated[Path, Option("Run of `outercore train`, or the `model` in it.")],
-    out: Annotated[Path, Option("`.parquet`, `.csv` or `.tsv` to write.")],
+    model: Annotated[
+        Path, Option("Run directory of `outercore train`, or the directory `model` in it.")
+    ],
+    out: Annotated[Path, Option("Write the predictions to this `.parquet`, `.csv` or `.tsv`.")],
     edges: Annotated[
         str | None,
         Option(
-            "For a model of edges: the pairs to score, as a text, Parquet or `.npy` of ids or "
-            "names; `FILE:SOURCE,TARGET` chooses columns."
+            "For a model of edges: score the pairs of ids or names in this text, Parquet or `.npy` "
+            "file. `FILE:SOURCE,TARGET` chooses columns."
         ),
     ] = None,
     memory: options.ModelMemory = None,
@@ -30,9 +32,10 @@ def predict(
 ) -> None:
     """Write a model's predictions for all nodes, all graphs, or the edges of a list.
 
-    Exact: layer by layer over all neighbours, out of core; a model trained with `--time` samples
-    the past. The file has a row for each node, graph or edge: its id or name, the prediction, and
-    the probability of each class; for an edge its score.
+    Predictions are computed exactly, over all neighbours, layer by layer and out of core. Only a
+    model trained with `--time` samples neighbours in the past. The file has a row for each node or
+    graph: its id or name, the prediction, and the probability of each class. A row for an edge has
+    its two ends and its score.
 
     **Examples**
 

@@ -16,16 +16,16 @@ from outercore.cli import console, options
 @options.command
 def probe(
     directory: Annotated[
-        Path, typer.Argument(help="A directory on the device.", show_default=False)
+        Path, typer.Argument(help="Directory on the disk to measure.", show_default=False)
     ],
-    file: Annotated[str, Option("Size of the file that is read.", size=True)] = "1GiB",
-    seconds: Annotated[float, Option("Seconds of measurement for each size of request.")] = 1.0,
+    file: Annotated[str, Option("Size of the file to write and read.", size=True)] = "1GiB",
+    seconds: Annotated[float, Option("Measure each request size for this many seconds.")] = 1.0,
     json: options.Json = False,
 ) -> None:
-    """Measure how fast a disk reads, for `outercore plan`: latency, requests, bytes a second.
+    """Measure the latency, requests and bytes per second of a disk, for `outercore plan`.
 
-    Writes a file, reads it with requests of several sizes, removes it, and stores `device.json`
-    in the directory.
+    The command writes a file, reads it with requests of several sizes, and removes it. It stores
+    the results as `device.json` in the directory.
 
     **Example**
 

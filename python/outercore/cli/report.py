@@ -15,13 +15,19 @@ from outercore.cli import console, options
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories, or those with several runs.", show_default=False),
+        typer.Argument(
+            help="Run directories, or directories with several runs.", show_default=False
+        ),
     ],
     out: Annotated[
-        Path | None, Option("HTML file; `report.html` in the first run by default.")
+        Path | None,
+        Option(
+            "Write the page to this HTML file. The default is `report.html` in the first run "
+            "directory."
+        ),
     ] = None,
 ) -> None:
-    """Write one self-contained HTML page: curves, stages, hits, bytes, passes, memory.
+    """Write a self-contained HTML page about runs: curves, stages, hits, bytes, passes, memory.
 
     **Examples**
 

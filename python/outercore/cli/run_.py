@@ -58,18 +58,27 @@ _EXAMPLES = {
 class _Output:
     """Options of every algorithm in addition to `RunConfig`: its results, and their display."""
 
-    save: Annotated[str | None, Option("Save the values as a node array of this name.")] = None
+    save: Annotated[
+        str | None, Option("Save the values in the data set, as a node array of this name.")
+    ] = None
     out: Annotated[
         Path | None, Option("Write the values to this `.npy`, `.parquet` or `.csv`.")
     ] = None
     overwrite: options.Overwrite = False
-    top: Annotated[int, Option("How many of the largest to show.")] = 10
-    plan: Annotated[bool, Option("Show how the budget would be divided; run nothing.")] = False
+    top: Annotated[
+        int,
+        Option(
+            "Show this many nodes with the largest values, or this many of the largest components."
+        ),
+    ] = 10
+    plan: Annotated[
+        bool, Option("Show how the run would divide its memory, without running it.")
+    ] = False
     record: Annotated[
         Path | None,
         Option(
-            "Directory of the run: its record, and checkpoints while it runs; by default "
-            "`runs/DATASET-ALGORITHM-N`, or `none`."
+            "Write the record and the checkpoints of the run to this directory. The default is "
+            "`runs/DATASET-ALGORITHM-N`; `none` writes neither."
         ),
     ] = None
     json: options.Json = False
@@ -200,13 +209,17 @@ def run(
     resume: Annotated[
         Path | None,
         Option(
-            "Directory of a run to continue from its checkpoint. `--memory`, `--threads`, "
-            "`--max-iterations` and where it reads from may change; the result is the same."
+            "Continue the run in this directory from its checkpoint. `--memory`, `--threads`, "
+            "`--far` and `--max-iterations` may change; the first three do not change the result."
         ),
     ] = None,
     values: Annotated[options.Values, RunConfig],
     max_iterations: Annotated[
-        int | None, Option("With `--resume`: most passes, with those already done.")
+        int | None,
+        Option(
+            "With `--resume`: maximum number of iterations, including the iterations that are "
+            "already done."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -21,14 +21,16 @@ _LOOK_S = 0.5
 @options.command
 def serve(
     data_set: options.DataSet,
-    model: Annotated[Path, Option("Run of `outercore train`; its name is the model's.")],
+    model: Annotated[
+        Path, Option("Run directory of `outercore train`. The model gets the name of the run.")
+    ],
     config: ServerConfig,
     json: options.Json = False,
 ) -> None:
-    """Answer requests for predictions: sample, gather and compute where the data is.
+    """Answer requests for predictions, on the machine that holds the data set.
 
-    Requests follow the Open Inference Protocol 2. Ends with Ctrl-C or SIGTERM, after the waiting
-    requests are answered. With --json each event is a line of JSON.
+    Requests follow the Open Inference Protocol 2. The server ends with Ctrl-C or SIGTERM, after it
+    has answered the waiting requests. With --json, it prints each event as a line of JSON.
 
     **Example**
 

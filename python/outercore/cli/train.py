@@ -28,15 +28,15 @@ def train(
     resume: Annotated[
         Path | None,
         Option(
-            "Continue this run with its own options. `--epochs`, `--patience` and `--far` may "
-            "change, the last also to `none`."
+            "Continue the run in this directory, with its options. Only `--epochs`, `--patience` "
+            "and `--far` may change; `--far none` uses no memory server."
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Train on a graph that need not fit in memory.
+    """Train a graph neural network on a graph that need not fit in memory.
 
-    Ctrl-C stops with a checkpoint between two batches; `--resume` continues there.
+    Ctrl-C ends the run between two batches and writes a checkpoint. `--resume` continues there.
 
     **Examples**
 

@@ -22,15 +22,20 @@ def tune(
     data_set: options.DataSet,
     config: TuneConfig,
     out: Annotated[
-        Path | None, Option("Table to write, a `.json`; by default in the user's data directory.")
+        Path | None,
+        Option(
+            "Write the table to this `.json` file. The default is a file in the user's data "
+            "directory."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Measure time, bytes and memory of algorithms by threads and far ratio.
+    """Measure time, bytes and memory of algorithms, by numbers of threads and far ratios.
 
-    Runs every combination in a separate process, with the least memory of its far ratio. Without
-    `--far`, edges that are not in memory are read from the disk. Run it on a graph of every kind
-    that you use: one table holds them all. Run it again to measure only the missing points.
+    A far ratio is a share of the edges outside memory: on the disk, or with `--far` on a memory
+    server. Each combination runs in a separate process, with the smallest memory for its far ratio.
+    Measure a graph of every kind that you use; one table holds all graphs. Run the command again to
+    measure only the missing points.
 
     **Examples**
 

@@ -46,13 +46,13 @@ def build_layout(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        array: a node array, by default the features.
-        order: order of the rows. ``glist`` places neighbours of important nodes together,
-            ``degree`` nodes of high in-degree, ``rcm`` is reverse Cuthill-McKee, ``none`` keeps the
-            order of the ids.
-        precision: ``exact`` copies the values, ``int8`` stores one byte per value, with a scale and
-            an offset for each column.
-        memory: budget of the build, such as ``2GiB``.
+        array: copy this node array. The default is the features.
+        order: place neighbours of important nodes together (``glist``) or nodes of high in-degree
+            together (``degree``), use the reverse Cuthill-McKee order (``rcm``), or keep the order
+            of the ids (``none``).
+        precision: copy the values (``exact``), or store one byte per value, with a scale and an
+            offset for each column (``int8``).
+        memory: memory budget of the build, such as ``2GiB``.
         progress: called as ``progress(phase, done, total, unit)``.
 
     Cost: an order needs the topology in memory. ``int8`` reads the array once more, for the scales.
@@ -64,7 +64,8 @@ def build_layout(
         InvalidError: with ``int8``, a value that is not finite.
         NotFoundError: the array does not exist.
 
-    Source: GLIST 4.2 (the property mapping table) and 4.3.2 (graph reorganisation).
+    Source: the GLIST paper, sections 4.2 (the property mapping table) and 4.3.2 (graph
+    reorganisation).
 
     Example:
         >>> from outercore.data.layouts import build_layout
@@ -98,9 +99,9 @@ def convert(
 
     Args:
         graph: an opened graph or the directory of a data set.
-        to: the new type. ``float16`` has 11 significant bits and values up to 65,504; ``bfloat16``
-            has 8 and the range of float32; ``float32`` is for features of float64.
-        array: a node array; by default the features of each node type.
+        to: convert to ``float16`` (11 significant bits, values up to 65,504), ``bfloat16`` (8
+            significant bits, the range of float32), or ``float32``, for features of float64.
+        array: convert this node array. The default is the features of each node type.
         progress: called as ``progress(phase, done, total, unit)``.
 
     Returns:

@@ -56,26 +56,36 @@ class ModelConfig:
     kind: Annotated[
         ModelName,
         Option(
-            "`dot`, `distmult`, `complex`, `transe`, `rotate` or `simple`; by default `complex`, "
-            "or `dot` for a graph without triples.",
+            "Score triples by `dot`, `distmult`, `complex`, `transe`, `rotate` or `simple`. The "
+            "default is `complex`, or `dot` for a graph without triples.",
             name="model",
             common=True,
         ),
     ] = "complex"
-    dim: Annotated[int, Option("Dimensions of an embedding.", common=True)] = 100
+    dim: Annotated[int, Option("Number of dimensions of an embedding.", common=True)] = 100
     norm: Annotated[
         Literal[1, 2],
-        Option("Distance of `transe`: 1, sum of absolute differences, or 2, Euclidean."),
+        Option(
+            "Measure the distance in `transe` by the sum of absolute differences (1) or by the "
+            "Euclidean distance (2)."
+        ),
     ] = 1
     reciprocal: Annotated[
-        bool, Option("Learn a second row for each relation, for questions about heads.")
+        bool, Option("Learn a second embedding of each relation, for predictions of heads.")
     ] = False
     init_scale: Annotated[
-        float, Option("Size of the initial values; 0, the default, takes the model's own.")
+        float,
+        Option(
+            "Scale of the initial embeddings of entities. 0, the default, takes the scale of the "
+            "model."
+        ),
     ] = 0.0
     relation_dim: Annotated[
         int,
-        Option("With `--score`: dimensions of a relation; 0 (default): as for entities."),
+        Option(
+            "With `--score`: number of dimensions of a relation. 0, the default, takes as many as "
+            "for entities."
+        ),
     ] = 0
 
     def __post_init__(self) -> None:
@@ -116,8 +126,9 @@ class LossConfig:
     kind: Annotated[
         LossName,
         Option(
-            "`softmax`, cross entropy of the positive among the negatives; `contrastive`, equation "
-            "1 of Legend; `logistic`, `margin` or `self-adversarial`.",
+            "Minimise the loss `softmax` (cross entropy of the positive among the negatives), "
+            "`contrastive` (equation 1 of the Legend paper), `logistic`, `margin` or "
+            "`self-adversarial`.",
             name="loss",
             common=True,
         ),
@@ -125,12 +136,16 @@ class LossConfig:
     margin: Annotated[
         float,
         Option(
-            "How far above a negative a positive must score (`margin`; 0, the default, takes 1), "
-            "or what is added to scores before the sigmoid."
+            "With the loss `margin`, a positive must score this far above a negative; 0, the "
+            "default, means 1. The losses `logistic` and `self-adversarial` add it to each score."
         ),
     ] = 0.0
     temperature: Annotated[
-        float, Option("How much more harder negatives count, in `self-adversarial`.")
+        float,
+        Option(
+            "The loss `self-adversarial` weights negatives by a softmax of their scores times this "
+            "number."
+        ),
     ] = 1.0
 
     def __post_init__(self) -> None:
@@ -149,35 +164,40 @@ class NegativesConfig:
     kind: Annotated[
         NegativeKind,
         Option(
-            "`sampled`, or `all`: every entity is a negative (1vsAll); for small graphs.",
+            "Compare triples with `sampled` negatives, or with `all` entities (1vsAll), which "
+            "suits only small graphs.",
             name="negative_kind",
         ),
     ] = "sampled"
     count: Annotated[
         int,
         Option(
-            "Negatives for each side, which the triples of a chunk share.",
+            "Draw this many negatives for heads, and as many for tails. The triples of a chunk "
+            "share them.",
             name="negatives",
             common=True,
         ),
     ] = 1000
     degree_share: Annotated[
-        float, Option("Share of the negatives that is drawn in proportion to degree.")
+        float, Option("Draw this share of the negatives by their degree, and the others uniformly.")
     ] = 0.0
-    degree_power: Annotated[float, Option("Exponent of the degree in these.")] = 1.0
+    degree_power: Annotated[
+        float,
+        Option("Negatives by degree are drawn in proportion to the degree raised to this power."),
+    ] = 1.0
     filter: Annotated[
         Filter,
         Option(
-            "Negatives that do not count: `none`, the triple's `own` entity, or all that are "
-            "`known` to make a training triple.",
+            "Ignore as negatives the true entity of the triple (`own`), all entities that make a "
+            "training triple (`known`), or `none`.",
             name="negative_filter",
         ),
     ] = "own"
     correction: Annotated[
         Correction,
         Option(
-            "`none`, or `frequency`: subtract the log of how often a negative is expected, so that "
-            "a softmax estimates the sum over all entities."
+            "`frequency` subtracts from the score of a negative the log of its expected count, so "
+            "that a softmax estimates the sum over all entities. `none` changes no score."
         ),
     ] = "none"
 
@@ -194,7 +214,8 @@ class OptimiserConfig(Stopping):
     kind: Annotated[
         Literal["adagrad", "row-adagrad"],
         Option(
-            "Optimiser of entities: `adagrad`, or `row-adagrad`, which keeps one number a row.",
+            "Train entities with `adagrad`, or with `row-adagrad`, which stores one number per "
+            "embedding instead of one per dimension.",
             name="optimiser",
         ),
     ] = "adagrad"
@@ -204,36 +225,40 @@ class OptimiserConfig(Stopping):
     relations: Annotated[
         OptimiserName,
         Option(
-            "Optimiser of relations: `adagrad`, `row-adagrad` or `adam`.",
+            "Train relations with `adagrad`, `row-adagrad` or `adam`.",
             name="relation_optimiser",
         ),
     ] = "adagrad"
     relation_learning_rate: Annotated[
-        float, Option("Step size for relations; 0 (default): as for entities.")
+        float, Option("Step size for relations. 0, the default, takes the step size for entities.")
     ] = 0.0
     schedule: Annotated[
         Schedule,
         Option(
-            "`constant`, or `linear`: both step sizes fall from epoch to epoch, to `1 / epochs` of "
-            "the first in the last one."
+            "Keep the step sizes `constant`, or reduce them by the same amount from epoch to epoch "
+            "(`linear`). The last epoch then has `1 / epochs` of the first step size."
         ),
     ] = "constant"
     epochs: Annotated[int, Option("Maximum number of epochs.", common=True)] = 30
     batch_size: Annotated[
         int,
         Option(
-            "Triples in a batch, about; batches of a pool have three quarters to one and a half "
-            "times as many.",
+            "Approximate number of triples in a batch. A batch may have from three quarters to one "
+            "and a half times as many.",
             common=True,
         ),
     ] = 1000
     chunk_size: Annotated[
-        int, Option("Triples that share negatives, about; a batch is one chunk or more.")
+        int,
+        Option(
+            "Approximate number of triples that share negatives. Each batch consists of one or "
+            "more of these chunks."
+        ),
     ] = 1000
     patience: Annotated[
-        int, Option("Stop after so many validations without a better score; 0 never stops.")
+        int, Option("Stop after this many validations without a better score. 0 never stops early.")
     ] = 0
-    validate_every: Annotated[int, Option("Epochs between two validations.")] = 5
+    validate_every: Annotated[int, Option("Number of epochs between two validations.")] = 5
 
     def __post_init__(self) -> None:
         positive("optimiser.learning_rate", self.learning_rate)
@@ -257,12 +282,18 @@ class OptimiserConfig(Stopping):
 class RegulariserConfig:
     """The regulariser: a penalty for large values in the rows of a batch."""
 
-    kind: Annotated[RegulariserName, Option("`none`, `n3` or `l2`.", name="regulariser")] = "none"
+    kind: Annotated[
+        RegulariserName,
+        Option(
+            "Penalise large values in the embeddings of a batch by `n3` or `l2`. `none` does not.",
+            name="regulariser",
+        ),
+    ] = "none"
     weight: Annotated[float, Option("Weight of the regulariser.", name="regulariser_weight")] = 0.0
     relation_weight: Annotated[
         float | None,
         Option(
-            "The same for relations' rows; by default as for entities'.",
+            "Weight of the regulariser for relations. The default is the weight for entities.",
             name="relation_regulariser_weight",
         ),
     ] = None
@@ -283,21 +314,28 @@ class RegulariserConfig:
 class DataConfig:
     """The triples for training, validation and the final metrics."""
 
-    train: Annotated[str, Option("Triples to train on.", name="train_part")] = "train"
-    valid: Annotated[str, Option("Triples of validations.", name="valid_part")] = "valid"
-    test: Annotated[str, Option("Triples of the final metrics.", name="test_part")] = "test"
+    train: Annotated[str, Option("Train on the triples of this name.", name="train_part")] = "train"
+    valid: Annotated[str, Option("Validate on the triples of this name.", name="valid_part")] = (
+        "valid"
+    )
+    test: Annotated[
+        str, Option("Compute the test metrics on the triples of this name.", name="test_part")
+    ] = "test"
     held_out: Annotated[
         float,
         Option(
-            "Share of a plain graph's links that is not trained on, half of it for validation. If "
-            "given, also of triples.",
+            "Hold out this share of the links of a plain graph, half for validation and half for "
+            "the test. If you set it, it holds for triples, too.",
             common=True,
             sets_also="data.held_out_triples",
         ),
     ] = 0.05
     held_out_triples: Annotated[
         float,
-        Option("The same share of triples, if the data set has no triples for validation or test."),
+        Option(
+            "Hold out this share of the triples, half for validation and half for the test. The "
+            "data set must not have triples for validation or test."
+        ),
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -311,46 +349,58 @@ class BudgetConfig(Budget):
 
     partitions: Annotated[
         int,
-        Option("Partitions of the entities; 1 keeps all in memory, 0 (default) fits the budget."),
+        Option(
+            "Divide the entities into this many partitions; 1 keeps all in memory. 0, the default, "
+            "chooses a number that fits the budget."
+        ),
     ] = 0
-    slots: Annotated[int, Option("Partitions in memory; 0 (default) fits the budget.")] = 0
+    slots: Annotated[
+        int,
+        Option(
+            "Keep this many partitions in memory. 0, the default, chooses a number that fits the "
+            "budget."
+        ),
+    ] = 0
     order: Annotated[
         OrderName,
-        Option("Order of partitions: `optimal`, `legend`, `beta` or `cover`."),
+        Option("Load the partitions in this order: `optimal`, `legend`, `beta` or `cover`."),
     ] = "optimal"
     swap: Annotated[
         Swap,
         Option(
-            "Where a loaded partition goes: `in-place` of the leaving one while others are "
-            "trained, `in-turn` when all are trained, to a `spare-slot`, or `auto`."
+            "Replace a partition while others are trained (`in-place`) or after all are trained "
+            "(`in-turn`), or load the next one into a `spare-slot`. `auto` lets the plan choose."
         ),
     ] = "auto"
     sweeps: Annotated[
         int,
         Option(
-            "Walks through the order in an epoch; each trains another part of every bucket. More "
-            "come closer to training in memory, and move as many times the bytes. 0 (default): up "
-            "to sixteen, if training hides their I/O."
+            "Divide every bucket among this many walks through the order in an epoch. More walks "
+            "come closer to training in memory, but each moves the same bytes again; 0, the "
+            "default, takes up to sixteen, if training hides their I/O."
         ),
     ] = 0
     spread: Annotated[
         bool,
         Option(
-            "Train a bucket's triples in every state that holds both its partitions, not in the "
-            "first. With the filter `known` buckets stay whole."
+            "Divide a bucket among all states that hold both its partitions, instead of training "
+            "all of it in the first. With the filter `known`, buckets stay whole."
         ),
     ] = True
     rename: Annotated[
-        bool, Option("Shuffle the partitions' places in the order from walk to walk.")
+        bool, Option("Shuffle the places of the partitions in the order before each walk.")
     ] = True
     group: Annotated[
         int,
         Option(
-            "Parts of a partition, which are combined anew from walk to walk; needs `rename`. 0 "
-            "(default): eight or fewer, by the number of entities."
+            "Divide each partition into this many parts, and combine the parts into other "
+            "partitions for each walk; needs `rename`. 0, the default, takes at most eight, by the "
+            "number of entities."
         ),
     ] = 0
-    threads: Annotated[int | None, Option("Threads of PyTorch; its own choice by default.")] = None
+    threads: Annotated[
+        int | None, Option("Number of threads of PyTorch. By default, PyTorch chooses it.")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -372,22 +422,31 @@ class EvaluationConfig:
     candidates: Annotated[
         Literal["auto", "all", "uniform", "degree"],
         Option(
-            "Rank among `all` entities, some drawn `uniform` or by `degree`, or `auto`: all, "
-            "unless that takes too long."
+            "Rank the true entity among `all` entities, or among entities drawn uniformly "
+            "(`uniform`) or by `degree`. `auto` takes all, unless that takes too long."
         ),
     ] = "auto"
-    count: Annotated[int, Option("Candidates that are drawn.", name="candidate_count")] = 1000
+    count: Annotated[int, Option("Number of candidates to draw.", name="candidate_count")] = 1000
     also: Annotated[
         tuple[CandidateKind, ...],
-        Option("More kinds of candidates for the final metrics, separated by commas."),
+        Option(
+            "Compute the final metrics with these kinds of candidates, too. Separate the kinds by "
+            "commas."
+        ),
     ] = ()
     filtered: Annotated[
-        bool, Option("Whether other true answers are left out of the ranks that count.")
+        bool,
+        Option(
+            "Leave other true answers out of the candidates. With `false`, only raw metrics are "
+            "computed."
+        ),
     ] = True
     valid_triples: Annotated[
-        int, Option("Most triples that a validation ranks, drawn once; 0 for all.")
+        int, Option("Rank at most this many validation triples, which are drawn once. 0 ranks all.")
     ] = 100_000
-    test_triples: Annotated[int, Option("The same for the final metrics.")] = 100_000
+    test_triples: Annotated[
+        int, Option("Rank at most this many test triples, which are drawn once. 0 ranks all.")
+    ] = 100_000
 
     def __post_init__(self) -> None:
         positive("evaluation.count", self.count)
@@ -400,7 +459,11 @@ class RunConfig(SeedAndDevice):
     """Seed, device and checkpoints."""
 
     checkpoint_seconds: Annotated[
-        float, Option("Seconds between two checkpoints; 0: at the ends of epochs only.")
+        float,
+        Option(
+            "Write a checkpoint each time this many seconds have passed. 0 writes them only at the "
+            "ends of epochs."
+        ),
     ] = 60.0
 
 

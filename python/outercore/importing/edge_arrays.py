@@ -44,21 +44,24 @@ class EdgeChoice:
 
     weight: Annotated[
         str | None,
-        Option("Column of the edges, or a file with a row for each edge: the edge weights."),
+        Option(
+            "Take the edge weights from this column of the edges, or from a file with one row per "
+            "edge."
+        ),
     ] = None
     time: Annotated[
         str | None,
         Option(
-            "Column or file: the time of each edge, a whole number or a date such as "
-            "`2013-01-31T17:05:00Z`.",
+            "Take the times of edges from this column of the edges, or from a file. A time is a "
+            "whole number, or a date such as `2013-01-31T17:05:00Z`.",
             name="edge_time",
         ),
     ] = None
     features: Annotated[
         str | None,
         Option(
-            "Columns separated by commas, `!COLUMN,COLUMN` for all but these, or a file: the "
-            "features of each edge.",
+            "Take the features of edges from these columns, separated by commas, or from a file. "
+            "`!COLUMN,COLUMN` takes all other columns.",
             name="edge_features",
         ),
     ] = None

@@ -20,16 +20,24 @@ class ArrayOptions:
     task: Annotated[
         Literal["classification", "multi-label", "regression"] | None,
         Option(
-            "What the labels are: `classification`, `multi-label` or `regression`; by their values "
-            "by default."
+            "Read the labels for `classification`, `multi-label` or `regression`. By default, "
+            "their values decide."
         ),
     ] = None
     memory: Annotated[
-        str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
+        str | int,
+        Option(
+            "Memory budget for data: a size such as `8GiB`, `25%` of the machine's memory, or "
+            "`auto` for half of the free memory.",
+            size=True,
+        ),
     ] = "1GiB"
     feature_dtype: Annotated[
         FeatureType | None,
-        Option("`float64`, `float32`, `float16` or `bfloat16`; the file's by default."),
+        Option(
+            "Store features as `float64`, `float32`, `float16` or `bfloat16`. The default is the "
+            "type in the file."
+        ),
     ] = None
     in_place: Annotated[bool, Option("Register a `.npy` of features without copying it.")] = False
     allow_nan: bool = False
@@ -49,13 +57,24 @@ class ImportOptions(ArrayOptions):
     undirected: Annotated[
         bool | None, Option("Store every edge in both directions.", off="--directed")
     ] = None
-    self_loops: Annotated[Literal["keep", "drop", "add"], Option("`keep`, `drop` or `add`.")] = (
-        "keep"
-    )
-    duplicates: Annotated[Literal["keep", "drop"], Option("`keep` or `drop`.")] = "keep"
-    overwrite: Annotated[bool, Option("Replace a data set that is there already.")] = False
+    self_loops: Annotated[
+        Literal["keep", "drop", "add"],
+        Option(
+            "Keep self-loops (`keep`), drop them (`drop`), or add one to every node without one "
+            "(`add`)."
+        ),
+    ] = "keep"
+    duplicates: Annotated[
+        Literal["keep", "drop"],
+        Option("Keep repeated edges or triples (`keep`), or only the first one (`drop`)."),
+    ] = "keep"
+    overwrite: Annotated[bool, Option("Replace an existing data set.")] = False
     outside_files: Annotated[
-        bool, Option("Read files outside of a folder that its description or links name.")
+        bool,
+        Option(
+            "Also read files outside the imported folder, if its description or its links name "
+            "them."
+        ),
     ] = False
     command: str = ""
 

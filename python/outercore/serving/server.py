@@ -18,54 +18,84 @@ class ServerConfig:
     """Addresses, limits and memory of a server."""
 
     updates: Annotated[bool, Option("Let clients change the graph.")] = False
-    """The server then locks the data set."""
+    """A server with updates locks the data set."""
     analyses: Annotated[
         str | int | None,
-        Option("Memory for graph algorithms, in addition to --memory; none by default."),
+        Option(
+            "Let clients run graph algorithms within this memory, in addition to --memory. By "
+            "default, they cannot."
+        ),
     ] = None
     precision: Annotated[
-        Literal["float32", "int8"], Option("Numbers of the network: `float32` or `int8`.")
+        Literal["float32", "int8"], Option("Compute the network in `float32` or `int8`.")
     ] = "float32"
-    """int8 is compared with float32 at the start."""
+    """At its start, the server compares the predictions of int8 with those of float32."""
     most_loss: Annotated[
-        float, Option("Most points that int8 may lose against float32.", least=0)
+        float,
+        Option(
+            "Refuse int8 if its score is more than this many points worse than the score of "
+            "float32.",
+            least=0,
+        ),
     ] = 0.5
     """See `Server.loss`."""
     memory: Annotated[
-        str | int, Option("Memory budget: `8GiB`, `25%` of the machine, or `auto`.", size=True)
+        str | int,
+        Option(
+            "Memory budget for data: a size such as `8GiB`, `25%` of the machine's memory, or "
+            "`auto` for half of the free memory.",
+            size=True,
+        ),
     ] = "1GiB"
-    threads: Annotated[int | None, Option("Threads; all cores by default.")] = None
+    threads: Annotated[
+        int | None, Option("Number of threads. The default is one for each core.")
+    ] = None
     """Threads that sample and compute."""
     host: Annotated[
-        str, Option("Address to listen on; others than loopback need tokens and TLS.")
+        str, Option("Listen on this address. Addresses other than loopback need tokens and TLS.")
     ] = "127.0.0.1"
-    port: Annotated[int, Option("Port; 0 picks a free one.", least=0, most=65535)] = 8100
+    port: Annotated[
+        int, Option("Listen on this port. 0 picks a free port.", least=0, most=65535)
+    ] = 8100
     grpc_port: Annotated[
-        int | None, Option("Port for gRPC, too; 0 picks a free one.", least=0, most=65535)
+        int | None,
+        Option("Also serve gRPC, on this port. 0 picks a free port.", least=0, most=65535),
     ] = None
     tokens: Annotated[
-        os.PathLike[str] | str | None, Option("File of lines `read TOKEN` or `update TOKEN`.")
+        os.PathLike[str] | str | None,
+        Option("Require a token from this file, which has lines `read TOKEN` or `update TOKEN`."),
     ] = None
-    """Every request then needs a token; a `read` token cannot change the graph."""
-    tls_cert: Annotated[os.PathLike[str] | str | None, Option("PEM file of the certificates.")] = (
-        None
+    """With this file, every request needs a token. A `read` token cannot change the graph."""
+    tls_cert: Annotated[
+        os.PathLike[str] | str | None, Option("PEM file with the certificates of the server.")
+    ] = None
+    """The file has the certificate of the server and its chain. With it, clients use TLS."""
+    tls_key: Annotated[
+        os.PathLike[str] | str | None, Option("PEM file with the private key of the server.")
+    ] = None
+    queue: Annotated[
+        int,
+        Option("Let at most this many requests wait. Further requests get status 429.", least=1),
+    ] = 256
+    most_nodes: Annotated[int, Option("Accept at most this many nodes in a request.", least=1)] = (
+        256
     )
-    """The certificate of the server and its chain; clients then use TLS."""
-    tls_key: Annotated[os.PathLike[str] | str | None, Option("PEM file of the private key.")] = None
-    queue: Annotated[int, Option("Requests that may wait; more get status 429.", least=1)] = 256
-    most_nodes: Annotated[int, Option("Most nodes of a request.", least=1)] = 256
     deadline_ms: Annotated[
-        int, Option("Longest time for a request in ms, waiting included.", least=1)
+        int,
+        Option(
+            "Answer a request within this many milliseconds, including its wait in the queue.",
+            least=1,
+        ),
     ] = 1000
-    """A request may ask for less."""
+    """A request may ask for a shorter time."""
     reorder: bool = True
-    """Whether the queue is ordered so that requests with common nodes run together (GLIST 4.2.1).
-    This field and the next two change no answer; benchmarks compare them."""
+    """Whether the queue is ordered so that requests with common nodes run together (GLIST
+    paper, section 4.2.1). This field and the next two change no answer; benchmarks compare them."""
     group: int = 0
-    """Most requests whose rows are read together; 0: as many as fit into the budget."""
+    """Maximum number of requests whose rows are read together. 0: as many as the budget allows."""
     states: str | int | None = None
-    """Part of the budget for first-layer states that later requests reuse; 0 for none. `None` is an
-    eighth, or less if the rest would be too small."""
+    """Part of the budget for first-layer states that later requests reuse. 0 stores none; `None`
+    takes an eighth of the budget, or less if the rest would be too small."""
 
     def native(self) -> dict[str, Any]:
         """The configuration for the core."""
@@ -100,7 +130,7 @@ class Server:
     Requests follow the Open Inference Protocol 2: `POST /v2/models/NAME/infer` with the input
     `node_ids`. With `updates`, `POST /graph/updates` changes the graph.
 
-    Source: GLIST 3 and table 3.
+    Source: the GLIST paper, section 3 and table 3.
     """
 
     def __init__(

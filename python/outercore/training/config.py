@@ -67,8 +67,9 @@ class ModelConfig:
     kind: Annotated[
         str,
         Option(
-            "`sage`, `gcn`, `gat`, `gin`, or `mlp`, which uses no edge; for graphs with several "
-            "types `rgcn`, `sage`, `gat` or `hgt`; or `FILE.py:NAME`, a network of your own.",
+            "Train the network `sage`, `gcn`, `gat`, `gin` or `mlp`, which uses no edges; for "
+            "graphs with several types `rgcn`, `sage`, `gat` or `hgt`. `FILE.py:NAME` loads a "
+            "custom network.",
             name="model",
             common=True,
             choices=get_args(ModelKind),
@@ -76,17 +77,31 @@ class ModelConfig:
     ] = "sage"
     hidden: Annotated[
         int,
-        Option("Width of the hidden layers; of `gat` and `hgt` all heads together.", common=True),
+        Option(
+            "Width of the hidden layers. In `gat` and `hgt`, all heads together have this width.",
+            common=True,
+        ),
     ] = 256
-    heads: Annotated[int, Option("Attention heads of `gat` and `hgt`.")] = 4
-    dropout: Annotated[float, Option("Share of units that are dropped in training.")] = 0.5
-    norm: Annotated[Norm, Option("Normalisation: `none`, `batch` or `layer`.")] = "none"
+    heads: Annotated[int, Option("Number of attention heads in `gat` and `hgt`.")] = 4
+    dropout: Annotated[
+        float, Option("Drop this share of the hidden units in each training step.")
+    ] = 0.5
+    norm: Annotated[
+        Norm,
+        Option(
+            "Add batch normalisation (`batch`) or layer normalisation (`layer`) between layers. "
+            "`none` adds neither."
+        ),
+    ] = "none"
     residual: Annotated[
         bool, Option("Add a learned linear map of a layer's input to its output.")
     ] = False
     jumping: Annotated[
         Jumping,
-        Option("Jumping knowledge: classify from all layers, by `cat` or `max`; or `none`."),
+        Option(
+            "Predict from the outputs of all layers (jumping knowledge): from their concatenation "
+            "(`cat`) or maximum (`max`). `none` uses only the last layer."
+        ),
     ] = "none"
 
     @property
@@ -113,37 +128,46 @@ class SamplingConfig:
 
     fanout: Annotated[
         tuple[int, ...],
-        Option("In-neighbours per hop, nearest hop first; `-1` takes all.", common=True),
+        Option(
+            "Sample this many in-neighbours in each hop, nearest hop first. `-1` takes all.",
+            common=True,
+        ),
     ] = (15, 10)
     batch_size: Annotated[
         int | None,
         Option(
-            "Nodes or edges in a batch, 1024 by default; or graphs, 64 by default.", common=True
-        ),
-    ] = None
-    replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
-    features: Annotated[str, Option("Node array with the features.", common=True)] = "x"
-    precision: Annotated[
-        Precision,
-        Option(
-            "Feature rows: `exact`, or `int8`, a byte a value, from the layout that "
-            "`outercore layout --precision int8` writes."
-        ),
-    ] = "exact"
-    labels: Annotated[str, Option("Node array with the labels.", common=True)] = "y"
-    time: Annotated[
-        str | None,
-        Option(
-            "Array with the times of nodes, edges or both: what is predicted sees the past alone. "
-            "With `--task link` the latest edges are held out.",
+            "Number of nodes or edges in a batch (1024 by default), or of whole graphs (64 by "
+            "default).",
             common=True,
         ),
     ] = None
-    train: Annotated[str, Option("Split to train on.", name="train_split")] = "train"
-    valid: Annotated[str, Option("Split that decides between epochs.", name="valid_split")] = (
-        "valid"
-    )
-    test: Annotated[str, Option("Split that is scored at the end.", name="test_split")] = "test"
+    replace: Annotated[bool, Option("Draw neighbours with replacement.")] = False
+    features: Annotated[str, Option("Take the features from this node array.", common=True)] = "x"
+    precision: Annotated[
+        Precision,
+        Option(
+            "Read feature rows as they are stored (`exact`), or with one byte per value (`int8`). "
+            "`int8` needs the layout that `outercore layout --precision int8` writes."
+        ),
+    ] = "exact"
+    labels: Annotated[
+        str, Option("Take the labels from this array of nodes or graphs.", common=True)
+    ] = "y"
+    time: Annotated[
+        str | None,
+        Option(
+            "Take the times of nodes, edges or both from the arrays of this name, so that each "
+            "prediction sees only its past. With `--task link`, the latest edges are held out.",
+            common=True,
+        ),
+    ] = None
+    train: Annotated[str, Option("Train on this split.", name="train_split")] = "train"
+    valid: Annotated[
+        str, Option("Keep the epoch with the best score on this split.", name="valid_split")
+    ] = "valid"
+    test: Annotated[
+        str, Option("At the end, score the best model on this split.", name="test_split")
+    ] = "test"
 
     @property
     def seeds(self) -> int:
@@ -168,10 +192,12 @@ class SamplingConfig:
 class GraphConfig:
     """Options of the task `graph`."""
 
-    layers: Annotated[int, Option("With `--task graph`: layers of the network.")] = 5
+    layers: Annotated[int, Option("With `--task graph`: number of layers of the network.")] = 5
     readout: Annotated[
         Readout,
-        Option("With `--task graph`: a graph is the `sum`, `mean` or `max` of its nodes."),
+        Option(
+            "With `--task graph`: represent a graph by the `sum`, `mean` or `max` of its nodes."
+        ),
     ] = "mean"
 
     def __post_init__(self) -> None:
@@ -184,44 +210,54 @@ class LinkConfig:
 
     held_out: Annotated[
         float,
-        Option("With `--task link`: share of the edges for validation and test, half each."),
+        Option(
+            "With `--task link`: hold out this share of the edges, half for validation and half "
+            "for the test."
+        ),
     ] = 0.1
     edges: Annotated[
         str | None,
         Option(
-            "With `--task link`: `.npz` file of the held-out edges: `valid` and `test`, integers "
-            "[n, 2]; perhaps `train`, `valid_neg` and `test_neg`, or `valid_target_neg` and "
-            "`test_target_neg`, [n, k] for each edge. Or a folder `split/NAME` of OGB.",
+            "With `--task link`: read the held-out edges from this `.npz` file, or from a folder "
+            "`split/NAME` of OGB. The file has integers `valid` and `test` [n, 2], and optionally "
+            "`train`, `valid_neg` and `test_neg` [n, 2], or `valid_target_neg` and "
+            "`test_target_neg` [n, k].",
             name="held_out_edges",
         ),
     ] = None
     relation: Annotated[
         str | None,
         Option(
-            "With `--time`: the edges to predict, SOURCE,RELATION,TARGET; by default those with "
-            "times."
+            "With `--time`: predict the edges of this type, given as SOURCE,RELATION,TARGET. By "
+            "default, these are the edges with times."
         ),
     ] = None
     negatives: Annotated[
-        int, Option("With `--task link`: pairs without an edge for each edge of a batch.")
+        int,
+        Option(
+            "With `--task link`: draw this many pairs without an edge for each edge of a batch."
+        ),
     ] = 1
     negative_ends: Annotated[
         NegativeEnds,
-        Option("With `--task link`: draw the nodes of these `uniform` or by `degree`."),
+        Option(
+            "With `--task link`: draw the nodes of pairs without an edge uniformly (`uniform`), or "
+            "in proportion to their degree (`degree`)."
+        ),
     ] = "uniform"
     loss: Annotated[
         LinkLoss,
         Option(
-            "With `--task link`: `binary` cross entropy of edges and random pairs; or `triplet`, "
-            "the loss of BPR for the same source with a random target."
+            "With `--task link`: minimise the cross entropy of edges and random pairs (`binary`), "
+            "or the BPR loss of each edge against a random target of the same source (`triplet`)."
         ),
     ] = "binary"
     head: Annotated[
         LinkHead,
         Option(
-            "With `--task link`: score of two embeddings: `mlp` of their product, `dot` product, "
-            "or `diagonal`, a dot product with a learned weight a dimension. All are symmetric, "
-            "but `mlp` with `--time`."
+            "With `--task link`: score two embeddings by an `mlp` of their product, by their `dot` "
+            "product, or by a dot product with a learned weight for each dimension (`diagonal`). "
+            "Scores are symmetric, except for `mlp` with `--time`."
         ),
     ] = "mlp"
 
@@ -242,7 +278,9 @@ class OptimiserConfig(Stopping):
     epochs: Annotated[int, Option("Maximum number of epochs.", common=True)] = 20
     patience: Annotated[
         int,
-        Option("Stop after so many epochs without a better score; 0 never stops.", common=True),
+        Option(
+            "Stop after this many epochs without a better score. 0 never stops early.", common=True
+        ),
     ] = 5
 
     def __post_init__(self) -> None:
@@ -259,21 +297,34 @@ class BudgetConfig(Budget):
     validation_share: Annotated[
         float,
         Option(
-            "Share of the budget for validation while the training caches stay filled. 0 releases "
-            "the training caches for each validation."
+            "Reserve this share of the budget for validation, so that the training caches stay "
+            "filled. With 0, each validation releases these caches and uses the whole budget."
         ),
     ] = 0.25
     backend: BackendOption = "auto"
-    threads: Annotated[int | None, Option("Threads of the loader; all cores by default.")] = None
+    threads: Annotated[
+        int | None, Option("Number of threads that load batches. The default is one for each core.")
+    ] = None
     topology: Annotated[
-        Topology, Option("Where the edges are: `auto`, `resident` in memory, or `paged`.")
+        Topology,
+        Option(
+            "Keep the edges in memory (`resident`), or read them from disk as needed (`paged`). "
+            "`auto` decides by their size and the budget."
+        ),
     ] = "auto"
-    policy: Annotated[Policy, Option("Cache eviction: `window` or `lru`.")] = "window"
+    policy: Annotated[
+        Policy,
+        Option(
+            "Evict from the cache the row whose next use is farthest (`window`), or the least "
+            "recently used row (`lru`)."
+        ),
+    ] = "window"
     hotness: Annotated[
         str,
         Option(
-            "How the static cache is filled: `presample`, `visits`, `in_degree`, `none`, or a node "
-            "array."
+            "Fill the static cache with the most visited rows of sampled batches (`presample`), or "
+            "with the rows of most expected visits (`visits`), most in-edges (`in_degree`), or "
+            "largest values of a node array. `none` uses no static cache."
         ),
     ] = "presample"
     far: FarOptions | None = None
@@ -291,28 +342,34 @@ class RunConfig(SeedAndDevice):
     validation: Annotated[
         Validation,
         Option(
-            "How epochs are scored: `full` neighbourhoods, `sampled` ones, or `auto`: full up to "
-            "two million edges. The last scores are exact; with `--time` all are sampled."
+            "Score epochs on `full` or `sampled` neighbourhoods; `auto` takes `full` up to two "
+            "million edges. The final scores use full neighbourhoods, but with `--time` all scores "
+            "use sampled ones."
         ),
     ] = "auto"
     task: Annotated[
         Literal["auto", "graph", TaskName],
         Option(
-            "`classification`, `multi-label`, `regression`; `link` predicts edges, `graph` labels "
-            "of whole graphs; `auto` decides by the labels.",
+            "Learn labels of nodes (`classification`, `multi-label` or `regression`), edges "
+            "(`link`), or labels of whole graphs (`graph`). `auto` decides by the labels.",
             common=True,
         ),
     ] = "auto"
     metric: Annotated[
         MetricName,
         Option(
-            "`accuracy`, `roc_auc`, `f1_micro`, `f1_macro`; of numbers `r2`, `mse`, `rmse`, `mae`; "
-            "of edges also `average_precision`, `mrr`, `hits@20` and other k.",
+            "Choose the best epoch by `accuracy`, `roc_auc`, `f1_micro` or `f1_macro`; for numbers "
+            "by `r2`, `mse`, `rmse` or `mae`. For edges, choose by `roc_auc`, `average_precision`, "
+            "`mrr`, or `hits@20` with this or another k.",
             common=True,
         ),
     ] = "auto"
     checkpoint_seconds: Annotated[
-        float, Option("Seconds between two checkpoints, besides one an epoch; 0 for none.")
+        float,
+        Option(
+            "Write a checkpoint after every epoch, and each time this many seconds have passed. "
+            "With 0, only epochs end with a checkpoint."
+        ),
     ] = 300.0
 
 

@@ -1,6 +1,6 @@
 """Measuring the offline table: time and memory of algorithms by threads and far ratio.
 
-**Source**: Fargraph+ 7, offline data collection.
+**Source**: the Fargraph+ paper, section 7, offline data collection.
 """
 
 from __future__ import annotations
@@ -47,18 +47,32 @@ class TuneConfig(Configuration):
     """The points to measure: every combination of algorithms, threads and far ratios."""
 
     algorithms: Annotated[
-        tuple[str, ...], Option("What to measure, such as `bfs,pagerank,wcc`.", common=True)
+        tuple[str, ...],
+        Option("Measure these algorithms, such as `bfs,pagerank,wcc`.", common=True),
     ] = ("bfs", "pagerank")
     threads: Annotated[
         tuple[int, ...],
-        Option("Numbers of threads; 1, 2, 4, … up to the cores by default.", common=True),
+        Option(
+            "Measure with these numbers of threads. The default is 1, 2, 4, … up to the number of "
+            "cores.",
+            common=True,
+        ),
     ] = ()
     far_ratios: Annotated[
-        tuple[float, ...], Option("Shares of the edges that are not kept in memory.", common=True)
+        tuple[float, ...],
+        Option("Measure with these shares of the edges outside memory.", common=True),
     ] = (0.0, 0.25, 0.5, 0.75, 1.0)
-    repeat: Annotated[int, Option("Runs of each point; the median counts.", common=True)] = 3
+    repeat: Annotated[
+        int, Option("Measure each point this many times. The median counts.", common=True)
+    ] = 3
     memory: Annotated[
-        str, Option("Points that need more are left out.", size=True, common=True)
+        str,
+        Option(
+            "Leave out points that need more memory than this, such as `8GiB`. `auto` is half of "
+            "the free memory.",
+            size=True,
+            common=True,
+        ),
     ] = "auto"
     backend: BackendOption = "auto"
     far: FarOptions | None = None

@@ -27,7 +27,8 @@ class FarOptions:
     address: Annotated[
         str,
         Option(
-            "Memory server to read from: `HOST:PORT`, `unix:PATH` or `fabric://HOST:PORT`.",
+            "Use the memory server at this address: `HOST:PORT`, `unix:PATH` or "
+            "`fabric://HOST:PORT`.",
             name="far",
             common=True,
         ),
@@ -35,30 +36,42 @@ class FarOptions:
     token_file: Annotated[
         str | None,
         Option(
-            "File with the server's token; by default the environment's `OUTERCORE_FAR_TOKEN`.",
+            "Read the token of the server from this file. By default, the environment variable "
+            "`OUTERCORE_FAR_TOKEN` contains it.",
             name="far_token_file",
         ),
     ] = None
     chunk: Annotated[
         int | None,
         Option(
-            "Most bytes of a transfer; by default what `outercore far probe` found, else 256 KiB.",
+            "Transfer at most this many bytes at once. The default is the result of `outercore far "
+            "probe`, otherwise 256 KiB.",
             name="far_chunk",
             size=True,
         ),
     ] = None
     queues: Annotated[
-        int, Option("Data connections beside that for control messages.", name="far_queues")
+        int,
+        Option(
+            "Number of connections for data. Control messages have a separate connection.",
+            name="far_queues",
+        ),
     ] = 1
     queue_length: Annotated[
-        int, Option("Transfers in flight in each queue.", name="far_queue_length")
+        int,
+        Option("Number of transfers in flight on each data connection.", name="far_queue_length"),
     ] = 32
     timeout_s: Annotated[
         float,
-        Option("Seconds without progress until the server counts as lost.", name="far_timeout"),
+        Option(
+            "Treat the server as lost after this many seconds without progress.", name="far_timeout"
+        ),
     ] = 5.0
     fallback: Annotated[
-        bool, Option("Read from the disk once the server is lost, instead of failing.")
+        bool,
+        Option(
+            "Continue from the disk if the server is lost. With `false`, the run fails instead."
+        ),
     ] = True
 
     def __post_init__(self) -> None:

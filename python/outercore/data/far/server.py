@@ -50,15 +50,16 @@ class MemoryServer:
         """Bind the addresses and start to serve.
 
         Args:
-            size: most memory to lend, such as ``32GiB`` or ``50%``.
-            token_file: file with the token of the clients, at least 16 bytes; only its owner may
+            size: lend at most this much memory, such as ``32GiB`` or ``50%``.
+            token_file: file with the token of the clients, at least 16 bytes. Only its owner may
                 have access to it.
-            listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``; port 0 picks a free one.
-            max_clients: most clients at a time.
-            session_timeout_s: seconds of silence after which a client counts as dead, and its
-                regions that are not kept are freed; 30 by default.
-            fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
-                by default the first choice of libfabric.
+            listen: listen on ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``. Port 0 picks a
+                free port.
+            max_clients: accept at most this many clients at a time.
+            session_timeout_s: treat a client as dead after this many seconds of silence, and free
+                its regions that are not kept. The default is 30.
+            fabric_provider: use this provider of libfabric for ``fabric://``, such as ``verbs`` or
+                ``tcp``. By default, libfabric chooses.
 
         Raises:
             InvalidError: an invalid address, limit or token.

@@ -43,20 +43,21 @@ class TripleOptions:
     columns: Annotated[
         str,
         Option(
-            "A letter a column: `h` head, `r` relation, `t` tail, `w` weight, `_` anything else."
+            "Give one letter for each column: `h` head, `r` relation, `t` tail, `w` weight, `_` a "
+            "column to skip."
         ),
     ] = "hrt"
     header: bool | None = None
     """Whether the first line of a text names the columns; detected by default."""
     separator: str | None = None
-    """What separates fields of a text; detected by default."""
+    """The separator of the columns of a text; detected by default."""
     comment: str | None = None
     """How comment lines of a text begin; none by default."""
     unknown: Annotated[
         Literal["error", "drop", "keep"],
         Option(
-            "Names of `--valid` and `--test` that the training triples do not have: `error`, "
-            "`drop` their triples, or `keep` them."
+            "If a name in `--valid` or `--test` is not in the training triples, stop (`error`), "
+            "`drop` its triples, or `keep` them."
         ),
     ] = "error"
     duplicates: Literal["keep", "drop"] = "keep"

@@ -66,19 +66,28 @@ class TextOptions:
 
     separator: Annotated[
         str | None,
-        Option("`tab`, `comma`, `semicolon`, `pipe` or `blanks`; detected by default."),
+        Option(
+            "Columns are separated by `tab`, `comma`, `semicolon`, `pipe` or `blanks`. By default, "
+            "the separator is detected."
+        ),
     ] = None
-    """The character itself will do, too."""
+    """The character, such as `;`, is also accepted."""
     header: Annotated[
         bool | None,
-        Option("Whether the first line names the columns; detected by default.", off="--no-header"),
+        Option(
+            "Say whether the first line names the columns. By default, a header is detected.",
+            off="--no-header",
+        ),
     ] = None
     comment: Annotated[
         str | None,
-        Option("How comment lines begin; by default `#` and `%`, and nothing among names."),
+        Option(
+            "Skip lines that begin with this sign. By default, these are lines with `#` or `%`; in "
+            "files with names, only lines above the data."
+        ),
     ] = None
-    """Empty where there are none."""
-    one_based: Annotated[bool, Option("Node ids count from 1.")] = False
+    """An empty text means that the files have no comments."""
+    one_based: Annotated[bool, Option("Node ids in the files start at 1.")] = False
 
     def __post_init__(self) -> None:
         if self.separator is not None and self.separator not in _SEPARATORS:
