@@ -369,7 +369,7 @@ def _labels(labels: Any) -> Tensor | None:
 
 
 def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
-    """Checks labels and times of `count` links. Errors: `InvalidError` if they do not fit."""
+    """Checks that labels and times fit to `count` links. Errors: `InvalidError`."""
     for name, values in (("edge_label", labels), ("edge_label_time", times)):
         if values is not None and len(values) != count:
             raise InvalidError(f"{name}: {len(values)} of {count} links")

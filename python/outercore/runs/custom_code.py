@@ -115,7 +115,7 @@ def from_place(what: str, place: str, example: str) -> Any:
 
 
 def place_of(value: Any) -> str:
-    """The module and name of a function or class; for another object, those of its class.
+    """The module and name of a function or class; for another object, of its class.
 
     Example:
         >>> place_of(max)
@@ -128,7 +128,7 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """The digest of the source of a function or class; for another object, that of its class.
+    """The digest of the source of a function or class; for another object, of its class.
 
     It is empty if the source is not available. It does not cover functions that the code calls.
     """
