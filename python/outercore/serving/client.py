@@ -153,7 +153,7 @@ class Client:
         min_lsn: int = 0,
         deadline_ms: int | None = None,
     ) -> Prediction:
-        """Predicts for nodes, edges or graphs, whichever the model was trained for.
+        """Predicts for nodes, edges or graphs. The training of the model decides which.
 
         `x`, `edge_index` and `batch` add inline nodes, edges and graphs, which only this prediction
         sees. In `edge_index` and `ids`, inline node k has the id `-1 - k`, in NumPy `~k`. If the

@@ -62,9 +62,9 @@ def train(
         out: directory of the run, by default `runs/DATA_SET-MODEL-NUMBER`.
         network: a custom network for labels of nodes, in a graph with one type. It is a PyTorch
             module, which is trained as it is; or a class or function that makes a module; or the
-            place `FILE.py:NAME` of one of these. A class or function gets those of the arguments
-            `in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`
-            that are in its signature. The module's `forward` takes `x` and `edge_index`; see
+            place `FILE.py:NAME` of one of these. A class or function may take the arguments
+            `in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`,
+            or only some of them. The module's `forward` takes `x` and `edge_index`; see
             `outercore.training.custom_network.CustomNetwork`. `model=` takes the same values.
         observer: receives batches, epochs and notes.
         command: command line for the run record; empty if Python started the run.

@@ -289,7 +289,7 @@ def allocate(
         growths = (
             (_best_growth(jobs[place], at, cores, memory), place) for place, at in threads.items()
         )
-        # If several jobs save equally much, choose the one that has waited longest.
+        # If several jobs save equally much, choose the job that has waited longest.
         (saved, more), place = max(
             growths, key=lambda growth: (growth[0][0], -growth[1]), default=((0.0, 0), 0)
         )
