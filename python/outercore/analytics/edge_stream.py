@@ -39,7 +39,7 @@ class EdgeStream:
     The order of the blocks is the same in every pass, for every budget, back end and number of
     threads. Sums of floats in this order are therefore bit-identical, too.
 
-    Cost: each pass reads the edges that are not in memory, and needs 4 bytes per node.
+    Cost: each pass reads the edges that are not in memory. It needs 4 bytes per node.
 
     Example:
         >>> import outercore as oc
@@ -63,16 +63,16 @@ class EdgeStream:
         backend: Backend = "auto",
         far: Far | None = None,
     ) -> None:
-        """Choose a graph and the options of its passes; reads no edges yet.
+        """Choose a graph and the options of its passes. No edges are read yet.
 
         Args:
             graph: an opened graph or the directory of a data set.
-            memory: budget of a pass, without the memory of the function.
+            memory: budget of a pass, without the memory that the function of the caller takes.
             relation: an edge type, or a relation of triples; only its edges are streamed. All edges
                 by default. Nodes are numbered as in the results of algorithms.
             weights: edge array to pass as `EdgeBlock.weight`.
             threads: number of threads; all cores by default.
-            backend: how to read.
+            backend: how files are read, as in `Resources`.
             far: memory server that holds edges: its address, or `far.FarOptions`.
         """
         self._graph = graph if isinstance(graph, Graph) else Graph(root_of(graph))
@@ -95,8 +95,8 @@ class EdgeStream:
 
         Args:
             function: called with each block. An exception that it raises ends the pass.
-            direction: ``out`` gives arcs as they are, ``in`` with source and target exchanged,
-                ``both`` each arc in both directions. An undirected edge always has both.
+            direction: ``out`` passes arcs as they are, ``in`` exchanges source and target, ``both``
+                passes each arc in both directions. An undirected edge always has both directions.
 
         Raises:
             NotFoundError: the edge array ``weights`` does not exist.

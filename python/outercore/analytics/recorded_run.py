@@ -51,13 +51,13 @@ _TOPOLOGY = ("edges/edge/offsets", "edges/edge/sources")
 _Parameters = ParamSpec("_Parameters")
 _Values = TypeVar("_Values", bound=NDArray[Any])
 _BLOCK = 1 << 20
-"""Values that are compared at a time."""
+"""Number of values that are compared at a time."""
 CHANGEABLE = ("memory", "threads", "backend", "far", "far_ratio", "scratch", "checkpoint_every")
 """Fields of `RunConfig` that a resumed run may change: its result is the same."""
 
 
 class AnalysisDirectory(RunDirectory):
-    """The directory of a run: its checkpoint, removed when the run has ended, and its record."""
+    """The directory of a run. It has a checkpoint until the run has ended, and then a record."""
 
     verb = "run"
     option = "--record"
@@ -86,7 +86,7 @@ class AnalysisDirectory(RunDirectory):
         return Identity.of(graph.arrays, lambda key: key in read, nodes=graph.num_nodes)
 
     def next_step(self) -> str:
-        """As `RunDirectory.next_step`; a finished run cannot resume, but has a record to show."""
+        """As `RunDirectory.next_step`. A finished run cannot resume; the hint shows its record."""
         if not self.begun and (self.path / records.FILE).exists():
             return f"`outercore report {quoted(self.path)}` shows its record"
         return super().next_step()
@@ -96,7 +96,7 @@ class AnalysisDirectory(RunDirectory):
         return str(self._described().get("command", ""))
 
     def write_teleports(self, teleports: Teleports) -> None:
-        """Writes the teleport vector, unless all nodes have equal weights."""
+        """Writes the teleport vector; does nothing if all nodes have equal weights."""
         nodes, weights = teleports
         if nodes is not None and weights is not None:
             with whole_file(self._teleports) as file:
@@ -136,14 +136,14 @@ def run(
     progress: Progress | None = None,
     **options: Any,
 ) -> Run:
-    """Run an algorithm by its name; returns the values with facts, plan and counters.
+    """Run an algorithm by its name, and return the values with facts, plan and counters.
 
     Args:
         algorithm: the name of one of the functions of `outercore.analytics`.
         graph: an opened graph or the directory of a data set.
-        record: directory for checkpoints, from which `resume` continues a stopped run, and for the
-            record.
-        personalization: for ``pagerank``.
+        record: directory for the record, and for checkpoints from which `resume` continues a
+            stopped run.
+        personalization: distribution of restarts of ``pagerank``.
         save: save the result in the data set as a node array of this name; with several types, one
             for each node type that has values.
         overwrite: let ``save`` replace an array.
@@ -175,15 +175,15 @@ def run(
 def _with_warnings(done: Run) -> Run:
     """Issues the warnings of a run, and returns it."""
     for text in done.warnings:
-        # One place for all algorithms: Python shows a text once for each place.
+        # All algorithms warn from this line, because Python shows a text once for each line.
         warnings.warn(f"{done.algorithm}: {text}", stacklevel=1)
     return done
 
 
 def algorithm(function: Callable[_Parameters, _Values]) -> Callable[_Parameters, _Values]:
-    """Decorator of an algorithm: adds it to `ALGORITHMS`.
+    """Decorates a function, so that a call runs the algorithm of its name; adds it to `ALGORITHMS`.
 
-    The function has no body. Its name and parameters define the request to the core.
+    The function needs no body: its name and parameters define the request to the core.
 
     Errors: `InvalidError` for a call that does not fit the parameters.
     """
@@ -230,6 +230,8 @@ def start(
     The directory gets checkpoints during the run, and the record at its end. The run has no
     directory if `recorded` is false, or if `record` is `None` and no directory can be created.
 
+    `command` is the command line of the run, for its record; empty if Python started it.
+
     Errors: as the algorithm. After Ctrl-C, `InterruptError` with the command that resumes.
     `InvalidError` if `record` holds a run already; `DeviceError`; `NoSpaceError`.
     """
@@ -267,14 +269,16 @@ def run_without_directory(
 
 
 def resume(run: str | Path, *, progress: Progress | None = None, **options: Any) -> Run:
-    """Continue a stopped run from its checkpoint. The result has the same bits.
+    """Continue a stopped run from its checkpoint.
+
+    The result is bit-identical to an uninterrupted run.
 
     Args:
         run: directory of the run.
         progress: called as ``progress(phase, done, total, unit)``.
         options: new values of ``memory``, ``threads``, ``backend``, ``far``, ``far_ratio``,
-            ``scratch``, ``checkpoint_every``, or of the algorithm's ``max_iterations``. Other
-            options cannot change.
+            ``scratch``, ``checkpoint_every``, or of the algorithm's ``max_iterations``. No other
+            option can change.
 
     Raises:
         NotFoundError: the directory has no run.
@@ -308,7 +312,7 @@ def resume_run(run: str | Path, progress: Progress | None, options: dict[str, An
 
 
 def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
-    """The configuration of a run that resumes with other options.
+    """The configuration of a resumed run: `config` with the changed `options`.
 
     Errors: `InvalidError` for an option that cannot change, or a wrong value.
     """
@@ -321,7 +325,7 @@ def _changed(config: AnalysisConfig, options: dict[str, Any]) -> AnalysisConfig:
 
 
 def _check_outputs(config: AnalysisConfig, graph: Graph) -> None:
-    """Checks before the work that the results can be written afterwards.
+    """Checks that the results can be written, so that no work is lost.
 
     Errors: `InvalidError`, `NotFoundError`, `DeviceError`.
     """
@@ -402,7 +406,10 @@ def _write_results(config: AnalysisConfig, graph: Graph, done: Run) -> None:
 
 
 def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice]]:
-    """The node types of a result with the ranges of their values; `None` in a graph of one type."""
+    """The node types of a result with the ranges of their values.
+
+    A graph with one type gives `None` as the type.
+    """
     if not graph.is_typed:
         return [(None, slice(None))]
     numbers = NodeNumbers.of_graph(graph, config.run.relation)
@@ -410,7 +417,7 @@ def _parts(config: AnalysisConfig, graph: Graph) -> list[tuple[str | None, slice
 
 
 def _has_values(graph: Graph, key: str, values: NDArray[Any]) -> bool:
-    """Whether the array `key` has exactly these values; both may exceed memory."""
+    """Whether the array `key` has exactly these values. Both arrays may exceed memory."""
     entry = graph.arrays.get(key)
     if entry is None or (entry["dtype"], tuple(entry["shape"])) != (
         values.dtype.name,

@@ -1,4 +1,4 @@
-"""Running an algorithm, or planning its run: from the options to the result and its cost."""
+"""Running an algorithm, or planning its run: options, results and costs."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Resources(TypedDict, total=False):
 
 
 _NUMBERED = (Nodes, Node | Nodes)
-"""Types of options that name nodes."""
+"""Types of the options whose values are nodes."""
 _OF_NODES = ("source", "sources", "nodes", "personalization")
-"""Names of these options."""
+"""Names of the options whose values are nodes."""
 _LARGEST = 2**32 - 1
 
 
@@ -147,7 +147,7 @@ def _require_nodes(what: str, value: Any) -> None:
 
 
 def _plain(what: str, value: Any) -> Any:
-    """The value in a form for JSON.
+    """Converts the value of option `what` to plain Python, for JSON.
 
     Errors: `InvalidError` for a number that is not finite, or a negative integer.
     """
@@ -163,7 +163,7 @@ def _plain(what: str, value: Any) -> Any:
 
 
 def numbered(graph: Graph, relation: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an algorithm with node numbers in place of names of nodes.
+    """The `given` options of an algorithm, with node ids in place of names of nodes.
 
     Errors: `NotFoundError`, `InvalidError` for an unknown node.
     """
@@ -180,7 +180,9 @@ def teleports(
     graph: Graph,
     relation: str | None,
 ) -> Teleports:
-    """Nodes and weights of a teleport vector, int64 and float64 [nodes with a weight].
+    """The nodes and weights of the `wanted` teleport vector (`personalization` of PageRank).
+
+    Shapes: int64 and float64, both [nodes with a weight].
 
     Errors: `InvalidError` for an algorithm without personalization, a number of weights other than
     the number of nodes, or a weight that is not a number.
@@ -226,7 +228,7 @@ class Run(Displayed):
     facts: dict[str, Any]
     """Results about the whole graph: iterations, number of components and others."""
     plan: dict[str, Any]
-    """How the budget was divided."""
+    """The parts of the memory budget, and the expected reads."""
     counters: dict[str, Any]
     """Passes, reads and seconds; ``far`` if a memory server was used."""
     record: Path | None = None
@@ -342,10 +344,10 @@ def compute(
     checkpoint: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Runs an algorithm; `config` has all its options.
+    """Runs an algorithm. `config` must come from `prepared`, so that it has all options.
 
-    `checkpoint` holds the directory of the checkpoints, the seconds between them, and whether to
-    resume from an existing checkpoint.
+    `checkpoint` has the `directory` of the checkpoints, the `seconds` between two of them, and
+    `resume`: whether to resume from an existing checkpoint.
     """
     request = _request(graph, config, checkpoint)
     graph.take_additions()
@@ -372,11 +374,12 @@ def plan(
     checkpoint_every: float | None = None,
     **options: Any,
 ) -> RunPlan:
-    """Plan a run: how it divides the budget and how much it reads; needs the grid, runs nothing.
+    """Plan a run without running it: how it divides the budget and how much it reads.
 
-    Takes the arguments of `run`, except ``record``, ``save``, ``overwrite`` and ``progress``, and
-    returns the plan of that run. ``checkpoint_every`` is the seconds between the checkpoints of a
-    run with a ``record``. In the plan, ``least`` is the smallest budget that works.
+    The data set must have the grid. The function takes the arguments of `run`, except ``record``,
+    ``save``, ``overwrite`` and ``progress``, and returns the plan of that run.
+    ``checkpoint_every`` is the number of seconds between the checkpoints of a run with a
+    ``record``. In the plan, ``least`` is the smallest budget that works.
 
     Raises:
         NotFoundError: the data set has no grid for this run.
@@ -401,7 +404,7 @@ def plan_of(
     *,
     checkpoints: bool,
 ) -> RunPlan:
-    """`plan` for a configuration; `checkpoints`: whether the run writes checkpoints."""
+    """The plan of a run with this configuration. `checkpoints`: whether the run writes them."""
     opened = graph if isinstance(graph, Graph) else Graph(graph)
     opened.take_additions()
     config, vector = prepared(config, opened, personalization)

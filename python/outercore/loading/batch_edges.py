@@ -47,7 +47,7 @@ def reverse_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, EdgeType]:
 
 
 def reverse_of(edge_type: EdgeType, edge_types: Sequence[EdgeType]) -> EdgeType | int:
-    """The reverse type by the rules of `reverse_types`, or the number of candidates."""
+    """The reverse type by the rules of `reverse_types`; the number of candidates if none fits."""
     source, relation, target = edge_type
     named = (target, f"{REVERSE}{relation}", source)
     if is_reverse := relation.startswith(REVERSE):
@@ -99,7 +99,7 @@ def lead_both_ways(
 
 
 def _reverse_one(store: Any, edge_rows: Collection[str]) -> None:
-    """Adds reverse edges of the same edge type, with ids and arrays."""
+    """Adds the reverse edges to an edge type that is its own reverse, with ids and arrays."""
     edges = store.edge_index.shape[1]
     store.edge_index, places = _united(store.edge_index, store.edge_index)
     take_edges(store, edge_rows, places % max(edges, 1))
@@ -107,7 +107,7 @@ def _reverse_one(store: Any, edge_rows: Collection[str]) -> None:
 
 
 def take_edges(store: Any, edge_rows: Collection[str], edges: Tensor) -> None:
-    """Replaces the values with a row for each edge by their rows of `edges`, places or a mask."""
+    """Keeps the rows of `edges` (positions or a mask) in all values with a row for each edge."""
     for name in edge_rows:
         if name in store:
             store[name] = store[name][edges]
@@ -116,7 +116,7 @@ def take_edges(store: Any, edge_rows: Collection[str], edges: Tensor) -> None:
 def _united(edge_index: Tensor, of_reverse: Tensor) -> tuple[Tensor, Tensor]:
     """Union of `edge_index` and the reversed edges of `of_reverse`, without duplicates.
 
-    Also returns the place of each edge in the concatenation of the two inputs.
+    Also returns the position of each edge in the concatenation of the two inputs.
     """
     both = torch.cat([edge_index, of_reverse.flip(0)], dim=1)
     if not both.shape[1]:

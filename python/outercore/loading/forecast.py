@@ -25,7 +25,7 @@ Step = Callable[[Any], object]
 
 
 def forecast(core: Any, batch: Callable[[], Any], step: Step | None) -> dict[str, Any]:
-    """See `MiniBatches.forecast`. `batch` assembles the current batch of the core."""
+    """Makes the forecast of `MiniBatches.forecast`. `batch` assembles the core's current batch."""
     began, used = time.perf_counter(), time.process_time()
     reads = core.forecast()
     used = time.process_time() - used

@@ -30,7 +30,7 @@ class Seeds:
         return isinstance(self.nodes, np.ndarray) and self.nodes.dtype == np.bool_
 
     def ids(self, graph: Graph) -> NDArray[np.int64] | None:
-        """Node ids; ``None`` for every node.
+        """The node ids; ``None`` for every node.
 
         Errors: `InvalidError` for an empty split, a wrong type or shape, or names without a
         dictionary; also the errors of `Graph.split`.
@@ -50,7 +50,7 @@ class Seeds:
         return _node_ids(graph.node_types[self.node_type], self.nodes)
 
     def _named(self, graph: Graph, names: list[str]) -> NDArray[np.int64]:
-        """Node ids of these names, or of these ids of the imported files."""
+        """The node ids for these names, or for these ids of the imported files."""
         known = names_of_type(graph, self.node_type)
         if isinstance(known, FileIds) and known.find(names[0]) is None:
             raise InvalidError(

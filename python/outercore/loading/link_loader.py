@@ -31,7 +31,7 @@ from outercore.loading.options import LoaderOptions, others_of, shows_options
 _POOL_SEEDS = 1 << 18
 """Largest number of seeds that are drawn together."""
 _SEED_BYTES = 96
-"""Bytes per seed of a pool: the seed, its place, its link, its time, and copies in the core."""
+"""Bytes per seed of a pool: the seed, its position, its link, its time, and copies in the core."""
 _POOL_SHARE = 16
 """The budget divided by this number limits a pool, but a pool holds at least one batch."""
 _INSTEAD = {
@@ -48,7 +48,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     A batch has ``edge_label_index`` and ``edge_label``. For triplets it has ``src_index``,
     ``dst_pos_index`` and ``dst_neg_index`` instead of the index. All indices are local ids of the
-    batch. ``input_id`` has the places of the links in ``edge_label_index`` of the loader. In a
+    batch. ``input_id`` has the positions of the links in ``edge_label_index`` of the loader. In a
     ``HeteroData`` they are in the storage of the edge type of the links. The indices of triplets
     are in the storages of its two node types.
 
@@ -186,9 +186,11 @@ class LinkNeighborLoader(NeighborLoader):
             self._reseed(0, 0, self._pool)
 
     def _require_room(self) -> None:
-        """Errors: `BudgetError` if reading the links needs the whole budget.
+        """Checks that the links can be read within the budget.
 
-        If it needs less, the plan checks whether the rest is sufficient.
+        The plan later checks whether the rest of the budget is sufficient for batches.
+
+        Errors: `BudgetError` if reading the links takes the whole budget.
         """
         needed, budget = self._links.reading_memory, self._config["memory"]
         if needed >= budget:
@@ -207,10 +209,10 @@ class LinkNeighborLoader(NeighborLoader):
 
     @property
     def _rounds(self) -> tuple[int, int]:
-        """Number of rounds with full batches, and number of all rounds of an epoch.
+        """The number of rounds with full batches, and the number of all rounds of an epoch.
 
         In a round, each rank takes one batch, so all ranks have the same number of batches. The
-        batches of a round differ by at most one link.
+        sizes of the batches of a round differ by at most one link.
         """
         _, world = self._options.share
         full, left = divmod(self._link_count, self.batch_size * world)
@@ -221,7 +223,7 @@ class LinkNeighborLoader(NeighborLoader):
         return full, full + 1
 
     def _part(self, batch: int) -> slice:
-        """Places of the links of one batch of this rank, within the order of an epoch."""
+        """The range of the links of one batch of this rank, in the order of an epoch."""
         rank, world = self._options.share
         start = batch * self.batch_size * world
         is_full = batch < self._rounds[0]
@@ -309,7 +311,7 @@ class LinkNeighborLoader(NeighborLoader):
             store.edge_label = labels
 
     def _name_links(self, data: Any, batch: LinkBatch) -> None:
-        """Sets `batch` of each node to the place of the link that its seed belongs to.
+        """Sets `batch` of each node to the position of the link that its seed belongs to.
 
         The seeds of a negative belong to the link that the negative was drawn for.
         """
@@ -367,7 +369,7 @@ def _labels(labels: Any) -> Tensor | None:
 
 
 def _check(count: int, labels: Any, times: Any, time_attr: str | None) -> None:
-    """Errors: `InvalidError` for arguments that contradict each other."""
+    """Checks that labels and times fit to `count` links. Errors: `InvalidError`."""
     for name, values in (("edge_label", labels), ("edge_label_time", times)):
         if values is not None and len(values) != count:
             raise InvalidError(f"{name}: {len(values)} of {count} links")

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from outercore.loading.options import LoaderOptions
 
 _TIMED_NODE_BYTES = 16
-"""Bytes per node if negatives are drawn by time: its place and its time, in the order of times."""
+"""Bytes per node if negatives are drawn by time: its id and its time, in the order of times."""
 _ROUNDS = 16
-"""Most draws of one pair. If they all give an edge, the last draw stays."""
+"""Maximum number of draws of one pair. If all draws give an edge, the last draw stays."""
 
 
 class Purpose(IntEnum):
@@ -38,7 +38,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
-    """Random generator for one purpose at one place, such as (epoch, batch)."""
+    """The random generator for one purpose. `place` are numbers such as epoch and batch."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, *place))))
 
 
@@ -53,8 +53,8 @@ def draw_negatives(
 
     Args:
         count: number of pairs.
-        draw: draws the pairs at these places, int64.
-        is_link: which pairs at these places, int64, are links.
+        draw: draws new pairs at the given positions, int64.
+        is_link: tells which of the pairs at the given positions, int64, are links.
     """
     places = np.arange(count)
     for _ in range(_ROUNDS):
@@ -97,7 +97,7 @@ class LinkBatch:
     """
 
     links: NDArray[np.int64]
-    """[n] places of the links among all links."""
+    """[n] positions of the links among all links."""
     seeds: NDArray[np.int64]
     """Global ids of the seeds."""
     source_places: NDArray[np.int64]
@@ -105,9 +105,9 @@ class LinkBatch:
     target_places: NDArray[np.int64]
     """Local id of each target, within its node type."""
     link_of_sources: NDArray[np.int64] | None = None
-    """Place in `links` for each source. A negative belongs to the link whose time it has."""
+    """Position in `links` for each source. A negative belongs to the link whose time it has."""
     link_of_targets: NDArray[np.int64] | None = None
-    """Place in `links` for each target."""
+    """Position in `links` for each target."""
     source_times: NDArray[np.int64] | None = None
     """Time of each source."""
     times: NDArray[np.int64] | None = None
@@ -126,10 +126,11 @@ class LinkSeeds:
         negatives: NegativeLinks | None,
         options: LoaderOptions,
     ) -> None:
-        """Binds the links; nothing is read yet.
+        """Binds the links. Nothing is read yet.
 
-        Shapes: `index` [2, links] has node ids within the node types, `None` for all edges; `times`
-        is [links]. Both may have any integer type. They are not copied, to save memory.
+        Shapes: `index` [2, links] has node ids within the node types; `None` stands for all edges
+        of the type. `times` is [links]. Both arrays may have any integer type. They are not copied,
+        to save memory.
         """
         self._graph, self._edge_type, self._given = graph, edge_type, index
         self._times, self._negatives, self._options = times, negatives, options
@@ -148,16 +149,17 @@ class LinkSeeds:
 
     @property
     def memory(self) -> int:
-        """Bytes for all edges as links, nodes by time, and sums of weights.
+        """Bytes that this object takes: for links that are all edges, and to draw negatives.
 
-        Links from the caller do not count.
+        Links from the caller do not count. To draw negatives, it keeps the nodes in the order of
+        their times, and sums of weights.
         """
         links = 0 if self._given is not None else self._link_bytes
         return links + self._drawable_bytes
 
     @property
     def reading_memory(self) -> int:
-        """Bytes while the edges are read, before the first batch."""
+        """Bytes that this object takes while it reads the edges, before the first batch."""
         if self._given is not None:
             return self.memory
         return self.memory + reading_bytes(self._graph, self._edge_type)
@@ -187,7 +189,7 @@ class LinkSeeds:
         return all_links(self._graph, self._edge_type)
 
     def places(self, epoch: int, part: slice) -> NDArray[np.int64]:
-        """Places of the links in slice `part` of the order of an epoch."""
+        """The positions of the links in slice `part` of the order of an epoch."""
         if not self._options.shuffle:
             return np.arange(part.start, part.stop)
         shuffled: NDArray[np.int64] = _core.shuffled(
@@ -196,7 +198,7 @@ class LinkSeeds:
         return shuffled
 
     def batch(self, epoch: int, number: int, part: slice) -> LinkBatch:
-        """The links in slice `part` of the order of an epoch, with negatives."""
+        """Batch `number` of an epoch: the links in slice `part` of its order, with negatives."""
         links = self.places(epoch, part)
         sources, targets = (self._index[end, links].astype(np.int64) for end in (0, 1))
         own = np.arange(len(links))
@@ -231,7 +233,10 @@ class LinkSeeds:
         now: NDArray[np.int64] | None,
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Draws pairs int64 [2, count]. `fixed`: the sources, if only targets are drawn."""
+        """Draws pairs int64 [2, count] that are not links at the times `now`.
+
+        `fixed` are the sources, if only targets are drawn.
+        """
         pairs = np.empty((2, count), np.int64)
         if fixed is not None:
             pairs[0] = fixed
@@ -389,7 +394,7 @@ def edge_type_of(graph: Graph, given: Any, *, may_lack_edges: bool = False) -> E
 
 
 def _distinct(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct ids in the order of their first appearance, and the place of each id there."""
+    """The distinct ids in the order of their first appearance, and the index of each id in them."""
     distinct, first, places = np.unique(ids, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty(len(distinct), np.int64)

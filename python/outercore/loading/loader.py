@@ -84,8 +84,8 @@ class NeighborLoader(MiniBatches[Any]):
             ``"ladies"``: a fan-out is the number of nodes for a whole hop. Their edges lead to all
             nodes of earlier hops, and ``edge_norm`` has the weights of the edges.
             ``"hgt"``: as :class:`HGTLoader`; ``num_neighbors`` takes its ``num_samples``.
-        disjoint: sample the neighbourhood of each seed separately. ``batch`` then has the place of
-            the seed that each node belongs to.
+        disjoint: sample the neighbourhood of each seed separately. ``batch`` then has the position
+            of the seed that each node belongs to.
         subgraph_type: the edges of a batch.
             ``"directional"``: the sampled edges.
             ``"bidirectional"``: also the reverse of each sampled edge, without parallel edges.
@@ -93,10 +93,10 @@ class NeighborLoader(MiniBatches[Any]):
             subgraphs of ShaDow.
         weight_attr: edge array with sampling weights. Larger values make an edge more likely.
         time_attr: array of node times, edge times or both. A seed sees only nodes and edges up to
-            its time; its neighbourhood is sampled separately.
+            its time. The neighbourhood of each seed is sampled separately.
         input_time: the time of each seed. Default: the time of its node.
         temporal_strategy: ``"uniform"`` samples from all visible edges, ``"last"`` takes the
-            latest ones. If neither edges nor their sources have times, ``"last"`` takes any.
+            latest edges. If neither edges nor their sources have times, ``"last"`` takes any edges.
         equal_times: whether a seed sees nodes and edges of exactly its time: ``"seen"`` as in PyG,
             ``"hidden"`` as in GraphBolt.
         shuffle: visit the seeds in a new order every epoch.
@@ -120,12 +120,15 @@ class NeighborLoader(MiniBatches[Any]):
             process. All processes have the same number of batches; the last one may be smaller.
         transform: function that is applied to every batch.
         memory: budget for all memory of the loader, such as ``"2GiB"``.
-        backend: how the device is read.
-        threads: threads for sampling and assembly. ``None``: one per core.
-        topology: where the edges are: in memory or on disk.
+        backend: how files are read: ``"uring"`` (io_uring), ``"threads"`` or ``"mmap"``.
+            ``"auto"`` chooses.
+        threads: number of threads for sampling and assembly. ``None``: one per core.
+        topology: whether the edges are in memory (``"resident"``) or on disk (``"paged"``).
+            ``"auto"`` chooses by the budget.
         precision: ``"int8"`` reads feature rows with one byte per value, from the layout that
             ``outercore layout --precision int8`` writes. Each value is the nearest of 256 steps.
-        policy: eviction from the dynamic cache.
+        policy: the row that the dynamic cache evicts. ``"window"``: the row whose next use is
+            farthest among the announced batches. ``"lru"``: the least recently used row.
         hotness: how to choose rows for the static cache.
             ``"presample"``: count the visits in a sampled part of an epoch.
             ``"visits"``: compute the expected visits of each node in an epoch. This is more exact,
@@ -133,14 +136,14 @@ class NeighborLoader(MiniBatches[Any]):
             ``"in_degree"``: rows of the nodes with the most in-edges.
             ``"none"``: no static cache.
             The name of a node array, such as a saved PageRank: rows with the largest values.
-        look_ahead: groups of batches that are sampled ahead of the group being fetched.
-        group: batches that are fetched together. ``None``: the plan decides.
+        look_ahead: number of groups of batches that are sampled ahead of the group being fetched.
+        group: number of batches that are fetched together. ``None``: the plan decides.
         constant_share: share of the cache slots for the static cache. ``None``: the plan decides.
         far: a memory server that also holds features and topology: its address, or
             `far.FarOptions`.
         pin_memory: assemble ``x`` in page-locked memory, for asynchronous copies to a GPU.
         others: further arguments of PyG's loader and PyTorch's ``DataLoader``, such as
-            ``num_workers``. An argument without a meaning here has no effect; a warning names it.
+            ``num_workers``. A warning names arguments that have no effect in this loader.
 
     Raises:
         InvalidError: an argument of the wrong type or out of range, a seed outside the graph, an

@@ -24,7 +24,7 @@ class Argument:
     because: str = ""
     """Why another value has no effect. Empty if another value is an error."""
     instead: str = ""
-    """Hint for the error, where seeds are tensors."""
+    """Hint for the error of loaders of nodes."""
     instead_of_links: str = ""
     """Hint for loaders of links, if it differs from `instead`."""
 
@@ -86,7 +86,7 @@ ARGUMENTS: Mapping[str, Argument] = {
 def check_arguments(given: Mapping[str, Any], loader: type, *, of_links: bool) -> None:
     """Checks arguments of PyG and PyTorch that our loaders lack.
 
-    Default values are accepted. A warning names arguments that have no effect here.
+    Default values are accepted. A warning names arguments that have no effect in our loaders.
 
     Args:
         given: the arguments by name.
@@ -113,7 +113,7 @@ def check_arguments(given: Mapping[str, Any], loader: type, *, of_links: bool) -
 
 
 def refuse_arguments(given: Mapping[str, Any], loader: type, instead: Mapping[str, str]) -> None:
-    """Errors: `InvalidError` for arguments in `instead`, which maps a name to a hint."""
+    """Refuses the arguments in `instead`, which maps names to hints. Errors: `InvalidError`."""
     for name in given:
         if name in instead:
             raise InvalidError(

@@ -67,7 +67,7 @@ class DataOfType:
     """The attributes of one node type or edge type, read on use."""
 
     def __init__(self, data: LoaderData, of_type: str | EdgeType) -> None:
-        """Attributes of `of_type` in `data`; nothing is read yet."""
+        """Binds the attributes of `of_type` in `data`. Nothing is read yet."""
         self._data, self._type = data, of_type
 
     @property

@@ -129,7 +129,7 @@ class MiniBatches(ABC, Generic[Batch]):
         self._open()
 
     def _reserved(self) -> int:
-        """Bytes that this object keeps, in addition to the memory that the core plans."""
+        """The bytes of the budget that this object takes itself. The core plans the rest."""
         return 0 if self._labels is None else self._labels.nbytes
 
     def _open(self) -> None:
@@ -275,9 +275,11 @@ class MiniBatches(ABC, Generic[Batch]):
         return batch
 
     def _require_own(self, begun: int, epoch: int) -> None:
-        """Errors: `InvalidError` for an iterator of another process, or an outdated iterator.
+        """Checks that an iterator is the newest one of this process.
 
         The core runs one epoch at a time, so an older iterator would get batches of the newer one.
+
+        Errors: `InvalidError`.
         """
         if self._process != os.getpid():
             raise InvalidError(
@@ -299,7 +301,7 @@ class MiniBatches(ABC, Generic[Batch]):
             self._open()
 
     def _input_id(self, input_id: NDArray[np.int64], n_id: NDArray[Any]) -> NDArray[np.int64]:
-        """[batch_size] places of the seeds in the input nodes; in a mask, the node ids."""
+        """[batch_size] positions of the seeds in the input nodes; for a mask, the node ids."""
         return n_id[: len(input_id)].astype(np.int64) if self._input_nodes.is_mask else input_id
 
     def _named(self, rows: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -329,12 +331,12 @@ class MiniBatches(ABC, Generic[Batch]):
         return features_in_form(x, stored, self.forms.get(key))
 
     def _room(self, nodes: int, width: int) -> NDArray[np.float32]:
-        """Memory for features. The core lends large arrays, and reuses them once they die."""
+        """An array for features. The core lends large arrays, and reuses freed ones."""
         lent: NDArray[np.float32] | None = self._core.row_array(nodes, width)
         return np.empty((nodes, width), np.float32) if lent is None else lent
 
     def plan(self) -> dict[str, Any]:
-        """The memory plan: the use of the budget, batches per group, expected reads per batch.
+        """The memory plan: parts of the budget, batches per group, and expected reads per batch.
 
         Cost: on the first call, opens or loads the topology and samples trial batches.
 
@@ -375,7 +377,7 @@ class MiniBatches(ABC, Generic[Batch]):
         return Forecast(forecast(core, lambda: self._batch(widths), step))
 
     def counters(self) -> dict[str, Any]:
-        """Counters, hit ratio and timeline since the last call (``docs/guides/training.md``)."""
+        """The counters, hit ratio and timeline since the last call; see the guide on training."""
         return self._core.take_counters()
 
     def close(self) -> None:

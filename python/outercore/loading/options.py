@@ -1,4 +1,4 @@
-"""Options of loaders: every argument besides the data set, the fan-outs and the seeds."""
+"""Options of loaders: all arguments except the data set, the fan-outs and the seeds."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ class LoaderOptions(SampleRules):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Rank and world size, as given or of the process group."""
+        """Rank and world size: the options, or else the values of the process group."""
         return share_of(self.rank, self.world_size)
 
     def of_core(self) -> dict[str, Any]:
-        """The options that the core takes unchanged, apart from the rules."""
+        """The options in the form of the core, without the rules of sampling."""
         plain = {name: getattr(self, name) for name in _OF_CORE}
         return {
             **plain,

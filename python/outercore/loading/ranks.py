@@ -10,7 +10,7 @@ from outercore.base.fields import whole
 from outercore.errors import InvalidError
 
 _MOST = 2**32 - 1
-"""Largest number of processes."""
+"""Maximum number of processes."""
 
 
 def share_of(rank: int | None, world_size: int | None) -> tuple[int, int]:

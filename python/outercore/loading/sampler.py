@@ -33,8 +33,8 @@ class SampledSubgraph(ShortRepr):
     """A mini-batch of n nodes and s edges, with local ids: node ``i`` is ``n_id[i]`` of the graph.
 
     Edges are sorted by target: the in-neighbours of node ``i`` are
-    ``indices[indptr[i]:indptr[i + 1]]``. Only the first d nodes have in-neighbours here: new nodes
-    of the last hop were not sampled from.
+    ``indices[indptr[i]:indptr[i + 1]]``. Only the first d nodes have in-neighbours in the batch,
+    because no neighbours are sampled for the new nodes of the last hop.
     """
 
     n_id: NDArray[Any]
@@ -46,7 +46,7 @@ class SampledSubgraph(ShortRepr):
     e_id: NDArray[np.int64] | None
     """[s] rows of the imported edge list, or ``None`` without ``edge_ids``."""
     input_id: NDArray[np.int64]
-    """[batch_size] places of the seeds in the input nodes; in a mask, the node ids."""
+    """[batch_size] positions of the seeds in the input nodes; for a mask, the node ids."""
     batch_size: int
     """Number of seeds."""
     num_sampled_nodes: list[int]

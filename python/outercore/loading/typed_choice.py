@@ -25,7 +25,8 @@ FeatureNames = Mapping[str, "str | os.PathLike[str]"]
 def fan_out_options(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, Any]:
     """Fan-outs in the form of the core: a list, or one list per edge type.
 
-    With `of_nodes` they are the nodes that HGT draws: a list, or one list per node type.
+    With `of_nodes` they are the numbers of nodes that HGT sampling draws: a list, or one list per
+    node type.
 
     Errors: `InvalidError` for an unknown type, a type without a list, or lists of different
     lengths.
@@ -66,7 +67,7 @@ def fan_out_options(graph: Graph, given: Any, *, of_nodes: bool) -> dict[str, An
 
 
 def _per_hop(given: Sequence[int], argument: str, number: str) -> list[int]:
-    """The list `given` with one integer per hop, checked.
+    """Checks that `given` is a list with one integer per hop, and returns it.
 
     `argument` and `number` name the list and its elements in messages.
 
@@ -150,7 +151,7 @@ def path_of(argument: str, given: Any) -> str:
 
 
 def require_node_type(graph: Graph, node_type: str) -> None:
-    """Errors: `NotFoundError` for an unknown node type; the hint names known types."""
+    """Checks that the graph has a node type. Errors: `NotFoundError` with the known types."""
     if node_type not in graph.node_types:
         raise NotFoundError(
             f"node type `{node_type}` is not in data set `{graph.root}`\n"

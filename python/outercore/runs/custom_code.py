@@ -1,4 +1,4 @@
-"""Custom code of a run: its place, and the digest of its source.
+"""Custom code of a run: its place `FILE.py:NAME`, and the digest of its source.
 
 A run records the place of its code. It never loads the code: the caller passes it again. So opening
 another user's run never executes their code.
@@ -25,7 +25,7 @@ class CustomCode(NamedTuple):
     value: Any
     """A function, a class or an object."""
     place: str
-    """`FILE.py:NAME`, or module and name, for messages."""
+    """`FILE.py:NAME`, or the module and name. Messages show it."""
     digest: str
     """Digest of its source; empty if the source is not available."""
 
@@ -33,7 +33,8 @@ class CustomCode(NamedTuple):
 def custom_code(what: str, code: Any, example: str, expected: str) -> CustomCode:
     """Loads custom code: a function, a class, a callable object, or a place `FILE.py:NAME`.
 
-    A place is loaded by running the file. All messages begin with `what`.
+    A place is loaded by running the file. All messages begin with `what`. They name the `expected`
+    kind of value, and show `example` as an option with a valid place.
 
     Errors: `NotFoundError` for a missing file or name; `InvalidError` for any other value, and for
     a file that raises an error.
@@ -93,7 +94,7 @@ def is_place(text: str) -> bool:
 def from_place(what: str, place: str, example: str) -> Any:
     """Runs the file of a place `FILE.py:NAME` and returns the value NAME.
 
-    All messages begin with `what`.
+    All messages begin with `what`, and show `example` as an option with a valid place.
 
     Errors: `InvalidError` for a string of another form, and for a file that raises an error;
     `NotFoundError` for a missing file or name.
@@ -114,7 +115,7 @@ def from_place(what: str, place: str, example: str) -> Any:
 
 
 def place_of(value: Any) -> str:
-    """Module and name of a function or class; for another object, of its class.
+    """The module and name of a function or class; for another object, of its class.
 
     Example:
         >>> place_of(max)
@@ -127,7 +128,7 @@ def place_of(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Digest of the source of a function or class; for another object, of its class.
+    """The digest of the source of a function or class; for another object, of its class.
 
     It is empty if the source is not available. It does not cover functions that the code calls.
     """

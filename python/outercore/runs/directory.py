@@ -121,7 +121,7 @@ class RunDirectory:
         storage: Storage | None = None,
         more: Mapping[str, str] | None = None,
     ) -> Self:
-        """Creates the directory of a new run. `more` is stored next to the configuration.
+        """Creates the directory of a new run. `more` are further entries of its `config.json`.
 
         Errors: `InvalidError` if `path` is a run already, or is not empty.
         """
@@ -219,7 +219,10 @@ class RunDirectory:
         return Path(self._described()["data_set"])
 
     def require_same(self, graph: Graph) -> None:
-        """Errors: `InvalidError` if the data set changed since the run began; it lists changes."""
+        """Checks that the data set has not changed since the run began.
+
+        Errors: `InvalidError` with a list of the changes.
+        """
         described, now = self._described(), self.identity_of(graph, self.config())
         if described["fingerprint"] == now.digest:
             return
@@ -248,7 +251,7 @@ class RunDirectory:
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """All changes by `change`, in order."""
+        """The changes of the configuration by `change`, in the order of the calls."""
         return list(self._described().get("changes", []))
 
     def code(self, name: str) -> tuple[str | None, str]:
@@ -261,7 +264,7 @@ class RunDirectory:
         """Context in which the run is created or trained.
 
         If a new run fails before its first checkpoint, its directory is removed. The error for a
-        full device gets a hint how to continue.
+        full device gets a hint that tells the user how to continue.
         """
         try:
             yield

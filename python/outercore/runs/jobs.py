@@ -44,7 +44,7 @@ def plan(job: str, data_set: Source, **options: Any) -> dict[str, Any]:
 
 
 def resume(run: str | Path, **options: Any) -> Any:
-    """Continue a run from its last checkpoint. The result equals an uninterrupted run, bit by bit.
+    """Continue a run from its last checkpoint. The result is bit-identical to an uninterrupted run.
 
     Args:
         run: the run directory of `oc.train`, `oc.embed`, or an algorithm.
@@ -52,12 +52,13 @@ def resume(run: str | Path, **options: Any) -> Any:
             `outercore.analytics`; for example `epochs=40` continues a finished embedding.
 
     Returns:
-        The result of the job: the run record of a training, an `EmbedResult`, a `Run`.
+        The result: the run record of a training, the `EmbedResult` of an embedding, or the `Run`
+        of an algorithm.
 
     Raises:
         NotFoundError: the directory is not a run.
         InvalidError: the directory is a data set, an array that the run reads has changed, or an
-            option must not change.
+            option cannot change.
     """
     if (job := made_by(Path(run))) is not None:
         return import_module(_JOBS.get(job, _ALGORITHMS)).resume(run, **options)

@@ -27,8 +27,8 @@ class Lock:
 
     It creates the file and its directory.
 
-    Errors: `InvalidError` with the message `held` if another process holds it; `NoSpaceError`;
-    `DeviceError`.
+    Errors: `InvalidError` if another process holds it, with the text `held` as its message;
+    `NoSpaceError`; `DeviceError`.
     """
 
     def __init__(self, path: Path, held: str) -> None:
@@ -75,8 +75,8 @@ class Lock:
     def close(self) -> None:
         """Releases the lock. In a forked copy of this process, it only closes the file.
 
-        It unlocks before it closes: a forked copy may have the file open, too, and closing alone
-        would then keep the lock.
+        It unlocks the file before it closes it. A forked copy may have the file open, too; then the
+        lock would outlive the closing.
         """
         if not self._file.closed and os.getpid() == self._owner:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -92,13 +92,13 @@ def only_one(
 ) -> Iterator[None]:
     """Context in which only this process writes to `path`. A killed process loses the lock.
 
-    It creates the parent directory, and for the time of the block a file `.NAME.lock` in it.
+    It creates the parent directory. During the block, the file `.NAME.lock` is in this directory.
 
     Args:
         path: the file or directory to lock.
-        command: the command that writes to it, for the message.
-        what: name of `path` in the message.
-        hint: next step in the message.
+        command: name of the command that writes to it, for the error message.
+        what: name of `path` in the message; by default the path.
+        hint: advice in the message.
 
     Errors: `InvalidError` if another process holds the lock; `DeviceError`.
     """

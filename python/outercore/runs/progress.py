@@ -16,7 +16,7 @@ class Observer:
     """
 
     def started(self, description: dict[str, Any]) -> None:
-        """Called once before the first batch: name, model, sizes and validation of the run."""
+        """The run starts. `description` has its name, model, sizes and validation."""
 
     def preparing(self, what: str, done: int, total: int, unit: str) -> None:
         """Progress of the preparation step `what`, before the first batch."""
@@ -34,10 +34,13 @@ class Observer:
         """
 
     def evaluation_started(self, what: str, total: int, done: int) -> None:
-        """An evaluation (`validation`, `layer 1 of 2`) begins, or resumes after `done`."""
+        """The evaluation `what` begins, or resumes after `done` of `total`.
+
+        `what` is a name such as `validation` or `layer 1 of 2`.
+        """
 
     def evaluation_advanced(self, count: int) -> None:
-        """The evaluation has advanced by `count`."""
+        """The evaluation has done `count` more of its `total`."""
 
     def epoch_done(self, report: Any) -> None:
         """An epoch was trained, and validated if due. `report`: the `EpochReport` of the job."""
@@ -55,7 +58,7 @@ class Observer:
         """A message for the user that is not an error."""
 
     def finished(self, result: dict[str, Any]) -> None:
-        """The metrics at the end."""
+        """The run has ended, with these metrics."""
 
 
 def until_stopped(observer: Observer, stop: StopRequest) -> Progress:

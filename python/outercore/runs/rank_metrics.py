@@ -18,8 +18,11 @@ def metrics_of_ranks(
 ) -> dict[str, Any]:
     """Mean reciprocal rank, mean rank, Hits@k and the adjusted mean rank with its index.
 
-    Shapes: `ranks` [questions], from 1; `others` [questions], the candidates without the true one.
-    The adjusted metrics are `None` if no question has another candidate.
+    `ranks` are the ranks of the true answers, from 1. `others` are the numbers of candidates other
+    than the true answer. `hits` are the values of k for Hits@k. The adjusted metrics are `None` if
+    all `others` are 0.
+
+    Shapes: `ranks` and `others` [predictions].
 
     Example:
         >>> metrics = metrics_of_ranks(np.array([1.0, 3.0]), np.array([4, 4]), hits=[1])

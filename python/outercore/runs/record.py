@@ -15,13 +15,13 @@ from typing import Any
 from outercore.files.checked_json import read_json
 
 FILE = "record.json"
-"""The record in a run's directory."""
+"""Name of the record in a run's directory."""
 
 EMBEDDING = "embedding"
-"""The `job` of an embedding's record."""
+"""Value of `job` in the record of an embedding."""
 
 ALGORITHM = "algorithm"
-"""The `job` of a graph algorithm's record; a training's record lacks the key."""
+"""Value of `job` in the record of a graph algorithm. The record of a training has no `job`."""
 
 
 def machine() -> dict[str, Any]:
@@ -42,9 +42,14 @@ def opening(
     data_set: Mapping[str, Any],
     device: str = "",
 ) -> dict[str, Any]:
-    """The first part of a record, known before the work: job, data set and machine.
+    """The part of a record that is known before the work: configuration, data set and machine.
 
-    `root` is the directory of the data set. `device` is the PyTorch device, if PyTorch computes.
+    Args:
+        root: directory of the data set.
+        config: the effective configuration.
+        description: name, model and sizes of the run.
+        data_set: facts about the data set, in addition to its path.
+        device: the PyTorch device, if PyTorch computes.
     """
     where = machine()
     if device:
@@ -71,7 +76,7 @@ def peak_memory() -> int:
 
 
 def device_profile(root: Path) -> dict[str, Any] | None:
-    """Device profile by `outercore probe` for the device of `root`; `None` before a probe.
+    """The profile that `outercore probe` wrote for the device of `root`; `None` before a probe.
 
     Errors: `CorruptError` for a damaged profile.
     """
@@ -86,7 +91,7 @@ _HIGHEST = ("queue_bytes",)
 
 
 def add(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Sum of nested counters. Values that are not numbers come from `more`.
+    """The sums of two nested sets of counters. Other values are taken from `more`.
 
     Example:
         >>> add({"reads": {"bytes": 4}}, {"reads": {"bytes": 3}, "name": "uring"})
@@ -136,7 +141,7 @@ def bytes_by_tier(counters: Mapping[str, Any]) -> dict[str, int]:
 
 
 def far_share(counters: Mapping[str, Any]) -> float | None:
-    """Share of the bytes read that far memory served; `None` without far memory, or reads."""
+    """Share of the bytes read that came from far memory; `None` without far memory or reads."""
     far = counters.get("far") or {}
     near, distant = far.get("disk_bytes", 0), far.get("far_bytes", 0)
     return distant / (near + distant) if near + distant else None

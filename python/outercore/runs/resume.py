@@ -25,6 +25,7 @@ def require_changeable(
     """Checks that a resumed run may change these options, given by short names.
 
     `kind` is the type of the run's configuration. `own` are options that are not fields of `kind`.
+    `instead` is the advice to the user in the hint.
 
     Errors: `InvalidError` names the first option that may not change, and all that may.
     """
@@ -68,7 +69,9 @@ class Change(Generic[_Config]):
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def require_more(self, done: int, stale: int) -> None:
-        """Checks that there is something left to train.
+        """Checks that a run with `done` epochs has something left to train.
+
+        `stale` is the number of validations since the best one.
 
         Errors: `InvalidError` if the new number of epochs is not above `done`, or if a finished run
         would stay finished.

@@ -16,14 +16,14 @@ from outercore.files.atomic import device_errors
 class Scalars:
     """Scalars by name and epoch, in a new file of a directory.
 
-    The thread that adds a scalar also writes it. The writer of `tensorboardX` has its own thread
-    and an exit handler. On a full device all three would fail, each with a traceback.
+    The thread that adds a scalar also writes it. The writer of `tensorboardX` is not used, because
+    it has a thread and an exit handler: on a full device both would fail, too, with a traceback.
     """
 
     def __init__(self, directory: Path, first_epoch: int, resume: str) -> None:
         """Opens a new file. It replaces points of `first_epoch` and later epochs in other files.
 
-        `resume`: hint for the error of a full device.
+        `resume` is the hint in the error for a full device.
 
         Errors: `NoSpaceError`, `DeviceError`.
         """

@@ -55,7 +55,7 @@ class Prediction(ShortRepr):
     """Predictions for nodes, edges or graphs, and the version of the graph."""
 
     outputs: dict[str, NDArray[Any]]
-    """By name: `prediction`, `probability`, `score`, as the model has them."""
+    """Arrays by name. The model decides which of `prediction`, `probability`, `score` it has."""
     seed: int
     lsn: int
     """Number of the last update that the prediction includes."""
@@ -72,24 +72,24 @@ class Prediction(ShortRepr):
 
     @property
     def probability(self) -> NDArray[Any]:
-        """Of each class, label or edge, float32."""
+        """The probability of each class, label or edge, float32."""
         return self.outputs["probability"]
 
     @property
     def score(self) -> NDArray[Any]:
-        """Of each edge, float32: the larger, the more likely."""
+        """The score of each edge, float32. A likelier edge has a higher score."""
         return self.outputs["score"]
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """Updates that are durable."""
+    """The answer to a request with updates. It arrives when they are durable."""
 
     lsn: int
-    """A prediction with this `min_lsn` has seen them."""
+    """Number of the updates. A prediction with this `min_lsn` includes them."""
     results: list[dict[str, Any]]
-    """Of each update: `node` or `edge`, the new id; `graph` and `first_node` of a new graph;
-    `removed`, how many edges; or `updated`."""
+    """A dictionary for each update. It has the new id as `node` or `edge`, the ids `graph` and
+    `first_node` of a new graph, the number of `removed` edges, or `updated`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +107,7 @@ class Analysis(ShortRepr):
 class Client:
     """Asks a server for predictions, and changes its graph; a context manager.
 
-    It keeps one connection open, so it is for one thread at a time.
+    It keeps one connection open, so only one thread may use it at a time.
 
     Example:
         with oc.Client("http://127.0.0.1:8100", "first") as client:
@@ -118,14 +118,15 @@ class Client:
     def __init__(
         self, url: str, model: str, *, token: str | None = None, timeout_s: float = 60.0
     ) -> None:
-        """Connects with the first request.
+        """Makes a client. It connects to the server at its first request.
 
         Args:
-            url: where the server answers, such as `http://127.0.0.1:8100`.
+            url: address of the server, such as `http://127.0.0.1:8100`.
             model: name of the model.
-            token: token for a server with tokens. Certificates of `https://` addresses are checked
-                against those that Python trusts, or against `SSL_CERT_FILE`.
-            timeout_s: seconds that the server may be silent.
+            token: the secret of this client, for a server with `tokens`. The certificate of an
+                `https://` server is checked against the certificates that Python trusts, or against
+                `SSL_CERT_FILE`.
+            timeout_s: seconds to wait if the server sends nothing.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -152,27 +153,28 @@ class Client:
         min_lsn: int = 0,
         deadline_ms: int | None = None,
     ) -> Prediction:
-        """Predicts nodes, edges or graphs, as the model was trained.
+        """Predicts for nodes, edges or graphs. The training of the model decides which.
 
-        `x`, `edge_index` and `batch` are inline nodes, edges and graphs: only this prediction sees
-        them. In `edge_index` and `ids`, `-1 - k` is the k-th inline node, in NumPy `~k`. If the
-        model predicts graphs, `edge_index` counts the inline nodes from 0, as in PyG.
+        `x`, `edge_index` and `batch` add inline nodes, edges and graphs, which only this prediction
+        sees. In `edge_index` and `ids`, inline node k has the id `-1 - k`, in NumPy `~k`. If the
+        model predicts graphs, it has the id k in `edge_index`, as in PyG.
 
         Args:
             ids: ids of nodes or graphs, or pairs of nodes for edges, n x 2. By default all inline
                 nodes or graphs are predicted.
             x: features of inline nodes, n x columns, float32 or int64 categories.
             edge_index: sources and targets of inline edges, 2 x m; one end is an inline node.
-            batch: graph of each inline node, ascending from 0; one graph by default.
-            edge_directions: how `edge_index` lists the edges of an undirected data set: `"both"`,
-                each in both directions, as PyG does, or `"one"`, each once. Required if an edge
-                is listed in both directions.
+            batch: number of the graph of each inline node, ascending from 0. By default all inline
+                nodes are in one graph.
+            edge_directions: how `edge_index` lists the edges of an undirected data set. `"both"`:
+                each edge in both directions, as in PyG. `"one"`: each edge once. Required if an
+                edge is listed in both directions.
             seed: seed of the sampler. The same seed and graph give the same answer, bit for bit.
-            min_lsn: number of an update that the answer must include.
+            min_lsn: number of an update that the answer must include: `Acknowledged.lsn`.
             deadline_ms: longest time for the answer; by default the limit of the server.
 
         Raises:
-            NotFoundError: no such model, or a removed node.
+            NotFoundError: an unknown model, or a removed node.
             InvalidError: a node out of range, tensors of another shape or type than the model's, or
                 a graph that is older than `min_lsn`.
             BudgetError: too many requests wait.
@@ -213,18 +215,19 @@ class Client:
     def update(
         self, updates: Sequence[Mapping[str, Any]], *, key: str | None = None
     ) -> Acknowledged:
-        """Changes the graph; all updates take effect together, and are durable afterwards.
+        """Changes the graph. All updates take effect together, and are durable afterwards.
 
         Args:
-            updates: as the guide lists them, such as `{"op": "remove_node", "node": 7}`.
-            key: a name of the request, of 64 bytes at most. With the same key again the server
-                returns its first answer, and changes nothing: so a request whose outcome is unknown
-                can be sent again.
+            updates: dictionaries such as `{"op": "remove_node", "node": 7}`; the guide on serving
+                lists them.
+            key: a unique name for this request, at most 64 bytes. If a request has the key of an
+                earlier one, the server repeats its first answer and changes nothing. So you can
+                safely repeat a request after a lost connection.
 
         Raises:
-            InvalidError: one of them is wrong; nothing has changed.
+            InvalidError: an update is wrong; nothing has changed.
             NotFoundError: a removed node or graph; nothing has changed.
-            UnsupportedError: the server takes no updates, or not with this token.
+            UnsupportedError: the server takes no updates, or none with this token.
             BudgetError: too many updates wait; nothing has changed.
             NoSpaceError: the disk is full; nothing has changed.
             DeviceError: the disk or the connection failed. Without an answer, or if the message
@@ -237,7 +240,7 @@ class Client:
     def add_edge(
         self, source: int, target: int, values: Mapping[str, ArrayLike] | None = None
     ) -> Acknowledged:
-        """Adds an edge, with its values by array; see `update`."""
+        """Adds an edge, with its `values` by array name; see `update`."""
         edge = {"source": source, "target": target, "values": values or {}}
         return self.update([{"op": "add_edge", **edge}])
 
@@ -248,9 +251,9 @@ class Client:
     def add_node(
         self, values: Mapping[str, ArrayLike], *, graph: int | None = None
     ) -> Acknowledged:
-        """Adds a node, with its features and other values by array; see `update`.
+        """Adds a node, with its features and other `values` by array name; see `update`.
 
-        `graph` is the graph of the node, in a data set of many graphs.
+        `graph` is the id of its graph, in a data set of many graphs.
         """
         joined = {} if graph is None else {"graph": graph}
         return self.update([{"op": "add_node", "values": values, **joined}])
@@ -260,7 +263,7 @@ class Client:
         return self.update([{"op": "remove_node", "node": node}])
 
     def update_node(self, node: int, values: Mapping[str, ArrayLike]) -> Acknowledged:
-        """Replaces values of a node by array; see `update`."""
+        """Replaces values of a node; `values` has them by array name. See `update`."""
         return self.update([{"op": "update_node", "node": node, "values": values}])
 
     def register_graph(
@@ -269,13 +272,13 @@ class Client:
         edges: ArrayLike,
         values: Mapping[str, ArrayLike] | None = None,
     ) -> Acknowledged:
-        """Adds a graph to a data set of many; see `update`. The result has its id as `graph`.
+        """Adds a graph to a data set of many graphs; see `update`. The result has its id, `graph`.
 
         Args:
-            nodes: values by array for each node; `{}` for a node without values.
+            nodes: for each node, its values by array name; `{}` for a node without values.
             edges: positions of both ends of each edge in `nodes`, m x 2. For edges with values
                 call `update`.
-            values: of the graph, by array, such as its label `y`.
+            values: values of the graph by array name, such as its label `y`.
         """
         ends = np.asarray(edges, np.int64).reshape(-1, 2).tolist()
         graph = {
@@ -286,7 +289,7 @@ class Client:
         return self.update([{"op": "register_graph", **graph}])
 
     def unregister_graph(self, graph: int) -> Acknowledged:
-        """Removes a graph of a data set of many, with its nodes and edges; see `update`."""
+        """Removes a graph with its nodes and edges, in a data set of many graphs; see `update`."""
         return self.update([{"op": "unregister_graph", "graph": graph}])
 
     def analyse(
@@ -296,18 +299,18 @@ class Client:
         progress: Callable[[str, int, int, str], None] | None = None,
         **options: Any,
     ) -> Analysis:
-        """Runs an algorithm over the whole graph as it is now, on the server, and waits for it.
+        """Runs an algorithm over the whole current graph on the server, and returns its result.
 
         Ctrl-C, or an error in `progress`, cancels the analysis on the server.
 
         Args:
-            algorithm: a function of `outercore.analytics`, such as `"pagerank"`.
-            progress: called at intervals as `progress(phase, done, total, unit)`.
-            options: options of the function, such as `damping=0.85`.
+            algorithm: name of a function of `outercore.analytics`, such as `"pagerank"`.
+            progress: called during the analysis as `progress(phase, done, total, unit)`.
+            options: options of this function, such as `damping=0.85`.
 
         Raises:
             InvalidError: an unknown algorithm or option, a value out of range, a failed analysis.
-            UnsupportedError: the server takes no analyses, or not with this token.
+            UnsupportedError: the server takes no analyses, or none with this token.
             BudgetError: too many analyses wait.
             DeviceError: no connection.
         """
@@ -324,7 +327,7 @@ class Client:
     def _awaited(
         self, path: str, progress: Callable[[str, int, int, str], None] | None
     ) -> dict[str, Any]:
-        """Waits for the end of an analysis, and returns its state."""
+        """Waits for the end of the analysis at `path`, and returns its state."""
         pause_s = 0.01
         while True:
             state: dict[str, Any] = self._ask("GET", path, is_read=True)
@@ -338,7 +341,7 @@ class Client:
             pause_s = min(2 * pause_s, _MOST_PAUSE_S)
 
     def graph(self) -> dict[str, Any]:
-        """Size and state of the graph, `lsn` of the last durable update among them."""
+        """The size and state of the graph. `lsn` is the number of the last durable update."""
         described: dict[str, Any] = self._ask("GET", "/graph", is_read=True)
         return described
 
@@ -347,14 +350,15 @@ class Client:
         return int(self._ask("POST", "/graph/compact", {})["lsn"])
 
     def load(self) -> str:
-        """Makes the server read its model again, and returns the version that answers from then on.
+        """Makes the server read its model again, and returns the new version of the model.
 
         The server reads the new weights from the directory that it was started with.
         `outercore export-model RUN --out DIRECTORY --overwrite` writes them there.
 
         Raises:
-            InvalidError: no whole model there, or one of another shape, which needs a new server.
-            UnsupportedError: the token may not change what is served.
+            InvalidError: the directory has no complete model, or a model of another shape. Such a
+                model needs a new server.
+            UnsupportedError: the token is only for reading.
             DeviceError: no connection, or the server is stopping.
         """
         self._ask("POST", f"/v2/repository/models/{quote(self._model, safe='')}/load", {})
@@ -372,7 +376,7 @@ class Client:
         return status == 200
 
     def close(self) -> None:
-        """Closes the connection; the next request opens another one."""
+        """Closes the connection. A later request opens a new one."""
         self._connection.close()
 
     def __enter__(self) -> Client:
@@ -392,10 +396,13 @@ class Client:
     def _send(
         self, method: str, path: str, body: bytes | None, *, is_read: bool
     ) -> tuple[int, bytes]:
-        """Status and content; sends a read again if the server has closed the connection."""
+        """Sends a request and returns status and content of the answer.
+
+        Repeats a read once if the connection was lost.
+        """
         is_open = self._connection.sock is not None
         if is_open and select.select([self._connection.sock], [], [], 0)[0]:
-            # The server has closed it and would not answer.
+            # A readable idle connection was closed by the server, which would not answer.
             self.close()
             is_open = False
         may_repeat = is_read and is_open
@@ -413,7 +420,7 @@ class Client:
 
 
 def _content_of(path: str, status: int, content: bytes) -> bytes:
-    """The content of an answer; raises the error of a refusal."""
+    """The content of an answer. Raises the error for the status of a refused request."""
     if 200 <= status < 300:
         return content
     try:

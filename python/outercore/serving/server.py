@@ -111,17 +111,17 @@ class ServerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Loss of int8 against float32."""
+    """How much worse a model predicts with int8 than with float32."""
 
     measure: str
-    """`accuracy`, `f1_micro`, `roc_auc` or `rmse` if labels are known; else `changed` for the share
-    of predictions that differ, or `difference` for numbers."""
+    """`accuracy`, `f1_micro`, `roc_auc` or `rmse` if labels are known. Without labels: `changed`,
+    the share of predictions that differ, or `difference` of predicted numbers."""
     points: float
-    """Hundredths of the score, or percent; above 0 if int8 is worse."""
+    """The loss in hundredths of the score, or in percent; above 0 if int8 is worse."""
     sample: int
     """Number of compared nodes, pairs or graphs."""
     text: str
-    """A sentence for people."""
+    """The loss as a sentence for people."""
 
 
 class Server:
@@ -176,7 +176,7 @@ class Server:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """How the budget is divided, in bytes."""
+        """The parts of the memory budget, in bytes."""
         return self._core.plan()
 
     @property
@@ -196,13 +196,13 @@ class Server:
         return self._core.notice()
 
     def take_failures(self) -> list[str]:
-        """Failures since the last call. Clients get no details of them."""
+        """The failures since the last call, with details that clients do not get."""
         return self._core.take_failures()
 
     def stop(self) -> None:
-        """Take no new requests, answer those that wait, and free everything.
+        """Refuse new requests, answer the waiting requests, and free all memory.
 
-        Does nothing in a process forked from the server's.
+        Does nothing in a forked copy of the server's process.
         """
         if self._process == os.getpid():
             self._core.stop()

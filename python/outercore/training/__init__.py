@@ -31,7 +31,7 @@ _LAZY = {
     "resume": "outercore.training.run",
     "train": "outercore.training.run",
 }
-"""Functions that need PyTorch, and their modules."""
+"""Names that need PyTorch, with the modules that define them."""
 
 __all__ = [
     "BudgetConfig",

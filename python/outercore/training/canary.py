@@ -1,8 +1,9 @@
-"""Planted leaks: whether samples and splits show a model the future or the answers.
+"""Planted leaks: tests whether samples and splits show a model the future or the answers.
 
-Each seed has a random label of 0 or 1. Forbidden nodes and edges carry that label, all others a
-random bit. A model scores a seed by the bits in its sample. Its score is at chance if nothing
-leaks. Samples without a guard are the control: there the model has to find the label.
+Each seed gets a random label of 0 or 1. Forbidden nodes and edges carry the label of the seed; all
+others carry a random bit. A model scores a seed by the mean of the bits in its sample. If nothing
+leaks, its score is at chance. Samples without a guard are the control: from these the model must
+find the label.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PAIRS = 20_000
 _FAN_OUTS = (10, 10)
 _BATCH = 256
 _DEVIATIONS = 3.0
-"""So far above chance a score has to be to show that a model sees something."""
+"""Standard deviations above chance from which a score shows that a model sees the label."""
 
 Verdict = Literal["leaks", "chance", "no power"]
 
@@ -48,11 +49,11 @@ class Canary:
     """The rule that keeps forbidden nodes and edges out."""
     seeds: int
     seen: dict[str, int]
-    """Forbidden nodes and edges in the samples, counted by kind; empty if nothing leaks."""
+    """Number of forbidden nodes and edges in the samples, by kind; empty if nothing leaks."""
     score: float
     """Area under the ROC curve of the model: 0.5 is chance."""
     without: float | None
-    """The same without the guard; `None` where it cannot be left out."""
+    """The same area without the guard; `None` if the guard cannot be left out."""
 
     @property
     def is_sound(self) -> bool:
@@ -61,7 +62,7 @@ class Canary:
 
     @property
     def has_power(self) -> bool:
-        """Whether a leak would have shown: without the guard the model is clearly above chance."""
+        """Whether the test can find a leak: without the guard, the score is far above chance."""
         if self.without is None:
             return self.seeds > 0
         # Standard deviation of the area under the curve at chance, with half of the seeds positive.
@@ -82,15 +83,18 @@ def canaries(
     memory: str | int = "1GiB",
     on_start: Callable[[str], None] = lambda _: None,
 ) -> list[Canary]:
-    """The canaries that a data set allows; `on_start` is called with the name of each.
+    """Runs all canaries that a data set allows, and returns their results.
 
     Args:
         graph: a data set of one graph.
-        time: the array of times of edges or nodes; `time` where there is one by default.
-        memory: the budget of a loader.
+        time: name of the arrays with times of nodes or edges. By default arrays called `time` are
+            used if the data set has any.
+        memory: budget of a loader.
+        on_start: called with the name of each canary before it starts.
 
-    Cost: samples of at most 2,000 seeds of each node type, twice; one pass over the edges.
-    Errors: `NotFoundError` where nothing has times `time`; `InvalidError` for other times.
+    Cost: samples at most 2,000 seeds of each node type, twice. Reads the edges once.
+    Errors: `NotFoundError` if no array is called `time`; `InvalidError` if loaders cannot use the
+    times.
     """
     name = time or "time"
     types = _timed_types(graph, name)
@@ -113,7 +117,7 @@ def canaries(
 
 
 def without_times(graph: Graph, time: str | None = None) -> list[str]:
-    """The types without times `time` if others have them: samples by time always see these."""
+    """The types without times, if other types have times. Samples by time always see them."""
     name = time or "time"
     edges = edge_times(graph, name)
     nodes = [kind for kind in graph.node_types if f"nodes/{kind}/{name}" not in graph.arrays]
@@ -140,7 +144,7 @@ class _Model:
         self.sums, self.counts = np.zeros((2, len(self.labels)))
 
     def look(self, what: str, seeds: NDArray[np.int64], hidden: NDArray[np.bool_]) -> None:
-        """Adds nodes or edges that seeds see; `hidden` marks the forbidden ones."""
+        """Adds the nodes or edges that seeds see. `hidden` marks forbidden nodes and edges."""
         bits = self.random.random(len(seeds)) < 0.5
         np.add.at(self.sums, seeds, np.where(hidden, self.labels[seeds], bits))
         np.add.at(self.counts, seeds, 1.0)
@@ -156,7 +160,7 @@ class _Model:
 
 
 def _timed_types(graph: Graph, name: str) -> list[str]:
-    """The node types whose samples have times to keep."""
+    """The node types whose samples a time limits, with in-edges and at least one node."""
     edges = edge_times(graph, name)
     timed = {target for _, _, target in edges} | {source for source, _, _ in edges}
     timed |= {
@@ -191,7 +195,7 @@ def _of_times(graph: Graph, node_type: str, name: str, memory: str | int) -> Can
 def _seed_times(
     graph: Graph, node_type: str, name: str, nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The time of each seed: its own, or the median of the times of edges."""
+    """The time of each seed: the time of the node, or the median of the edge times."""
     key = f"nodes/{node_type}/{name}"
     if key in graph.arrays:
         return graph.rows(key, nodes).astype(np.int64)
@@ -212,7 +216,11 @@ def _batches(
     name: str,
     memory: str | int,
 ) -> Iterator[tuple[int, Any]]:
-    """The first seed of each batch, and the batch: with times, or merely one sample a seed."""
+    """The index of the first seed of each batch, and the batch.
+
+    With `guard`, the name of the times, a seed sees only nodes and edges up to its time. Without
+    it, a seed may see all nodes and edges. In both cases each seed has a separate sample.
+    """
     from outercore.loading.loader import NeighborLoader
 
     rules: dict[str, Any] = {"disjoint": True}
@@ -240,7 +248,7 @@ def _batches(
 def _later(
     graph: Graph, batch: Any, name: str, seed_times: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64], NDArray[np.bool_]]]:
-    """Nodes and edges of a batch: kind, seeds, and whether they are later than their seeds."""
+    """The nodes and edges of a batch, by kind: name, seeds, and whether they are later."""
     timed = edge_times(graph, name)
     parts = TypedParts(batch)
     of_nodes = {node_type: parts.nodes(node_type).batch.numpy() for node_type in graph.node_types}
@@ -271,7 +279,7 @@ def _later(
 
 
 def _mirrored(edge_type: EdgeType, timed: dict[EdgeType, str]) -> EdgeType | None:
-    """The edge type with times of which this one is the other direction."""
+    """The edge type with times of which `edge_type` is the reverse; `None` if there is none."""
     source, relation, target = edge_type
     names = (relation.removeprefix(REVERSE), REVERSE + relation)
     for other in ((target, name, source) for name in names if name != relation):
@@ -281,7 +289,7 @@ def _mirrored(edge_type: EdgeType, timed: dict[EdgeType, str]) -> EdgeType | Non
 
 
 def _of_splits(graph: Graph) -> Canary:
-    """Whether a node that a model is scored on is in a split before."""
+    """Tests whether a node of a later split is also in an earlier split."""
     random = np.random.default_rng(0)
     names = sorted(graph.splits, key=lambda name: (PARTS.index(name) if name in PARTS else 3, name))
     earlier = np.unique(graph.split(names[0]))
@@ -294,7 +302,7 @@ def _of_splits(graph: Graph) -> Canary:
     model = _Model(random.random(count) < 0.5, random)
     first = 0
     for name, nodes, known in parts:
-        # A network learns the labels of these by heart.
+        # A network can learn the labels of these nodes by heart.
         seeds = first + np.flatnonzero(known)
         model.look(f"nodes of `{name}` in a split before", seeds, np.ones(len(seeds), np.bool_))
         first += len(nodes)
@@ -302,7 +310,7 @@ def _of_splits(graph: Graph) -> Canary:
 
 
 def _of_links(graph: Graph) -> Canary:
-    """Whether edges held out of `outercore train --task link` are among those that are kept."""
+    """Tests whether edges held out of `outercore train --task link` are also training edges."""
     divided = divide(graph, TrainConfig())
     held = [pairs for pairs in divided.held_out.values() if len(pairs)]
     pairs = np.concatenate(held) if held else np.empty((0, 2), np.int64)
@@ -316,7 +324,7 @@ def _of_links(graph: Graph) -> Canary:
         leaked[np.searchsorted(keys, learnt[among(learnt, keys)])] = True
     count = int(leaked.sum())
     seen = {"held-out edges among those to learn from, in one direction or the other": count}
-    # The model asks whether there is an edge; without the guard all are there.
+    # The model asks whether an edge exists. Without the guard, all held-out edges exist.
     score = 0.5 + count / max(2 * len(keys), 1)
     what = "edges held out of `outercore train --task link`"
     return Canary(what, len(keys), seen if count else {}, score, 1.0)

@@ -1,13 +1,13 @@
-"""Checkpoints: the state of a training, to resume it with the same bits.
+"""Checkpoints: the state of a training. A resumed run is bit-identical to an uninterrupted run.
 
-A checkpoint is a directory `checkpoints/<number>` with `tensors.safetensors` and `state.json`;
-the file `checkpoints/latest` holds the number of the last complete one. The pointer is replaced
-only after the directory is on the device, so a crash costs at most the batches since the last
-checkpoint. Both files are read only if their checksums fit; instead of a damaged checkpoint the
-previous one is read. Reading unpickles nothing.
+A checkpoint is a directory `checkpoints/<number>` with `tensors.safetensors` and `state.json`.
+The file `checkpoints/latest` holds the number of the last complete checkpoint. It is replaced only
+after the directory is on the device, so a crash costs at most the batches since the last
+checkpoint. Both files are read only if their checksums fit. If a checkpoint is damaged, the
+previous checkpoint is read. Reading unpickles nothing.
 
-PyTorch's random state is not part of it: each batch seeds the generator with a function of
-(seed, epoch, batch), so a resumed run drops out the same units as an uninterrupted one.
+A checkpoint does not have PyTorch's random state: each batch seeds the generator with a function
+of (seed, epoch, batch). So a resumed run drops out the same units as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _STATE = "state.json"
 
 @dataclass
 class Position:
-    """The progress of a training and its measurements so far, as values of JSON."""
+    """The progress of a training and its measurements so far, as JSON values."""
 
     epoch: int = 0
     """The epoch that `batch` belongs to, counted from 0."""
     batch: int = 0
-    """Batches of this epoch already trained on; all of them while validation is due."""
+    """Number of trained batches of this epoch; all of them until the validation has ended."""
     loss_sum: float = 0.0
-    """Sum over this epoch's seeds of their loss."""
+    """Sum of the losses of the trained seeds of this epoch."""
     seeds: int = 0
-    """Seeds of this epoch already trained on."""
+    """Number of trained seeds of this epoch."""
     seconds: float = 0.0
-    """Time spent training in this epoch."""
+    """Seconds of training in this epoch."""
     best_score: float | None = None
     best_epoch: int | None = None
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """One entry for each finished epoch, as in the run record."""
     counters: dict[str, Any] = field(default_factory=dict)
-    """The training loader's counters of this epoch from before an interruption."""
+    """Counters of the training loader in this epoch, from before an interruption."""
     timeline: list[dict[str, Any]] = field(default_factory=list)
     finished: bool = False
-    """Whether training has ended, by its last epoch or for want of progress."""
+    """Whether training has ended: after its last epoch, or because the score did not improve."""
 
     def stale_epochs(self) -> int:
-        """Finished epochs since the best one."""
+        """The number of finished epochs since the best epoch."""
         return self.epoch if self.best_epoch is None else self.epoch - 1 - self.best_epoch
 
 
@@ -74,7 +74,7 @@ class Snapshot:
 
 
 class Checkpoints:
-    """The checkpoints of one run; the last two are kept."""
+    """The checkpoints of one run. Only the last two stay on disk."""
 
     def __init__(self, directory: Path, storage: Storage | None = None) -> None:
         self._directory = directory
@@ -84,7 +84,7 @@ class Checkpoints:
     def save(self, snapshot: Snapshot) -> Path:
         """Writes a checkpoint and makes it the latest.
 
-        Errors: `NoSpaceError` and `DeviceError`; the checkpoint before stays the latest.
+        Errors: `NoSpaceError` and `DeviceError`; then the previous checkpoint stays the latest.
         """
         # A new checkpoint takes the number of a damaged one that was skipped.
         number = (self._loaded or self._latest() or 0) + 1
@@ -109,12 +109,12 @@ class Checkpoints:
         return directory
 
     def load(self, note: Callable[[str], None] = lambda _: None) -> Snapshot | None:
-        """The latest intact checkpoint, `None` before the first.
+        """Reads the latest intact checkpoint; `None` before the first checkpoint.
 
         `note` is called with the reason for each damaged checkpoint that is skipped. Training from
-        the previous checkpoint gives the same bits.
+        an earlier checkpoint gives a bit-identical result.
 
-        Errors: `CorruptError` where no kept checkpoint is intact, `VersionError`; they name the
+        Errors: `CorruptError` if no checkpoint on disk is intact; `VersionError`. Both name the
         file.
         """
         damages = []
@@ -177,9 +177,10 @@ class Checkpoints:
         return int(text)
 
     def _candidates(self, latest: int | None) -> list[int]:
-        """The numbers of all checkpoints, the latest first, then from the newest on.
+        """The numbers of all checkpoints: `latest` first, then the others from the newest on.
 
-        Checksums tell a whole one: also one that a crash kept from being the latest will do.
+        A checkpoint that a crash prevented from becoming the latest is also usable: its checksums
+        show whether it is complete.
         """
         found = {int(one.name) for one in self._directory.iterdir() if one.name.isdecimal()}
         others = sorted(found - {latest}, reverse=True)
@@ -206,9 +207,9 @@ def pack(
 def unpack(
     tensors: dict[str, Tensor], model: torch.nn.Module, adam: torch.optim.Adam
 ) -> dict[str, Tensor]:
-    """Puts the tensors of a `Snapshot` back; returns the best model's.
+    """Restores model and optimiser from the tensors of a `Snapshot`; returns the best model's.
 
-    Errors: `CorruptError` where they do not fit the model.
+    Errors: `CorruptError` if the tensors do not fit the model.
     """
     try:
         model.load_state_dict(_under(tensors, "model/"))

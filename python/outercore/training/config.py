@@ -106,7 +106,7 @@ class ModelConfig:
 
     @property
     def is_custom(self) -> bool:
-        """Whether the network is custom code; the kind says where it is from."""
+        """Whether the network is custom code. The kind is then the place of the code."""
         return ":" in self.kind
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class SamplingConfig:
 
     @property
     def seeds(self) -> int:
-        """Seeds of a batch, in the configuration of a run."""
+        """The batch size. `TrainConfig` has replaced a `batch_size` of `None` by its default."""
         assert self.batch_size is not None
         return self.batch_size
 
@@ -398,7 +398,7 @@ class TrainConfig(Configuration):
 
     @property
     def layers(self) -> int:
-        """Layers of the network: one for each hop, or `graph.layers` for the task `graph`."""
+        """The number of layers: one for each hop, or `graph.layers` for the task `graph`."""
         return self.graph.layers if self.of_graphs else len(self.sampling.fanout)
 
     @property
@@ -412,7 +412,7 @@ class TrainConfig(Configuration):
         return self.run.task == "graph"
 
     def to_dict(self) -> dict[str, Any]:
-        """Groups of plain JSON values, in the order of the fields."""
+        """The configuration as groups of plain JSON values, in the order of the fields."""
         values = super().to_dict()
         values["sampling"]["fanout"] = list(self.sampling.fanout)
         return values
@@ -422,9 +422,9 @@ def configuration(
     base: TrainConfig | Mapping[str, Any] | str | Path | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """As `outercore.base.options.configuration`; options without effect on the task are refused.
+    """The configuration `base` with changed `options`; see `outercore.base.options.configuration`.
 
-    Errors: `InvalidError`, `NotFoundError` as there; `InvalidError` for an option of another task.
+    Errors: as that function; also `InvalidError` for an option without effect on the task.
     """
     groups = groups_of(TrainConfig, options or {})
     config = TrainConfig.from_dict(merge(base_groups(base), groups))

@@ -16,14 +16,14 @@ from outercore.training.config import ModelConfig, Norm
 from outercore.training.models import Model, Network, evaluating
 
 NetworkSource: TypeAlias = nn.Module | Callable[..., nn.Module] | str
-"""A module; a class or a function that makes one; or `FILE.py:NAME` of either."""
+"""A module, or a class or function that makes one; or the place `FILE.py:NAME` of one of these."""
 
 
 def network_code(network: NetworkSource) -> CustomCode:
     """The code of a custom network. For `FILE.py:NAME`, runs the file.
 
-    Errors: `NotFoundError` for the file or the name; `InvalidError` for an object
-    that makes no network, and for a file that fails.
+    Errors: `NotFoundError` for a missing file or name; `InvalidError` for an object that does not
+    make a network, and for a file that raises an error.
     """
     expected = "a module of PyTorch, or a function or class that makes one"
     return custom_code("model", network, "--model my_models.py:Deep", expected)
@@ -35,12 +35,12 @@ def same_network_code(
     network: NetworkSource | None,
     option: str = "--network",
 ) -> CustomCode | None:
-    """The code of the network that `what` was made with, from the caller.
+    """Checks that the caller's `network` is the custom network that `what` was made with.
 
-    `made_with`: place of the code (`None` for a built-in model) and its digest. `option` is the
-    option of the command line for the hint.
+    Returns its code; `None` for a built-in model. `made_with` are the place of the original code
+    (`None` for a built-in model) and its digest. The hint names the command-line `option`.
 
-    Errors: `InvalidError`, which begins with `what`, if the network is missing, has another
+    Errors: `InvalidError`, which begins with `what`, if the network is missing, has another source
     text, or was given for a built-in model.
     """
     place, _ = made_with
@@ -62,8 +62,8 @@ class CustomNetwork(Model):
     """A custom network for nodes of one type.
 
     Its `forward` takes `x` float32 [nodes, features] and `edge_index` int64 [2, edges], and returns
-    [nodes, outputs] or [seeds, outputs]. Where it has parameters `num_sampled_nodes_per_hop` and
-    `num_sampled_edges_per_hop`, as PyG's models, it gets these, too.
+    [nodes, outputs] or [seeds, outputs]. If it has the parameters `num_sampled_nodes_per_hop` and
+    `num_sampled_edges_per_hop` of PyG's models, it also gets these values.
 
     It is scored with sampled neighbours, because its layers cannot be run one at a time.
     """
@@ -78,7 +78,7 @@ class CustomNetwork(Model):
         self._trims = "num_sampled_nodes_per_hop" in names
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
-        """Logits of a batch's seeds; shapes as `Network.forward`."""
+        """Computes the logits of a batch's seeds; shapes as `Network.forward`."""
         more = {}
         if self._trims:
             more = {
@@ -92,9 +92,9 @@ class CustomNetwork(Model):
 def build_custom(
     code: CustomCode, config: ModelConfig, layers: int, features: int, outputs: int
 ) -> Network | CustomNetwork:
-    """The network that `code` makes; a `GraphSAGE` of PyG becomes a `Network`, scored exactly.
+    """The network that `code` makes. PyG's `GraphSAGE` becomes a `Network`, which scores exactly.
 
-    Errors: `InvalidError` if it cannot be made, or fails on a small graph.
+    Errors: `InvalidError` if the network cannot be made, or fails on a small graph.
     """
     module = _made(code, config, layers, features, outputs)
     sage = _as_sage(module, config, layers, features, outputs)
@@ -128,7 +128,7 @@ def _made(
             f"hint: give it a default; known are {', '.join(known)}"
         )
     try:
-        # A partial function has decided some.
+        # The values that a `functools.partial` sets stay.
         open_names = defaults.keys() & known.keys() - getattr(code.value, "keywords", {}).keys()
         module = code.value(**{name: known[name] for name in open_names})
     except Exception as error:
@@ -165,7 +165,7 @@ def _check(place: str, module: nn.Module, features: int, outputs: int) -> None:
 def _as_sage(
     module: Any, config: ModelConfig, layers: int, features: int, outputs: int
 ) -> Network | None:
-    """PyG's `GraphSAGE` as the network of kind `sage` that it is; `None` for anything else."""
+    """Converts PyG's `GraphSAGE` to our equal network of kind `sage`; `None` for other modules."""
     from torch_geometric.nn import models
 
     if type(module) is not models.GraphSAGE or not _is_plain(module):
@@ -192,7 +192,7 @@ def _as_sage(
 
 
 def _is_plain(module: Any) -> bool:
-    """Whether it computes the same as the kind `sage`."""
+    """Whether a `GraphSAGE` of PyG computes the same as our kind `sage`."""
     convs = all(
         conv.root_weight
         and not conv.normalize

@@ -1,7 +1,7 @@
-"""Trained models as data: what a server reads without PyTorch.
+"""Trained models as data, which a server reads without PyTorch.
 
-`docs/design/0019-models-as-data.md` defines the two files; `outercore-infer` reads them. After an
-export the core has to compute the same logits from it as PyTorch.
+`docs/design/0019-models-as-data.md` defines the two files; `outercore-infer` reads them. Each
+export is checked: the core must compute the same logits from the files as PyTorch from the model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from outercore.training.typed_network import TypedNetwork
 
 _VERSION = 1
 _NEWEST = 2
-"""The version of models with a head, or with learnt inputs."""
+"""The format version of models with a head, or with learnt inputs."""
 _MANIFEST = "model.json"
 _WEIGHTS = "model.safetensors"
 
@@ -49,11 +49,11 @@ _KINDS = ("sage", "gcn", "gin", "gat", "mlp")
 _NORMS = ("none", "batch", "layer")
 _JUMPING = ("none", "cat", "max")
 _EPSILON = 1e-5
-"""Epsilon of the norms; the format has this value only."""
+"""Epsilon of the norms. The format has no field for it, so other values are refused."""
 _COUNTER = "num_batches_tracked"
 """A counter of batch normalisation that only training needs."""
 _NODES, _ARCS = 20, 60
-"""Nodes and arcs of a hop of an example."""
+"""Numbers of nodes and arcs of a hop in an `Example`."""
 TOLERANCE = 1e-5
 """Largest `difference` between logits of the core and logits of PyTorch."""
 
@@ -67,9 +67,9 @@ def export_model(
 ) -> Path:
     """Writes the best model of a run as a manifest and weights, and returns their directory.
 
-    `run` is a run of `outercore train` or its `model` directory; `out` is by default `serving` in
-    the run; `overwrite` lets it replace an exported model. After a crash the directory holds the
-    old model, the new model, or no model that can be opened.
+    `run` is a run of `outercore train`, or its `model` directory. `out` is the directory to write,
+    by default `serving` in the run. `overwrite` replaces an exported model there. After a crash,
+    the directory holds the old model, the new model, or no model that can be opened.
 
     Errors: `NotFoundError` for a run without a model; `InvalidError` if `out` is not empty;
     `UnsupportedError` for a network or an option that the format cannot express; `InternalError` if
@@ -94,7 +94,7 @@ def export_model(
     storage = storage or Storage()
     with device_errors(f"model `{out}`"):
         storage.make_directory(out)
-        # The manifest makes a model of the directory: it comes last.
+        # Write the manifest last: without it, the directory is not a model.
         replace_file(storage, out / _WEIGHTS, weights)
         replace_file(storage, out / _MANIFEST, manifest)
     try:
@@ -106,7 +106,7 @@ def export_model(
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Errors: `InvalidError` if `out` holds files that may not be replaced."""
+    """Checks that `out` may be written. Errors: `InvalidError` if it has files that must stay."""
     if not out.exists():
         return
     ours = {_MANIFEST, _WEIGHTS}
@@ -129,7 +129,10 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
 def _to_bytes(
     model: Model, task: Task, config: TrainConfig, kept: dict[str, str]
 ) -> tuple[bytes, bytes]:
-    """Manifest and weights, each with the digest of the other. `kept` goes into the weights."""
+    """The content of manifest and weights. Each has the digest of the other.
+
+    `kept` is stored in the header of the weights.
+    """
     described = _described(model, task, config)
     tensors = tensors_of(model)
     bare = save(tensors)
@@ -139,7 +142,7 @@ def _to_bytes(
 
 
 def _sorted(weights: bytes) -> bytes:
-    """The same tensors with a sorted header; safetensors writes it in the order of a hash map."""
+    """The same tensors with a sorted header. Safetensors writes it in the order of a hash map."""
     length = int.from_bytes(weights[:8], "little")
     header = json.loads(weights[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -199,7 +202,7 @@ def _head(model: Model, config: TrainConfig) -> dict[str, Any] | None:
 
 
 def _learnt(model: Model) -> dict[str, Any]:
-    """The inputs of the network if it takes no features."""
+    """The manifest's entries for the inputs of the network, if it takes no features."""
     if _has_table(model):
         return {"table": model.table_rows}
     if isinstance(model, GraphNetwork) and model.categories:
@@ -217,9 +220,9 @@ def _require(what: str, found: str, known: Collection[str]) -> None:
 
 
 def tensors_of(model: Model) -> dict[str, Tensor]:
-    """The weights by their names in the format.
+    """The weights of a model by their names in the format.
 
-    Errors: `InvalidError` for a number that is not finite.
+    Errors: `InvalidError` for a weight that is not finite.
     """
     tensors = {
         name: tensor.detach().to("cpu", torch.float32).contiguous()
@@ -241,9 +244,9 @@ def tensors_of(model: Model) -> dict[str, Tensor]:
 
 
 def network_of(model: Model) -> Network | Perceptron:
-    """The network over nodes in a model.
+    """The part of a model that computes the states of nodes.
 
-    Errors: `UnsupportedError` for a model of several node types, or of times.
+    Errors: `UnsupportedError` for a model of several node types, or of edges with times.
     """
     if isinstance(model, TemporalLinkModel):
         raise UnsupportedError(
@@ -342,12 +345,12 @@ def _named(place: str, part: nn.Module | Tensor) -> Iterator[tuple[str, Tensor]]
 
 @dataclass(frozen=True)
 class Example:
-    """A random batch, as a loader has it, with the inputs and in-degrees of its nodes.
+    """A random batch in the form of a loader's batch, with inputs and in-degrees of its nodes.
 
     Nodes and arcs are ordered by hop. Some nodes occur twice, some have self-loops or parallel
-    arcs, some have no arc. For models of graphs all nodes are seeds, in two graphs.
+    arcs, and some have no arc. For models of graphs, all nodes are seeds and belong to two graphs.
 
-    Shapes: `n_id` [nodes]; `row` and `col` [arcs], places of source and target; `x` [nodes,
+    Shapes: `n_id` [nodes]; `row` and `col` [arcs], local ids of source and target; `x` [nodes,
     columns], as the network takes it; `degrees` [nodes].
     """
 
@@ -359,14 +362,14 @@ class Example:
     x: NDArray[Any]
     degrees: NDArray[np.float32]
     sizes: tuple[int, ...] = ()
-    """Nodes of each graph."""
+    """Number of nodes of each graph."""
 
 
 def example(model: Model, seed: int) -> Example:
-    """An example for `model`; a function of the arguments."""
+    """A random example for `model`. Equal arguments give equal examples."""
     random = np.random.default_rng(seed)
     of_graphs = isinstance(model, GraphNetwork)
-    # Each arc of a whole graph is there in the first hop.
+    # A whole graph has all its arcs in the first hop.
     nodes = [_NODES, *[0 if of_graphs else _NODES] * model.layers]
     edges = [_ARCS, *[0 if of_graphs else _ARCS] * (model.layers - 1)]
     arcs = []
@@ -379,7 +382,7 @@ def example(model: Model, seed: int) -> Example:
     row, col = np.concatenate(arcs, axis=1)
     rows = sum(nodes)
     n_id = random.integers(model.table_rows if _has_table(model) else rows, size=rows)
-    # A node has up to three more neighbours than were sampled.
+    # Nodes have up to three neighbours in addition to the sampled ones.
     degrees = np.bincount(col, minlength=rows) + random.integers(4, size=rows)
     x: NDArray[Any] = random.normal(size=(rows, model.features)).astype(np.float32)
     if isinstance(model, GraphNetwork):
@@ -395,7 +398,7 @@ def example(model: Model, seed: int) -> Example:
 
 
 def network_logits(model: Model, batch: Example) -> NDArray[np.float32]:
-    """The network's logits: of the seeds, of pairs of them, or of graphs; [rows, outputs]."""
+    """The logits that PyTorch computes for seeds, pairs of seeds, or graphs; [rows, outputs]."""
     x, edge_index = torch.from_numpy(batch.x), torch.from_numpy(np.stack([batch.row, batch.col]))
     with torch.no_grad():
         if isinstance(model, GraphNetwork):
@@ -420,7 +423,7 @@ def network_logits(model: Model, batch: Example) -> NDArray[np.float32]:
 
 
 def core_logits(exported: Path, model: Model, batch: Example) -> NDArray[np.float32]:
-    """The same by the exported model."""
+    """The logits of `network_logits`, but computed by the core from the exported model."""
     core = _core.Model(str(exported))
     hops = model.layers if isinstance(network_of(model), Network) else 0
     nodes, edges = batch.num_sampled_nodes[: hops + 1], batch.num_sampled_edges[:hops]
@@ -454,15 +457,15 @@ def _pairs(seeds: int) -> NDArray[np.int64]:
 
 
 def difference(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
-    """The largest difference, as a share of the largest logit if that is above 1.
+    """The largest difference between logits, relative to the largest logit if that is above 1.
 
-    Some logits are sums of far larger terms.
+    It is not relative to each logit, because a small logit may be the sum of far larger terms.
     """
     return float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
 
 
 def require_agreement(exported: Path, model: Model) -> None:
-    """Errors: `InternalError` where the exported model has other logits than the network."""
+    """Checks that the exported model has the logits of the network. Errors: `InternalError`."""
     batch = example(model, seed=0)
     error = difference(core_logits(exported, model, batch), network_logits(model, batch))
     if not error <= TOLERANCE:

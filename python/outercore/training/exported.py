@@ -1,8 +1,8 @@
-"""Exported models: whose weights they hold, and by which options they were trained.
+"""Exported models: the trained weights that they come from, and the options of their training.
 
-A server reads `model.json`. An option that changes predictions and that
-the format does not have would be dropped in silence, so such models are not exported. The lists
-here are closed: a new option is refused until it is in one of them.
+A server reads `model.json`. If an option changes predictions but is not part of the format, the
+server would silently ignore it. So models with such an option are not exported. An option that is
+in neither of the two lists below must have its default value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXPRESSED = frozenset(
         *("run.task", "graph.layers", "graph.readout", "link.head"),
     )
 )
-"""Options that the format expresses."""
+"""Options that are part of the format."""
 
 OF_TRAINING = frozenset(
     (
@@ -46,7 +46,7 @@ _WAYS_OUT = {
 }
 _WAY_OUT = "`outercore predict` writes the model's predictions; or train without the option"
 _LONGEST_HEADER = 100_000_000
-"""Bytes of a header, as the library safetensors has it."""
+"""Maximum bytes of a header, the limit of the safetensors library."""
 
 
 def model_of(run: Path) -> tuple[str, Path]:
@@ -58,7 +58,7 @@ def model_of(run: Path) -> tuple[str, Path]:
     """
     trained, exported = run / "model" / "model.json", run / "serving" / "model.json"
     if trained.exists() and not is_of(exported.parent, trained.parent):
-        # Imported here: PyTorch comes with it.
+        # A late import, because it also imports PyTorch.
         from outercore import training
 
         training.export_model(run, overwrite=True)
@@ -72,11 +72,11 @@ def model_of(run: Path) -> tuple[str, Path]:
 
 
 def require_known_options(exported: Path) -> None:
-    """Makes sure that a server knows the options by which a model was trained.
+    """Checks that a server supports the options with which a model was trained.
 
     Raises:
-        CorruptError: the weights do not say by which options.
-        UnsupportedError: an option changes predictions, and a server does not know it.
+        CorruptError: the weights do not have the options of the training.
+        UnsupportedError: a server does not know an option that changes predictions.
     """
     try:
         rule = json.loads(_metadata(exported)["rule"])
@@ -89,7 +89,7 @@ def require_known_options(exported: Path) -> None:
 
 
 def is_of(exported: Path, trained: Path) -> bool:
-    """Whether a model was exported from these trained weights; false if one is missing."""
+    """Whether a model was exported from these trained weights; false if either is missing."""
     try:
         weights = (trained / "model.safetensors").read_bytes()
         found = _metadata(exported)["trained"]
@@ -108,17 +108,20 @@ def _metadata(exported: Path) -> dict[str, str]:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest of a file of a model, as the export writes it."""
+    """The digest of a file's content, in the form of the manifest."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def rule_of(config: TrainConfig) -> dict[str, Any]:
-    """The options that predictions depend on, with their values; the export keeps them."""
+    """The options that predictions depend on, with their values. The export stores them."""
     return {path: value for path, value in _options(config) if path not in OF_TRAINING}
 
 
 def require_expressed(rule: Mapping[str, Any], model: str) -> None:
-    """Errors: `UnsupportedError` names an option that `model` would be served without."""
+    """Checks that the format has all options in `rule`.
+
+    Errors: `UnsupportedError` names an option that a server of `model` would ignore.
+    """
     usual = dict(_options(TrainConfig()))
     for path, value in rule.items():
         if path in EXPRESSED or (path in usual and usual[path] == value):

@@ -1,4 +1,4 @@
-"""Reads and seconds expected for an epoch of a training."""
+"""The forecast of a training: the expected reads and seconds of an epoch."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from outercore.training.work import Work
 
 
 def forecast(work: Work, config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """The forecast of the training loader, with steps of the network among its stages.
+    """The forecast of the training loader, with the training step of the network as a stage.
 
-    Empty for whole graphs and edges, whose batches are different. The network and PyTorch's
-    generators do not change: a copy makes the steps.
+    It is empty for whole graphs and edges, whose loaders have no forecast. A copy of the network
+    makes the steps, so the network and PyTorch's generators do not change.
 
-    Cost: see `MiniBatches.forecast`; the memory of a network and its optimiser.
+    Cost: as `MiniBatches.forecast`, and the memory of a second network with its optimiser.
     """
     if config.of_links or config.of_graphs:
         return {}
     loader = work.loaders.training()
     if not isinstance(loader, MiniBatches):
-        # A caller's own, by `open_loader`.
+        # `open_loader` of the caller has made another loader.
         return {}
     generators = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=generators), _copied(work):
         try:
             found = loader.forecast(_step_of(work, config, device))
         except BudgetError:
-            # A batch is larger than planned. The run handles this when the batch comes.
+            # A batch is larger than planned. The run handles this when it reaches the batch.
             return {}
     if not work.loaders.shares["validation_memory"]:
-        # Each validation takes the memory of the caches.
+        # Each validation takes the memory of the caches, so later epochs start with empty caches.
         found["later_epochs"] = dict(found["first_epoch"])
     return found
 
 
 @contextmanager
 def _copied(work: Work) -> Iterator[None]:
-    """Within it the network is a copy."""
+    """Replaces the network by a copy within the block."""
     network = work.model
     work.model = copy.deepcopy(network)
     try:
@@ -54,7 +54,7 @@ def _copied(work: Work) -> Iterator[None]:
 
 
 def _step_of(work: Work, config: TrainConfig, device: torch.device) -> Callable[[Any], None]:
-    """A training step over a batch."""
+    """A function that trains the network on a batch."""
     work.model.to(device).train()
     adam = torch.optim.Adam(
         work.model.parameters(),

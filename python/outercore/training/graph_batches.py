@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TAG, DEGREE = "tag", "degree"
 _MOST_DEGREE = 512
-"""Larger in-degrees are one category."""
+"""The largest in-degree with its own category. All larger in-degrees share one category."""
 _MOST_CATEGORIES = 1 << 16
 _OFFSETS, _SOURCES = "edges/edge/offsets", "edges/edge/sources"
 _ARC_BYTES = 80
@@ -36,25 +36,25 @@ _NODE_BYTES = 112
 
 @dataclass(frozen=True)
 class NodeInputs:
-    """The inputs of a node.
+    """The inputs of a network for each node: floats or categories.
 
     Floats are used directly. A network learns an embedding for each category. Categories are
     columns of whole numbers, tags, or in-degrees if a data set has no node array.
     """
 
     key: str | None
-    """The array; `None` for in-degrees."""
+    """The manifest key of the array; `None` for in-degrees."""
     width: int
     categories: tuple[int, ...] = ()
     """Number of categories of each column; empty for floats."""
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the inputs of a node, as the network takes them."""
+        """Bytes of the inputs of one node, in the form that the network takes."""
         return self.width * (8 if self.categories else 4)
 
     def tensor(self, values: NDArray[Any], ids: NDArray[np.int64]) -> Tensor:
-        """Rows of the nodes `ids` as the network takes them.
+        """Converts the array rows `values` of the nodes `ids` to the form that the network takes.
 
         Shapes: result [nodes, width], float32 or int64.
         Errors: `InvalidError` with the node of a value that float32 cannot hold, or of a category
@@ -85,7 +85,10 @@ class NodeInputs:
 
 
 def input_name(graph: Graph, features: str) -> str:
-    """The node array to learn from. Without features: tags, or in-degrees if all tags are equal."""
+    """The name of the node array to learn from.
+
+    Without features these are the tags, or the in-degrees if all tags are equal.
+    """
     names = {key.removeprefix("nodes/node/") for key in graph.arrays if key.startswith("nodes/")}
     if features != "x" or features in names:
         return features
@@ -95,13 +98,13 @@ def input_name(graph: Graph, features: str) -> str:
 
 
 def node_inputs(graph: Graph, name: str, known: tuple[int, ...] | None = None) -> NodeInputs:
-    """The inputs that the node array `name`, or the in-degree, is.
+    """Describes the node array `name`, or the in-degrees, as inputs.
 
-    `known` are the categories that a trained network has.
+    `known` are the numbers of categories of a trained network.
 
     Cost: one pass over an array of categories, unless they are `known`.
-    Errors: `NotFoundError` for an array that is not there, `InvalidError` for one of negative or
-    very large whole numbers.
+    Errors: `NotFoundError` for a missing array, `InvalidError` for an array with negative or very
+    large whole numbers.
     """
     key = f"nodes/node/{name}"
     if key not in graph.arrays:
@@ -121,7 +124,7 @@ def node_inputs(graph: Graph, name: str, known: tuple[int, ...] | None = None) -
 def _categories(graph: Graph, key: str, width: int) -> tuple[int, ...]:
     most = np.zeros(width, np.int64)
     for first, block in blocks(mapped(Path(graph.root), graph.arrays[key])):
-        # As floats: what is too large for int64 is too large here, too.
+        # Compare as floats, because a uint64 may be too large for int64.
         rows = block.reshape(len(block), width).astype(np.float64)
         bad = np.argwhere((rows < 0) | (rows >= _MOST_CATEGORIES))
         if len(bad):
@@ -142,11 +145,11 @@ def _varies(graph: Graph, key: str) -> bool:
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Whole graphs; the nodes of each graph follow each other.
+    """Whole graphs. The nodes of each graph are consecutive.
 
     Shapes: `x` [nodes, columns], float32 or int64 categories; `edge_index` int64 [2, arcs] of local
-    source and target; `graph` int64 [nodes]: the place of each node's graph; `n_id` int64 [graphs]
-    ids; `y` a row a graph, as the data set has them.
+    source and target; `graph` int64 [nodes], the index of each node's graph in the batch; `n_id`
+    int64 [graphs], the ids of the graphs; `y` [graphs, ...], the labels as stored.
     """
 
     x: Tensor
@@ -157,7 +160,7 @@ class GraphBatch:
 
     @property
     def batch_size(self) -> int:
-        """Graphs in the batch."""
+        """The number of graphs in the batch."""
         return len(self.n_id)
 
     def to(self, device: torch.device) -> GraphBatch:
@@ -166,12 +169,12 @@ class GraphBatch:
 
 
 class GraphReader:
-    """Reads graphs of a data set: all of it once where that fits the budget, else batch by batch.
+    """Reads graphs of a data set: all arrays at once if they fit in the budget, else by batch.
 
-    Both give the same bits. The budget holds topology and features, the arrays with a row a graph,
-    and a batch of the largest graphs.
+    The batches are bit-identical in both cases. The budget holds topology and features, the arrays
+    with a row for each graph, and a batch of the largest graphs.
 
-    Errors: `BudgetError` with the least that would do.
+    Errors: `BudgetError` with the smallest sufficient budget.
     """
 
     def __init__(
@@ -181,7 +184,7 @@ class GraphReader:
         self._labels = many.array(labels)
         self._keys = [_OFFSETS, _SOURCES, *([inputs.key] if inputs.key is not None else [])]
         self.count = many.num_nodes
-        """Graphs of the data set."""
+        """The number of graphs in the data set."""
         nodes, arcs = np.diff(many.starts), _arcs_of_graphs(many)
         sizes = nodes * (_NODE_BYTES + 2 * inputs.row_bytes) + arcs * _ARC_BYTES
         batch = int(np.sort(sizes)[-batch_size:].sum())
@@ -205,9 +208,9 @@ class GraphReader:
         self._counters = _no_reads()
 
     def batch(self, graphs: NDArray[np.int64]) -> GraphBatch:
-        """The graphs of these ids, in this order.
+        """Reads the graphs with these ids, in this order.
 
-        Cost: if arrays are not in memory, a read of each for every run of consecutive graphs.
+        Cost: arrays that are not in memory are read once for each sequence of consecutive graphs.
         Errors: `CorruptError` for an arc from another graph; `InvalidError` for an unknown
         category.
         """
@@ -221,7 +224,7 @@ class GraphReader:
         targets = np.repeat(np.arange(len(ids)), degrees)
         place = np.repeat(np.arange(len(graphs)), sizes)
         arc = place[targets]
-        # Where the nodes of each graph are in the batch.
+        # The range of each graph's nodes in the batch.
         ends = np.cumsum(sizes)
         begins = ends - sizes
         local = self._places(sources, arc, ids, begins)
@@ -248,13 +251,13 @@ class GraphReader:
         ids: NDArray[np.int64],
         begins: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Where the source of each arc is in the batch; `arc` is the place of its graph.
+        """The local id of the source of each arc. `arc` is the index of the arc's graph.
 
-        Beyond the nodes of its graph for a source that the graph does not have.
+        For a source that does not belong to the graph, the result is outside the graph's nodes.
         """
         if self._many.order is None:
             return sources - ids[begins][arc] + begins[arc]
-        # The nodes of a graph ascend, so the keys do.
+        # The nodes of a graph ascend, so the keys ascend, too.
         count = self._many.graph.num_nodes
         place = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(ids))))
         keys, wanted = place * count + ids, arc * count + sources
@@ -262,7 +265,7 @@ class GraphReader:
         return np.where(keys[places] == wanted, places, -1)
 
     def take_counters(self) -> dict[str, Any]:
-        """Reads since the last call."""
+        """The counters of reads since the last call."""
         taken, self._counters = self._counters, _no_reads()
         return taken
 
@@ -294,10 +297,10 @@ class GraphReader:
 
 
 class GraphLoader:
-    """Batches of the graphs `ids`, in this order or shuffled anew each epoch.
+    """Loads batches of the graphs `ids`, in this order, or shuffled in each epoch.
 
-    The order is a function of (seed, epoch). It has the methods of `NeighborLoader` that the
-    training loop calls.
+    The order depends only on seed and epoch. The class has the methods of `NeighborLoader` that
+    the training loop calls.
     """
 
     def __init__(
@@ -319,11 +322,11 @@ class GraphLoader:
         return -(-len(self._ids) // self._batch_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that is iterated next."""
+        """Sets the epoch of the next iteration."""
         self._epoch, self._first = epoch, 0
 
     def seek(self, batch: int) -> None:
-        """Sets the next batch of this epoch."""
+        """Sets the first batch of the next iteration."""
         self._first = batch
 
     def __iter__(self) -> Iterator[GraphBatch]:
@@ -335,12 +338,12 @@ class GraphLoader:
             yield self._reader.batch(order[start : start + self._batch_size])
 
     def counters(self) -> dict[str, Any]:
-        """Reads since the last call, in the form of `NeighborLoader.counters`."""
+        """The counters of reads since the last call, in the form of `NeighborLoader.counters`."""
         return {"counters": self._reader.take_counters(), "timeline": []}
 
 
 class GraphLoaders(GraphReader):
-    """Loaders of one run: training and scores share a reader, which has the whole budget."""
+    """The loaders of one run. Training and scoring share this reader and its whole budget."""
 
     def __init__(self, many: ManyGraphs, inputs: NodeInputs, config: TrainConfig) -> None:
         self._config, self._seeds = config, config.sampling.seeds
@@ -352,37 +355,37 @@ class GraphLoaders(GraphReader):
         self.shares = {"memory": memory}
 
     def all_rows_memory(self) -> None:
-        """Unknown: there are no feature rows in slots."""
+        """Unknown, because this reader has no cache of feature rows."""
 
     def training(self) -> GraphLoader:
-        """The loader of training."""
+        """The loader for training."""
         ids = self._many.split(self._config.sampling.train)
         return GraphLoader(self, ids, self._seeds, shuffle=True, seed=self._config.run.seed)
 
     def evaluation(self, graphs: NDArray[np.int64] | None) -> AbstractContextManager[GraphLoader]:
-        """A loader of these graphs, in order; of all graphs without them."""
+        """A loader of these graphs, in this order; `None` stands for all graphs."""
         ids = np.arange(self.count) if graphs is None else graphs
         return nullcontext(GraphLoader(self, ids, self._seeds))
 
     def use_whole_budget(self) -> bool:
-        """Makes no difference."""
+        """Does nothing: the reader has the whole budget already."""
         return False
 
     def release_training(self) -> None:
-        """Frees nothing: scores use the same reader."""
+        """Does nothing: scoring uses the same reader."""
 
 
 def shuffled(length: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A random order of `range(length)`, a function of seed and epoch."""
+    """A random order of `range(length)`, which depends only on seed and epoch."""
     # The words of a bit generator are the same in every version of NumPy; `permutation` may change.
     words = np.random.Philox(np.random.SeedSequence([seed, epoch])).random_raw(length)
     return np.argsort(words, kind="stable")
 
 
 def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
-    """In-edges of the nodes of each graph.
+    """The number of arcs of each graph.
 
-    Cost: a read a graph; of all offsets where updates have changed graphs.
+    Cost: one read per graph, or one read of all offsets if updates have changed graphs.
     """
     if many.order is None:
         ends: NDArray[np.int64] = many.graph.rows(_OFFSETS, many.starts).astype(np.int64)
@@ -393,7 +396,7 @@ def _arcs_of_graphs(many: ManyGraphs) -> NDArray[np.int64]:
 
 
 def _bytes(entry: dict[str, Any]) -> int:
-    """Bytes of an array in memory."""
+    """The bytes of an array in memory."""
     # The core reads bfloat16 as float32.
     dtype = "float32" if entry["dtype"] == "bfloat16" else entry["dtype"]
     return prod(entry["shape"]) * np.dtype(dtype).itemsize

@@ -1,4 +1,4 @@
-"""Predictions: with sampled neighbours, or exact, layer by layer over all of them."""
+"""Predictions: with sampled neighbours, or exact, layer by layer over all neighbours."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _NO_LABELS = np.empty(0)
 
 @dataclass(frozen=True)
 class Prediction:
-    """Outputs for some nodes.
+    """The outputs of a network for some nodes.
 
-    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs], `labels` as stored, empty for a
-    data set without labels.
+    Shapes: `nodes` int64 [rows], `logits` float32 [rows, outputs]. `labels` are as stored; empty
+    for a data set without labels.
     """
 
     nodes: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a network runs, who watches it, and what stops it."""
+    """The surroundings of a network in use: scratch directory, device, observer and stop flag."""
 
     scratch: Path
     device: torch.device
@@ -64,26 +64,30 @@ class Context:
 
 
 class Predictor(Protocol):
-    """Gives the outputs of a network for some nodes, or graphs, batch by batch."""
+    """Computes the outputs of a network for some nodes or graphs, batch by batch."""
 
     @property
     def samples_only(self) -> bool:
-        """Whether `exact` samples neighbours, too: the network does not run layer by layer."""
+        """Whether `exact` also samples, because the network cannot run layer by layer."""
 
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
-        """From sampled neighbours; `None` stands for all nodes, in order."""
+        """Predicts from sampled neighbours. `None` stands for all nodes, in order.
+
+        The observer shows the progress under the name `what`.
+        """
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
-        """From all neighbours; `None` stands for all nodes, in order."""
+        """Predicts from all neighbours. `None` stands for all nodes, in order."""
 
 
 class Inference:
     """Runs a network over chosen nodes of a graph, exactly or with sampled neighbours.
 
-    With `samples_only`, `exact` samples neighbours, too. With times each node sees its own past, so
-    nodes share no states of layers. The layers of a custom network are not known.
+    With `samples_only`, `exact` also samples neighbours. This is needed in two cases. With times,
+    each node sees a different past, so nodes cannot share the states of layers. A custom network
+    has no known layers.
     """
 
     def __init__(
@@ -97,11 +101,11 @@ class Inference:
         degrees: Tensor | None = None,
         samples_only: bool = False,
     ) -> None:
-        """`degrees` float32 [nodes] for a network that weighs by them."""
+        """Binds the network. `degrees` float32 [nodes] are for networks that use in-degrees."""
         self._graph, self._model, self._sampling = graph, model, sampling
         self._loaders, self._context, self._degrees = loaders, context, degrees
         self._type = model.schema.labelled if isinstance(model, TypedNetwork) else None
-        # A model of links embeds nodes by its encoder, perhaps from rows of a learned table.
+        # A model of links embeds nodes by its encoder; the inputs may be rows of a learned table.
         self._network: Any = model.encoder if isinstance(model, LinkModel) else model
         self.samples_only = samples_only
 
@@ -134,8 +138,9 @@ class Inference:
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
         """Predictions from all neighbours, each layer computed once for each node.
 
-        Every layer but the last is computed for all nodes, that one for `nodes`. A perceptron looks
-        at no neighbour. With `samples_only` a fan-out of -1 takes all neighbours.
+        Every layer except the last is computed for all nodes, the last layer only for `nodes`. A
+        perceptron uses no neighbours. With `samples_only`, it is the same as `sampled`: only a
+        fan-out of -1 takes all neighbours.
 
         Cost: reads the features once, in order; see `Exact.outputs`.
         Errors: `BudgetError`; `NoSpaceError` if layer states do not fit on the run's device.
@@ -205,7 +210,7 @@ class Inference:
         return self._graph.rows(array_key(self._graph, name).removeprefix("nodes/node/"), nodes)
 
     def _computation(self) -> Computation:
-        """The network in steps."""
+        """The network in steps for `Exact`."""
         features: Any = self._loaders.features
         precision = self._sampling.precision
         if self._type is not None:
@@ -233,9 +238,10 @@ class Inference:
 def evaluation_batches(
     loaders: Loaders | GraphLoaders, context: Context, what: str, **arguments: Any
 ) -> Iterator[Any]:
-    """Batches of an evaluation loader, in order.
+    """The batches of an evaluation loader with these arguments, in order.
 
-    If a batch does not fit, the training loader gives up its memory.
+    The observer shows the progress under the name `what`. If a batch does not fit, the training
+    loader gives up its memory.
     """
     done = 0
     while True:
@@ -256,7 +262,7 @@ def evaluation_batches(
 
 def prediction_of(batch: Any, logits: Tensor) -> Prediction:
     """The outputs for the seeds of a batch, with their ids and labels."""
-    # Without labels, PyG gives none or leaves the field out.
+    # Without labels, `y` may be `None` or missing.
     labels = getattr(batch, "y", None)
     return Prediction(
         nodes=batch.n_id[: batch.batch_size].cpu().numpy(),

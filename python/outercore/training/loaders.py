@@ -1,4 +1,4 @@
-"""Neighbour loaders of one run, together within one memory budget."""
+"""The neighbour loaders of one run, which share a memory budget."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LoaderFactory = Callable[..., Any]
 
 _NAMED = object()
 TABLE_COPIES = 13
-"""Of a learned table: weights, gradient, two moments of Adam and the best weights; and while a
-checkpoint is written, all but the gradient twice more."""
+"""Number of copies of a learned table in memory: 5 + 8. Training holds the weights, the gradient,
+two moments of Adam and the best weights. While a checkpoint is written, there are two further
+copies of all these except the gradient."""
 
 
 def neighbor_loader(
     *arguments: Any, of_links: bool = False, arrays: Sequence[str] = (), **options: Any
 ) -> Any:
-    """`outercore.NeighborLoader`, imported at the first call, with only the arrays of models.
+    """Makes an `outercore.NeighborLoader`, which is imported at the first call.
 
-    With `of_links` it is `outercore.LinkNeighborLoader`.
-
-    A run uses one process, so the loader takes all seeds, also within a process group.
+    With `of_links`, it makes an `outercore.LinkNeighborLoader`. A batch has only the further arrays
+    in `arrays`. A run uses one process, so the loader takes all seeds, even in a process group.
     """
     options |= {"arrays": arrays, "rank": 0, "world_size": 1}
     if of_links:
@@ -42,16 +42,17 @@ def neighbor_loader(
         from outercore.loading.loader import NeighborLoader
 
         loader = NeighborLoader(*arguments, **options)
-    # Tasks and models take features in columns and classes without one.
+    # Tasks and models need features of shape [n, F] and classes of shape [n].
     loader.forms = {}
     return loader
 
 
 class Loaders:
-    """Opens the training loader, and a loader for evaluation.
+    """Opens the training loader and loaders for evaluation.
 
-    Both share the budget by `validation_share`, and the training caches stay filled. If the share
-    is 0 or too small, they take turns with the whole budget.
+    They share the budget by `validation_share`, so the training caches stay filled during an
+    evaluation. If the share is 0 or too small, training and evaluation take turns with the whole
+    budget.
     """
 
     def __init__(
@@ -66,17 +67,23 @@ class Loaders:
         open_loader: LoaderFactory = neighbor_loader,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`features` of batches, by default those that `config` names.
+        """Divides the budget. No loader is opened yet.
 
-        `seeds` are the arguments of the training loader; by default it visits the training split.
-        `reserved` names other data in memory, with its bytes. `advice` is the hint if it leaves
-        nothing for batches.
+        Args:
+            graph: the graph to sample.
+            config: the configuration of the run.
+            features: features of batches; by default the features that `config` names.
+            seeds: arguments of the training loader; by default it visits the training split.
+            reserved: names and bytes of other data in memory.
+            advice: hint if the reserved memory leaves nothing for batches.
+            open_loader: makes the loaders.
+            note: called with messages for the user.
 
-        Errors: `BudgetError` if reserved memory takes all of the budget.
+        Errors: `BudgetError` if reserved memory takes the whole budget.
         """
         self._graph, self._config, self._seeds = graph, config, seeds
         self.features = config.sampling.features if features is _NAMED else features
-        """The features of batches, their `x`."""
+        """The features that batches have as `x`."""
         self._open_loader, self._note = open_loader, note
         self._training: Any = None
         self.training_plan: dict[str, Any] = {}
@@ -97,12 +104,12 @@ class Loaders:
 
     @property
     def evaluation_memory(self) -> int:
-        """Bytes that an evaluation loader gets."""
+        """The bytes for an evaluation loader."""
         return int(self._total * self._share) if self._share else self._total
 
     @property
     def training_memory(self) -> int:
-        """Bytes that a training loader gets."""
+        """The bytes for the training loader."""
         return self._total - int(self._total * self._share)
 
     @property
@@ -118,7 +125,7 @@ class Loaders:
         }
 
     def all_rows_memory(self) -> int | None:
-        """A budget with which all feature rows stay in memory; `None` if the plan has none."""
+        """A budget with which all feature rows stay in memory; `None` if it is not known."""
         needed = self.training_plan.get("all_rows")
         if needed is None:
             return None
@@ -127,9 +134,9 @@ class Loaders:
         return share + sum(self._reserved.values())
 
     def training(self) -> Any:
-        """The training loader, opened where it is not.
+        """The training loader. The first call opens it.
 
-        Errors: `BudgetError` where even the whole budget is too little.
+        Errors: `BudgetError` if even the whole budget is too small.
         """
         while self._training is None:
             try:
@@ -142,7 +149,7 @@ class Loaders:
 
     @contextmanager
     def evaluation(self, **arguments: Any) -> Iterator[Any]:
-        """A loader in order, without shuffling; closed at the end of the block."""
+        """Context with a loader that does not shuffle. It is closed at the end of the block."""
         if not self._share:
             self._close_training()
         # A row is needed about as often as its node has out-neighbours. Sampling an epoch to count
@@ -159,13 +166,13 @@ class Loaders:
             loader.close()
 
     def inference_memory(self) -> int:
-        """Bytes that an inference without a loader gets; as for `evaluation`."""
+        """The bytes for an inference without a loader. If needed, closes the training loader."""
         if not self._share:
             self._close_training()
         return self.evaluation_memory
 
     def beside(self, error: BudgetError) -> BudgetError:
-        """The error of a loader about its part of the budget, with the reserved memory added."""
+        """Adds the reserved memory to a loader's error about its part of the budget."""
         taken = sum(self._reserved.values())
         if not taken:
             return error
@@ -174,9 +181,9 @@ class Loaders:
         return BudgetError(*error.parts, besides, needed=needed)
 
     def use_whole_budget(self) -> bool:
-        """Lets training and evaluation take turns with all of the budget from now on.
+        """From now on, lets training and evaluation take turns with the whole budget.
 
-        Closes the training loader. Returns whether that makes a difference.
+        Closes the training loader. Returns false if they take turns already.
         """
         if not self._share:
             return False
@@ -197,7 +204,7 @@ class Loaders:
         self._close_training()
 
     def fanout(self) -> list[int]:
-        """Neighbours per hop; none for a network that looks at no edge."""
+        """The fan-outs of the hops; no hops for a network that uses no edges."""
         if self._config.model.kind == "mlp":
             return []
         return list(self._config.sampling.fanout)
@@ -216,9 +223,9 @@ class Loaders:
         return self._open(memory=self.training_memory, shuffle=True, far=self._far, **seeds)
 
     def _evaluation_far(self) -> FarOptions | None:
-        """The memory server where it holds the data set for good.
+        """The memory server, if it holds the data set permanently; else `None`.
 
-        An evaluation reads nearly everything once: copying it there first would only cost time.
+        An evaluation reads most data only once, so a copy to the server would only cost time.
         """
         if self._far is None or not holds(self._graph.root, self._far):
             return None
@@ -226,9 +233,9 @@ class Loaders:
         return self._far
 
     def _open(self, *, far: FarOptions | None, **arguments: Any) -> Any:
-        """A loader; without far memory where its server has answered before and is gone.
+        """Opens a loader. If a memory server has answered before and fails now, uses the disk.
 
-        A server that never answered is an error: its address may be mistyped.
+        A server that has never answered is an error, because its address may be wrong.
         """
         try:
             loader = self._open_planned(far=far, **arguments)
@@ -258,7 +265,7 @@ class Loaders:
             **arguments,
         )
         try:
-            # Only the plan finds out whether the budget is enough.
+            # Plan now, because only the plan shows whether the budget is sufficient.
             loader.plan()
         except BaseException:
             loader.close()
@@ -266,7 +273,7 @@ class Loaders:
         return loader
 
     def _of_times(self) -> dict[str, Any]:
-        """With times: a node sees only the latest part of its past."""
+        """The arguments of a loader for times: a node samples its latest earlier neighbours."""
         attribute = self._config.sampling.time
         if attribute is None:
             return {}

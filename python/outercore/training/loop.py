@@ -40,11 +40,11 @@ _MOST_SPANS = 1200
 
 
 class Trainer:
-    """One run, from its first batch or its last checkpoint to its final scores.
+    """Trains one run, from its first batch or its last checkpoint to its final scores.
 
-    Everything on the CPU is a function of the data set and the configuration: batches by the
-    loader's contract, initial weights and dropout by seeding PyTorch's generator with (seed) and
-    (seed, epoch, batch).
+    On the CPU, the result depends only on the data set and the configuration. Loaders guarantee
+    equal batches. PyTorch's generator is seeded with (seed) for the initial weights, and with
+    (seed, epoch, batch) for dropout.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class Trainer:
     def fit(self) -> dict[str, Any]:
         """Trains to the end and returns the run record.
 
-        Errors: `InterruptError` after a request to stop and a checkpoint; errors of the loader and
-        the device. The last checkpoint stays.
+        Errors: `InterruptError` after a stop request, when a checkpoint is on disk; errors of the
+        loader and the device. The last checkpoint stays.
         """
         resumed = self._restore()
         self._run.remove_scratch()
@@ -129,7 +129,7 @@ class Trainer:
             self._observer.finished(result)
             return record
         except InterruptError as error:
-            # Raised between two steps only: model and position belong together.
+            # It is only raised between two steps, so model and position fit together.
             raise self._interrupted() from error
         finally:
             scalars.close()
@@ -142,7 +142,7 @@ class Trainer:
             return False
         self._best = unpack(snapshot.tensors, self._model, self._adam)
         self._position = snapshot.position
-        # The run may have got other epochs, or other patience.
+        # The user may have changed the number of epochs or the patience.
         self._position.finished = self._is_over()
         self._timeline = records.Timeline(self._position.timeline)
         return True
@@ -161,7 +161,7 @@ class Trainer:
         )
 
     def _expected(self, resumed: bool) -> dict[str, Any]:
-        """The forecast, which a resumed run takes from its record where it has one."""
+        """The forecast. A resumed run takes it from its record, if it has one."""
         if resumed:
             return dict(self._run.known_record().get("forecast", {}))
         with self._timeline.span("forecast"):
@@ -231,7 +231,7 @@ class Trainer:
         return value, seeds
 
     def _close_epoch(self) -> EpochReport:
-        """Validates, keeps the best model, and moves on to the next epoch in one checkpoint."""
+        """Validates, keeps the best model, and writes a checkpoint before the next epoch."""
         position = self._position
         started = time.perf_counter()
         with self._timeline.span("validate", epoch=position.epoch):
@@ -269,7 +269,7 @@ class Trainer:
         return optimiser.is_over(position.epoch, position.stale_epochs())
 
     def _final_scores(self) -> dict[str, Any]:
-        """Exact scores of the best model on the validation and the test split."""
+        """The final scores of the best model on the validation and test splits."""
         self._model.load_state_dict(self._best)
         self._loaders.release_training()
         with self._timeline.span("final scores"):
@@ -333,7 +333,7 @@ class Trainer:
 
 
 class Meter:
-    """Iterates a loader and adds up its counters; the loop itself counts as the stage `train`."""
+    """Iterates over a loader and sums its counters. The training step is the stage `train`."""
 
     def __init__(self, loader: Any, earlier: Mapping[str, Any], timeline: records.Timeline) -> None:
         self._loader = loader
@@ -342,12 +342,13 @@ class Meter:
         self.counters: dict[str, Any] = dict(earlier)
         """Counters of the epoch so far, with the counts from before an interruption."""
         self.spans: list[dict[str, Any]] = []
-        """When each stage worked on what, in seconds since the run began; the first ones only."""
+        """The first spans of the epoch: stage, item, start and end in seconds since the run began.
+        """
         self._stage = _idle()
         self._since = time.perf_counter()
 
     def batches(self) -> Iterator[Any]:
-        """The loader's batches."""
+        """Iterates over the loader's batches."""
         for item, batch in enumerate(self._loader):
             self._lap("starved_s")
             self._stage["items"] += 1
@@ -359,7 +360,7 @@ class Meter:
                 self._take()
 
     def read(self) -> dict[str, Any]:
-        """The counters up to now, the batch that is being worked on included."""
+        """The counters up to this moment, including the current batch."""
         self._lap("busy_s")
         self._take()
         return self.counters
@@ -367,7 +368,7 @@ class Meter:
     def _take(self) -> None:
         taken = self._loader.counters()
         spans = taken.get("timeline") or []
-        # The loader's clock is not ours: its latest span ended about now.
+        # The loader has another clock. Its latest span ended at about this moment.
         shift = self._timeline.now() - max((span["end_s"] for span in spans), default=0.0)
         for span in spans:
             self._span(span["stage"], span["item"], span["start_s"] + shift, span["end_s"] + shift)
@@ -391,6 +392,6 @@ def _idle() -> dict[str, float]:
 
 
 def derived_seed(*parts: int) -> int:
-    """A 63-bit seed that is a function of `parts` and of nothing else."""
+    """A 63-bit seed that depends only on `parts`."""
     words = np.random.SeedSequence(parts).generate_state(1, np.uint64)
     return int(words[0]) >> 1

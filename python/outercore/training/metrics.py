@@ -1,4 +1,4 @@
-"""Metrics: of predictions in one pass over batches of them, and of ranked edges."""
+"""Metrics of predictions, accumulated batch by batch, and metrics of ranked edges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MORE = ("mrr_optimistic", "mrr_pessimistic", *_OF_RANKS, "candidates")
 
 
 class Score(ABC):
-    """A score; larger is better, but for errors."""
+    """A score. Larger is better, except for errors such as `rmse`."""
 
     name: str
 
@@ -33,7 +33,7 @@ class Score(ABC):
         """The score by which epochs are compared; `None` if it is not defined."""
 
     def values(self) -> dict[str, float | None]:
-        """All scores by name, where there are several."""
+        """All scores by name, if the metric has several scores."""
         return {}
 
 
@@ -42,10 +42,11 @@ class Metric(Score):
 
     @abstractmethod
     def update(self, scores: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes in a batch.
+        """Adds a batch.
 
-        Shapes: `scores` [rows, outputs]; `labels` [rows] class numbers (negative: none), or
-        [rows, outputs] of 0, 1 and NaN or -1 (none), or of numbers and NaN (none).
+        Shapes: `scores` [rows, outputs]. `labels` are class numbers [rows], negative for unknown;
+        or 0 and 1 [rows, outputs], NaN or -1 for unknown; or numbers [rows, outputs], NaN for
+        unknown.
         """
 
 
@@ -68,10 +69,10 @@ class _Accuracy(Metric):
 
 
 class _RocAuc(Metric):
-    """Area under the ROC curve; the mean over the outputs that have both classes.
+    """Area under the ROC curve: the mean over the outputs that have both classes.
 
-    Cost: keeps one float32 and one byte per score. With two class outputs the score is their
-    difference, which orders nodes as the probability does.
+    For two classes, the score is the difference of the two outputs, which orders nodes like the
+    probability. Cost: one float32 and one byte of memory per score.
     """
 
     name = "roc_auc"
@@ -144,15 +145,15 @@ class _F1(Metric):
         denominator = np.asarray(2 * hit + wrong + missed)
         if not denominator.any():
             return None
-        # A class that neither occurs nor is predicted scores nothing, rather than 0.
+        # A class that neither occurs nor is predicted is left out, instead of counted as 0.
         seen = denominator > 0
         return float(np.mean(2 * np.asarray(hit)[seen] / denominator[seen]))
 
 
 class _Errors(Metric):
-    """Mean squared error, its root, mean absolute error and R2, each the mean over the columns.
+    """Mean squared error, its root, mean absolute error and R2, each as a mean over the columns.
 
-    R2 is 1 for exact predictions, 0 for predicting each column's mean; it is not defined for a
+    R2 is 1 for exact predictions, and 0 if each column's mean is predicted. It is not defined for a
     column of equal labels.
     """
 
@@ -166,8 +167,8 @@ class _Errors(Metric):
         known = ~np.isnan(labels)
         actual = np.where(known, labels, 0.0)
         if self._shift is None:
-            # Sums of squares are taken about a value of the column: else digits are lost where it
-            # is far from 0.
+            # Subtract a value of the column before squares are summed. Otherwise digits are lost
+            # if the values are far from 0.
             first = known.argmax(axis=0)
             self._shift = actual[first, np.arange(labels.shape[1])]
             self._sums = np.zeros((5, labels.shape[1]))
@@ -181,7 +182,7 @@ class _Errors(Metric):
             return dict.fromkeys(("mse", "rmse", "mae", "r2"))
         count, squares, absolute, total, total_squares = self._sums[:, self._sums[0] > 0]
         spread = total_squares - total**2 / count
-        # Less than rounding leaves of labels that are all alike.
+        # Equal labels have a spread below this limit, which is only due to rounding.
         varied = spread > 1e-12 * np.maximum(total_squares, 1e-300)
         shares = 1 - squares[varied] / spread[varied]
         return {
@@ -196,7 +197,7 @@ class _Errors(Metric):
 
 
 def build_metric(name: str) -> Metric:
-    """A fresh accumulator of the metric `name`."""
+    """A new, empty metric with this name."""
     if name == "accuracy":
         return _Accuracy()
     if name == "roc_auc":
@@ -214,7 +215,8 @@ def build_metric(name: str) -> Metric:
 def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | None:
     """The area under the ROC curve; `None` without positives or negatives.
 
-    Mann-Whitney U by average ranks: ties between a positive and a negative count half.
+    It is computed as Mann-Whitney U by average ranks: a tie of a positive and a negative counts
+    half.
     """
     positives = int(positive.sum())
     negatives = len(positive) - positives
@@ -227,17 +229,17 @@ def auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float | No
 
 
 class LinkScores(Score):
-    """Metrics of the scores of edges and of negatives, all edges against all negatives.
+    """Metrics of edges that share their negatives: each edge is ranked among all negatives.
 
     Equal scores count half, except in Hits@k: there they count as misses, as in OGB.
 
-    Cost: sorts the scores; 40 bytes each.
+    Cost: sorts the scores; 40 bytes of memory per score.
     """
 
     def __init__(
         self, name: LinkMetric, edges: NDArray[np.float32], negatives: NDArray[np.float32]
     ) -> None:
-        """Scores [edges] and [negatives]; `name` is the metric by which epochs are compared.
+        """Takes the scores of edges and of negatives. Epochs are compared by the metric `name`.
 
         Errors: `InvalidError` for a score that is not finite.
         """
@@ -253,12 +255,12 @@ class LinkScores(Score):
         edges, negatives, count = self._edges, self._negatives, len(self._negatives)
         above = count - np.searchsorted(negatives, edges, side="right")
         not_below = count - np.searchsorted(negatives, edges, side="left")
-        # The edges that score as high as each edge, or higher.
+        # For each edge, the number of edges with at least its score.
         at_least = len(edges) - np.searchsorted(edges, edges, side="left")
         return {
             **_of_ranks(above, not_below, count),
             "average_precision": float((at_least / (at_least + not_below)).mean()),
-            # Edges that score above the k-th best negative.
+            # The share of edges that score above the k-th best negative.
             **{
                 name: float((not_below < k).mean()) if count >= k else None
                 for name, k in _HITS.items()
@@ -274,11 +276,11 @@ class SeparateNegatives(LinkScores):
     """Metrics of edges with separate negatives for each edge, as in ogbl-citation2 of OGB.
 
     Hits@k is the share of the edges whose rank is k or less. The average precision is not defined,
-    as no threshold is shared.
+    because the edges share no threshold.
     """
 
     def __init__(self, name: LinkMetric, edges: NDArray[np.float32]) -> None:
-        """Scores [edges] as for `LinkScores`; `add` takes the scores of their negatives."""
+        """Takes the scores of edges, as `LinkScores`. Call `add` with the scores of negatives."""
         super().__init__(name, edges, np.empty(0, np.float32))
         self._scores = edges
         self._higher: list[NDArray[np.int64]] = []
@@ -297,7 +299,7 @@ class SeparateNegatives(LinkScores):
         self._done, self._count = self._done + len(negatives), negatives.shape[1]
 
     def values(self) -> dict[str, float | None]:
-        """See `LinkScores`."""
+        """All metrics, as for `LinkScores`. The scores of all negatives must be added before."""
         above, not_below = np.concatenate(self._higher), np.concatenate(self._not_lower)
         return _of_ranks(above, not_below, self._count)
 
@@ -307,7 +309,8 @@ def _of_ranks(
 ) -> dict[str, float | None]:
     """Metrics of the ranks of edges, each among `count` negatives.
 
-    Shapes: [edges], how many negatives score higher, and higher or the same.
+    Shapes: `above` [edges], number of negatives with a higher score; `not_below` [edges], number of
+    negatives with a higher or equal score.
     """
     ranks, others = 1 + (above + not_below) / 2, np.full(len(above), count)
     metrics = metrics_of_ranks(ranks, others, _HITS.values())
@@ -333,7 +336,7 @@ def _require_finite(what: str, scores: NDArray[np.float32]) -> None:
 
 
 def least_negatives(name: LinkMetric) -> int:
-    """Negatives that a split needs for the metric to be defined."""
+    """The number of negatives that a split needs, so that the metric is defined."""
     return _HITS.get(name, 1)
 
 
@@ -341,11 +344,11 @@ _FULL_VALIDATION_EDGES = 2_000_000
 
 
 class Scoring(ABC):
-    """Scores of a model on the parts of its data that are not trained on."""
+    """Scores a model on data that it is not trained on."""
 
     has_validation: bool
     validates_fully: bool
-    """Whether epochs are scored over all neighbours."""
+    """Whether all neighbours are used to score epochs, instead of sampled neighbours."""
 
     def validation_kind(self) -> str:
         """How epochs are scored: `full`, `sampled`, or `none` without validation data."""
@@ -354,20 +357,20 @@ class Scoring(ABC):
         return "full" if self.validates_fully else "sampled"
 
     def validation(self) -> float | None:
-        """The score after an epoch; `None` without validation data."""
+        """Computes the score after an epoch; `None` without validation data."""
         return self._validation().value() if self.has_validation else None
 
     @abstractmethod
     def _validation(self) -> Score:
-        """The score on the validation data."""
+        """Computes the score on the validation data."""
 
     @abstractmethod
     def final(self) -> Mapping[str, Score]:
-        """The last scores by part; exact, except with times."""
+        """Computes the final scores by split. They are exact if the network allows it."""
 
 
 def validates_fully(chosen: Validation, edges: int) -> bool:
-    """Whether epochs are scored over all neighbours, of a graph with so many arcs."""
+    """Whether all neighbours are used to score epochs. `edges`: number of arcs of the graph."""
     if chosen == "auto":
         return edges <= _FULL_VALIDATION_EDGES
     return chosen == "full"

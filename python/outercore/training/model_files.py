@@ -1,6 +1,6 @@
-"""Trained models on disk: weights as safetensors, with a description in JSON.
+"""Trained models on disk: weights as safetensors, and a description in JSON.
 
-Both have checksums. The header of the weights holds their checksum.
+Both files have a checksum; the checksum of the weights is in their header.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from outercore.training.typed_network import TypedNetwork, TypedSchema
 _FORMAT = "outercore-model"
 _VERSION = 2
 EXPORTED = "outercore-inference"
-"""The format of exported models."""
+"""Value of `format` in the manifest of an exported model."""
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model ready to predict, with the configuration it was trained under."""
+    """A model that is ready to predict, with the configuration of its training."""
 
     model: Model
     task: Task
@@ -64,9 +64,9 @@ def save_model(
     storage: Storage | None = None,
     code: CustomCode | None = None,
 ) -> None:
-    """Writes `model.json` and `model.safetensors`; of a custom network the place of its `code`.
+    """Writes `model.json` and `model.safetensors`; for a custom network also the place of `code`.
 
-    The scores go into the header of the weights, so they always belong to these weights.
+    The scores are in the header of the weights, so they always belong to these weights.
     """
     storage = storage or Storage()
     described = {
@@ -94,9 +94,9 @@ def save_model(
 
 
 def model_directory(place: str | Path) -> Path:
-    """The path `given`, or the model in the run there.
+    """The directory of the model in a run. `place` is the run, or the directory itself.
 
-    Errors: `NotFoundError`, `InvalidError`.
+    Errors: `NotFoundError`, or `InvalidError` for a run of `outercore embed` or a data set.
     """
     if not isinstance(place, (str, os.PathLike)):
         raise InvalidError(
@@ -131,10 +131,10 @@ def model_directory(place: str | Path) -> Path:
 
 
 def load_model(directory: Path, network: NetworkSource | None = None) -> SavedModel:
-    """Inverse of `save_model`; `network` is the code of a custom network.
+    """Reads a model that `save_model` wrote. `network` is the code of a custom network.
 
     Errors: `NotFoundError`, `CorruptError` and `VersionError` name the file; `InvalidError` for an
-    exported model, and if the code is missing, another one, or not needed.
+    exported model, and if the code is missing, has changed, or is not needed.
     """
     path = directory / "model.json"
     if not path.exists():
@@ -179,12 +179,12 @@ def is_custom(directory: Path) -> bool:
 
 
 def is_exported(directory: Path) -> bool:
-    """Whether `outercore export-model` wrote what is in `directory`."""
+    """Whether the model in `directory` was written by `outercore export-model`."""
     return _unchecked(directory).get("format") == EXPORTED
 
 
 def _unchecked(directory: Path) -> dict[str, Any]:
-    """The content of `model.json` without its checksum; empty if it is missing or damaged."""
+    """The content of `model.json`, without a check of its checksum; empty if it is not readable."""
     try:
         described = parse_json((directory / "model.json").read_bytes())
     except (OSError, ValueError):
@@ -193,13 +193,13 @@ def _unchecked(directory: Path) -> dict[str, Any]:
 
 
 def _task(described: dict[str, Any]) -> Task:
-    # JSON has lists for tuples.
+    # Convert the lists of JSON to tuples.
     units = {name: tuple(described.get(name, ())) for name in ("means", "deviations")}
     return Task(**{**described, **units})
 
 
 def _to_bytes(tensors: dict[str, Tensor], scores: dict[str, Any]) -> bytes:
-    """Weights as safetensors, whose header has the scores and a checksum of everything else."""
+    """The weights as safetensors. The header has the scores and a checksum of everything else."""
     metadata = {"scores": json.dumps(scores)}
     return save(tensors, metadata={**metadata, CHECKSUM: _checksum(tensors, metadata)})
 

@@ -1,7 +1,7 @@
 """Networks as stacks of PyG convolutions that run one bipartite layer at a time.
 
-Training on sampled batches and exact inference over all neighbours call the same
-`Network.layer`; that is why they agree.
+Batches of training run `Network.layer`. Exact inference uses the same weights, but runs the layers
+in the steps of `outercore.training.streamed.network`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,29 @@ from outercore.errors import InternalError
 from outercore.training.config import ModelConfig, Readout
 from outercore.training.graph_batches import GraphBatch
 
-# The product with a dense matrix is all that is used; the first use would warn each process.
+# We only use the product with a dense matrix. Without the filter, its first use would warn.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 
 
 class Arcs:
-    """Arcs from sources to targets, with a weight each.
+    """Weighted arcs from sources to targets.
 
-    The arcs of a target are added in their order, with any number of threads; in the gradient the
-    arcs of a source are. The bits are the same as of a loop over the arcs.
+    With any number of threads, the arcs of a target are added in their order; in the gradient, the
+    arcs of a source are added in their order. So the sums are bit-identical to a loop over the
+    arcs.
 
-    **Cost** the arcs are sorted by source with the first gradient, and by target where they are not
-    yet. The same object serves all layers that have these arcs.
+    **Cost**: sorts the arcs by source at the first gradient, and by target if they are not sorted.
+    All layers with the same arcs can use one object.
     """
 
     def __init__(
         self, edge_index: Tensor, targets: int, sources: int, weight: Tensor | None = None
     ) -> None:
-        """Shapes: `edge_index` int64 [2, arcs] of source and target; `weight` float32 [arcs]."""
+        """Binds the arcs. `targets` and `sources` are numbers of nodes.
+
+        Shapes: `edge_index` int64 [2, arcs] of source and target; `weight` float32 [arcs], by
+        default 1.
+        """
         self._source, self._target = edge_index
         self._sizes = targets, sources
         ones = torch.ones(edge_index.size(1), device=edge_index.device)
@@ -64,17 +69,20 @@ class Arcs:
 
     @cached_property
     def incoming(self) -> Tensor:
-        """The matrix [targets, sources]."""
+        """The sparse matrix [targets, sources] of the weights."""
         return _compressed(self._target, self._source, self._weight, self._sizes)
 
     @cached_property
     def outgoing(self) -> Tensor:
-        """Its transpose [sources, targets]."""
+        """The transpose of `incoming`, [sources, targets]."""
         return _compressed(self._source, self._target, self._weight, self._sizes[::-1])
 
 
 class _Product(torch.autograd.Function):
-    """PyTorch's own gradient would transpose the matrix anew for each layer."""
+    """The sum of `Arcs` with a gradient that reuses one transposed matrix for all layers.
+
+    PyTorch's gradient would transpose the matrix again in each layer.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, arcs: Arcs) -> Tensor:
@@ -108,11 +116,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Hop:
-    """The arcs into some target nodes, among the nodes of a batch.
+    """The arcs into the first `targets` nodes of a batch.
 
-    Shapes: `edge_index` int64 [2, arcs] of local source and target; `nodes` int64 [sources]
-    node ids, targets first; `degrees` float32 [sources] in-degrees in the whole graph (`None`
-    for networks that need none).
+    Shapes: `edge_index` int64 [2, arcs] of local source and target; `nodes` int64 [sources], the
+    node ids, targets first; `degrees` float32 [sources], the in-degrees in the whole graph, or
+    `None` for networks without them.
     """
 
     edge_index: Tensor
@@ -122,34 +130,34 @@ class Hop:
 
     @cached_property
     def arcs(self) -> Arcs:
-        """The arcs as a matrix that sums over neighbours, each arc with weight 1."""
+        """The arcs with weight 1, to sum over neighbours."""
         return Arcs(self.edge_index, self.targets, len(self.nodes))
 
 
 class Model(nn.Module):
-    """A network that is trained."""
+    """Base class of all networks that can be trained."""
 
     needs_degrees = False
-    """Whether the layers weigh arcs by in-degrees of the whole graph."""
+    """Whether the layers weigh arcs by in-degrees in the whole graph."""
     counts_loops = True
-    """Whether a self-loop of the data counts in these."""
+    """Whether the self-loops of the data count in these in-degrees."""
 
     def __init__(self, layers: int, features: int, outputs: int) -> None:
-        """`features` are columns of a node."""
+        """Stores the numbers of layers, and of inputs and outputs of a node."""
         super().__init__()
         self.layers, self.features, self.outputs = layers, features, outputs
 
 
 class Network(Model):
-    """A node classifier of one layer a hop.
+    """A node classifier with one layer per hop.
 
-    `gnn` is a PyG model (`GraphSAGE`, `GCN`, `GAT`, `GIN`), so that its weights load there too.
+    `gnn` is a PyG model (`GraphSAGE`, `GCN`, `GAT`, `GIN`), so its weights also load into PyG.
 
-    **Sampled neighbours.** `sage` takes a mean and `gat` a softmax: of the sample as of all
-    neighbours. `gcn` and `gin` take sums: each sampled term is scaled by in-degree / sample
-    size, which makes the sum right on average, and exactly the full sum where all neighbours are
-    taken. `gcn` normalises by the degrees in the whole graph, plus one self-loop, never by those
-    in the batch: a node weighs the same in every batch and in full inference.
+    **Sampled neighbours.** `sage` takes a mean and `gat` a softmax, over the sample in the same way
+    as over all neighbours. `gcn` and `gin` take sums. Each sampled term is scaled by in-degree /
+    sample size. So the sum is right on average, and equals the full sum if all neighbours are
+    taken. `gcn` normalises by the degrees in the whole graph plus one self-loop, never by degrees
+    in the batch. So a node has the same weight in every batch and in exact inference.
     """
 
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
@@ -166,11 +174,11 @@ class Network(Model):
         )
 
     def width(self, layer: int) -> int:
-        """Values a node after `layer`."""
+        """The number of values of a node after `layer`."""
         return self._widths()[layer][1]
 
     def layer(self, index: int, x: Tensor, hop: Hop) -> Tensor:
-        """The state of the targets after layer `index`, activation and dropout included.
+        """Computes the states of the targets after layer `index`, with activation and dropout.
 
         Shapes: `x` float32 [sources, width before]; result [targets, width after].
         """
@@ -181,22 +189,23 @@ class Network(Model):
         return self.finished(index, state)
 
     def finished(self, index: int, state: Tensor) -> Tensor:
-        """Norm, activation and dropout of layer `index`."""
+        """Applies norm, activation and dropout of layer `index`."""
         if index == self.layers - 1 and not self.jumping:
             return state
         state = functional.relu(self.gnn.norms[index](state))
         return functional.dropout(state, self.config.dropout, self.training)
 
     def head(self, states: list[Tensor]) -> Tensor:
-        """Logits from the states of the same nodes after each layer."""
+        """Computes logits from the states of the same nodes after each layer."""
         if not self.jumping:
             return states[-1]
         return self.gnn.lin(self.gnn.jk(states))
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
-        """Logits of a batch's seeds.
+        """Computes the logits of a batch's seeds.
 
-        Shapes: `degrees` float32 [batch nodes]; result [seeds, outputs].
+        Shapes: `degrees` float32 [batch nodes], in-degrees in the whole graph; result [seeds,
+        outputs].
         Cost: a layer computes only the nodes that later layers need.
         """
         nodes = [int(count) for count in batch.num_sampled_nodes]
@@ -239,7 +248,7 @@ class Network(Model):
 
 
 class Perceptron(Model):
-    """A classifier of the node's own features: the baseline that sees no edge."""
+    """A classifier by the features of a node only: a baseline that uses no edges."""
 
     def __init__(self, config: ModelConfig, layers: int, features: int, outputs: int) -> None:
         super().__init__(layers, features, outputs)
@@ -256,7 +265,7 @@ class Perceptron(Model):
         )
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
-        """Logits of a batch's seeds; shapes as `Network.forward`."""
+        """Computes the logits of a batch's seeds; shapes as `Network.forward`."""
         x = batch.x[: batch.batch_size].float()
         for index, linear in enumerate(self.linears):
             state = linear(x)
@@ -272,7 +281,7 @@ class Perceptron(Model):
 def build_model(
     config: ModelConfig, layers: int, features: int, outputs: int
 ) -> Network | Perceptron:
-    """A freshly initialised network; a function of the arguments and PyTorch's seed."""
+    """A new network. Its weights depend only on the arguments and PyTorch's random state."""
     kind = Perceptron if config.kind == "mlp" else Network
     return kind(config, layers, features, outputs)
 
@@ -282,7 +291,7 @@ def _build_gnn(config: ModelConfig, layers: int, features: int, outputs: int) ->
 
     kinds = {"sage": models.GraphSAGE, "gcn": models.GCN, "gat": models.GAT, "gin": models.GIN}
     options: dict[str, dict[str, Any]] = {
-        # Weights and self-loops come from `_normalised`, which knows the whole graph's degrees.
+        # `_normalised` adds weights and self-loops, because it has the whole graph's degrees.
         "gcn": {"normalize": False, "add_self_loops": False},
         "gat": {"heads": config.heads},
     }
@@ -312,7 +321,7 @@ def norm_of(config: ModelConfig) -> nn.Module:
 
 
 def _without_loops(hop: Hop) -> Tensor:
-    # By node id: a seed that occurs twice in a batch has two places there.
+    # Compare node ids: a seed that occurs twice in a batch has two local ids.
     source, target = hop.edge_index
     return hop.edge_index[:, hop.nodes[source] != hop.nodes[target]]
 
@@ -326,7 +335,10 @@ def _sample_scale(hop: Hop, targets: Tensor) -> Tensor:
 
 
 def _normalised(hop: Hop) -> tuple[Tensor, Tensor]:
-    """Arcs and self-loops with the weights of D^-1/2 (A + I) D^-1/2, sampled arcs scaled up."""
+    """The arcs and self-loops, with the weights of D^-1/2 (A + I) D^-1/2.
+
+    The weights of sampled arcs are multiplied by in-degree / sample size.
+    """
     edge_index = _without_loops(hop)
     source, target = edge_index
     scale = _sample_scale(hop, target)
@@ -338,11 +350,12 @@ def _normalised(hop: Hop) -> tuple[Tensor, Tensor]:
 
 
 class GraphNetwork(Model):
-    """Outputs of whole graphs.
+    """Computes outputs of whole graphs.
 
-    The states of all nodes after `layers` layers over all neighbours, `hidden` wide, become one by
-    `readout`; a perceptron of one hidden layer makes the outputs of it. Categories enter by the sum
-    of one learnt embedding a column: for one column, a linear map of its one-hot code.
+    A network of `layers` layers computes the states of all nodes from all neighbours. `readout`
+    combines the states of a graph into one vector of width `hidden`. A perceptron with one hidden
+    layer maps it to the outputs. If the inputs are categories, the input of a node is the sum of
+    learnt embeddings, one for each column.
     """
 
     def __init__(
@@ -356,7 +369,7 @@ class GraphNetwork(Model):
         readout: Readout = "mean",
         of_degrees: bool = False,
     ) -> None:
-        """`of_degrees`: the one column of categories is the in-degree."""
+        """Makes the layers. `of_degrees`: whether the categories are in-degrees, in one column."""
         super().__init__(layers, features, outputs)
         self.config = config
         self.categories = categories
@@ -373,7 +386,7 @@ class GraphNetwork(Model):
         )
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Outputs of a batch's graphs.
+        """Computes the outputs of a batch's graphs.
 
         Shapes: result float32 [graphs, outputs].
         """
@@ -410,9 +423,9 @@ class GraphNetwork(Model):
 
 
 def pooled(states: Tensor, batch: GraphBatch, readout: Readout) -> Tensor:
-    """The states of each graph's nodes as one.
+    """Combines the states of each graph's nodes into one state. Every graph must have a node.
 
-    Shapes: `states` float32 [nodes, width]; result [graphs, width]. Every graph has a node.
+    Shapes: `states` float32 [nodes, width]; result [graphs, width].
     """
     size = (batch.batch_size, states.size(1))
     if readout == "max":

@@ -1,6 +1,6 @@
-"""Which work a configuration describes: of nodes, of edges or of whole graphs.
+"""Chooses the work that a configuration describes: on nodes, edges or whole graphs.
 
-Also whether a data set allows it.
+Also checks whether a data set allows this work.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 _ONLY_TYPED = ("rgcn", "hgt")
-"""Models that need several types."""
+"""Models that need several node types or edge types."""
 _TYPED = ("rgcn", "sage", "gat", "hgt")
-"""Models of typed graphs."""
+"""Models for graphs with several types."""
 _BY_DEGREE = ("gcn", "gin")
-"""Models that weigh by the in-degrees of the whole graph."""
+"""Models that weigh arcs by in-degrees in the whole graph."""
 
 
 def require_model_fits(graph: Graph, config: TrainConfig) -> None:
@@ -75,7 +75,7 @@ def require_model_fits(graph: Graph, config: TrainConfig) -> None:
 
 
 def _require_typed(graph: Graph, config: TrainConfig) -> None:
-    """Errors: as `require_model_fits`, for a graph of several types."""
+    """Does the checks of `require_model_fits` for a graph with several types."""
     if config.of_graphs or (config.of_links and config.sampling.time is None):
         raise UnsupportedError(
             f"task `{config.run.task}`: data set `{graph.root}` has several types of nodes or "
@@ -96,9 +96,9 @@ def _require_typed(graph: Graph, config: TrainConfig) -> None:
 
 
 def unused_times(graph: Graph, config: TrainConfig) -> str | None:
-    """A warning that a run without `--time` may see the future, with the option to pass.
+    """A warning that a run without `--time` may see the future; it names the option to pass.
 
-    `None` for a data set without times, and for a model without neighbours.
+    It is `None` for a data set without times, and for a model that uses no neighbours.
     """
     kind, sampling = config.model.kind, config.sampling
     if sampling.time is not None or config.of_graphs or kind == "mlp":
@@ -141,13 +141,19 @@ def open_work(
     saved: SavedModel | None = None,
     code: CustomCode | None = None,
 ) -> Work:
-    """The task, network and batches that `config` describes.
+    """Makes the work (task, network and loaders) that `config` describes.
 
-    `code` makes the network instead; `saved` is a network to score. Edges without times need the
-    `place` of their run.
+    Args:
+        graph: the graph of the data set.
+        config: the configuration of the run.
+        open_loader: makes the loaders.
+        note: called with messages for the user.
+        place: directory and progress of the run; required for edges without times.
+        saved: a trained model to score, instead of a new network.
+        code: custom code that makes the network.
 
-    Errors: as `NodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`; `InvalidError` where
-    `saved` is of one type and the graph of several, or the other way round, and for triples.
+    Errors: as `NodeWork`, `GraphWork`, `LinkWork` and `TemporalLinkWork`; `InvalidError` for
+    triples, or if only one of `saved` and the graph has several types.
     """
     if config.of_links and config.sampling.time is not None:
         return TemporalLinkWork(graph, config, open_loader=open_loader, note=note, saved=saved)

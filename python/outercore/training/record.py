@@ -1,4 +1,4 @@
-"""The record of a training: before the first batch, after an epoch, at the end, and as shown."""
+"""The parts of a training's record: the description of the run, each epoch, and final scores."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class EpochReport:
     """The results of an epoch and its validation."""
 
     epoch: int
-    """Counted from 0."""
+    """Number of the epoch, from 0."""
     loss: float
     score: float | None
     metric: str
     best: bool
     """Whether the score is the best so far."""
     seconds: float
-    """Training alone, without validation."""
+    """Seconds of training, without validation."""
     seeds: int
     validation_seconds: float
     counters: dict[str, Any]
     """Counters of the training loader in this epoch, and of the stage `train`."""
 
     def scalars(self) -> dict[str, float | None]:
-        """Loss, score, throughput, hits and bytes, as TensorBoard shows them."""
+        """Loss, score, throughput, hit ratio and bytes, by their names in TensorBoard."""
         return {
             "train/loss": self.loss,
             f"valid/{self.metric}": self.score,
@@ -48,7 +48,7 @@ class EpochReport:
 
 
 def final_scalars(result: dict[str, Any]) -> dict[str, float | None]:
-    """The last scores, as TensorBoard shows them."""
+    """The final scores, by their names in TensorBoard."""
     points = {f"final/{split}": score for split, score in result["scores"].items()}
     for split, errors in result.get("errors", {}).items():
         points |= {f"final/{split}_{name}": value for name, value in errors.items()}
@@ -64,7 +64,7 @@ def describe(
     device: str,
     validation: str,
 ) -> dict[str, Any]:
-    """The description of a run: configuration, data set and machine."""
+    """The first part of a run's record: description, configuration, data set and machine."""
     kind = TASKS[work.task.kind]
     return records.opening(
         Path(graph.root),
@@ -94,14 +94,14 @@ def describe(
 
 
 def _unused(graph: Graph, config: TrainConfig) -> list[str]:
-    """The edge arrays that are not read: all but the times of `--time`."""
+    """The names of unused edge arrays: all except the times of `--time`."""
     time = config.sampling.time and edge_name(graph, config.sampling.time)
     names = edge_array_names(graph.arrays)
     return [one for one in names if one.rpartition("/")[2] != time]
 
 
 class TrainRecord(Displayed, dict[str, Any]):
-    """The run record, as `record.json` has it: a dictionary, shown by its scores."""
+    """The run record, a dictionary with the content of `record.json`. It is displayed by scores."""
 
     def _display(self) -> tuple[str, Rows]:
         if not self.keys() >= {"epochs", "description", "data_set", "status"}:

@@ -56,28 +56,30 @@ def train(
     Seeds PyTorch's global generator.
 
     Args:
-        data_set: its directory, or an opened graph.
-        config: a configuration, its groups, or a JSON file of them such as `config.json` of a run.
-        out: the run's directory, by default `runs/DATA_SET-MODEL-NUMBER`.
-        network: a custom network, for the labels of nodes of one type: a module of PyTorch,
-            which is trained as it is; a class or function that makes one from `in_channels`,
-            `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`, as far as it
-            takes them; or `FILE.py:NAME` of either. `model=` takes the same. Its `forward` takes
-            `x` and `edge_index`; see `outercore.training.custom_network.CustomNetwork`.
-        observer: is called with batches, epochs and notes.
-        command: for the record.
-        open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
-        options: single values by the names in `docs/options.md`, such as `model="gcn"`; they
+        data_set: directory of the data set, or an opened graph.
+        config: a configuration, a dictionary of its groups, or a JSON file of them such as
+            `config.json` of a run.
+        out: directory of the run, by default `runs/DATA_SET-MODEL-NUMBER`.
+        network: a custom network for labels of nodes, in a graph with one type. It is a PyTorch
+            module, which is trained as it is; or a class or function that makes a module; or the
+            place `FILE.py:NAME` of one of these. A class or function may take the arguments
+            `in_channels`, `hidden_channels`, `num_layers`, `out_channels`, `dropout` and `heads`,
+            or only some of them. The module's `forward` takes `x` and `edge_index`; see
+            `outercore.training.custom_network.CustomNetwork`. `model=` takes the same values.
+        observer: receives batches, epochs and notes.
+        command: command line for the run record; empty if Python started the run.
+        open_graph, open_loader: functions to call instead of `oc.open` and `oc.NeighborLoader`.
+        options: single options by their names in `docs/options.md`, such as `model="gcn"`. They
             override `config`.
 
     Returns:
-        The run record, a dictionary; printed, it shows the scores.
+        The run record, a dictionary. If you print it, it shows the scores.
 
     Raises:
-        InterruptError: after Ctrl-C, SIGTERM or SIGHUP, with everything in a checkpoint.
+        InterruptError: after Ctrl-C, SIGTERM or SIGHUP; all progress is in a checkpoint.
         InvalidError: an unknown or wrong option.
-        BudgetError: the budget is too small; the message has the least that works.
-        OutercoreError: the kinds of `oc.open` and `oc.NeighborLoader`.
+        BudgetError: the budget is too small; the message names the smallest sufficient budget.
+        OutercoreError: other errors of `oc.open` and `oc.NeighborLoader`.
 
     Example:
         >>> import outercore as oc
@@ -114,21 +116,22 @@ def plan(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainPlan:
-    """The memory plan of a training, and the reads and seconds expected for an epoch.
+    """The memory plan of a training, and the expected reads and seconds of an epoch.
 
-    Opens the topology, runs the cache over batches of two epochs, or the first ones, and times each
-    stage on a few. Trains nothing. The arguments are the same as for `train`.
+    It trains nothing. It opens the topology, simulates the cache over the batches of two epochs (or
+    the first batches), and measures each stage on a few batches. The arguments are the same as for
+    `train`.
 
     Returns:
-        `memory`, `validation_memory` and reserved memory (`in_degrees_memory`, `embeddings_memory`,
-        `edges_memory`) in bytes; `all_rows_memory`: a budget that holds all
-        feature rows, `None` where it is not known; `training`: the record's `plan` of a run with
-        these options; `forecast`: what
-        `NeighborLoader.forecast` says with the training step, empty for whole graphs and edges.
+        A dictionary. `memory`, `validation_memory` and reserved memory (`in_degrees_memory`,
+        `embeddings_memory`, `edges_memory`) are in bytes. `all_rows_memory` is a budget that holds
+        all feature rows, `None` if it is not known. `training` is the `plan` in the record of a run
+        with these options. `forecast` is the result of `NeighborLoader.forecast` with the training
+        step; it is empty for whole graphs and edges.
 
     Raises:
-        BudgetError: the budget is too small; the message has the least that works.
-        UnsupportedError: the task `link` without times, whose graph is made by the run itself.
+        BudgetError: the budget is too small; the message names the smallest sufficient budget.
+        UnsupportedError: the task `link` without times. Its graph does not exist before the run.
     """
     chosen, code = _configured(config, network, options)
     observer = observer or Observer()
@@ -153,7 +156,7 @@ def plan(
 
 
 def _with_inputs(graph: Any, config: TrainConfig, observer: Observer) -> TrainConfig:
-    """The configuration with the splits and features that the data set has."""
+    """Replaces the splits and features in a configuration by their names in the data set."""
     require_model_fits(graph, config)
     if config.of_links:
         require_topology(graph)
@@ -176,16 +179,16 @@ def resume(
     open_loader: LoaderFactory = neighbor_loader,
     **options: Any,
 ) -> TrainRecord:
-    """Resumes a run from its last checkpoint. It ends with the same bits as an uninterrupted run.
+    """Resumes a run from its last checkpoint. The result is bit-identical to an uninterrupted run.
 
     A finished run continues when `epochs` or `patience` is larger than before; only these `options`
-    may change. Otherwise its record is returned.
+    may change. Without such an option, the record of a finished run is returned.
 
     `far` replaces the memory server of the run; `False` uses none. `network` is the code of a
     custom network.
 
     Errors: `InvalidError` if an array that the run reads, or its network, has changed; if nothing
-    is left to train; if another process trains the run; else as `train`.
+    is left to train; if another process trains the run. Other errors are the same as for `train`.
     """
     require_one_process("outercore train")
     directory = TrainDirectory.open(Path(run))
@@ -211,7 +214,7 @@ def resume(
 
 
 def _is_over(run: TrainDirectory, config: TrainConfig) -> bool:
-    # One that got more epochs and was stopped before the next one ended is not.
+    # A finished run that got more epochs, but was stopped in the next epoch, is not over.
     return run.finished and config.optimiser.is_over(*run.epochs)
 
 
@@ -220,7 +223,7 @@ def _configured(
     network: NetworkSource | None,
     options: Mapping[str, Any],
 ) -> tuple[TrainConfig, CustomCode | None]:
-    """The configuration, and the custom network, by `network` or as the option `model`."""
+    """The configuration, and the custom network, which is given as `network` or option `model`."""
     model = options.get("model")
     if isinstance(model, str) and ":" not in model:
         model = None
@@ -239,7 +242,7 @@ def _configured(
 
 
 def _intact(run: TrainDirectory, network: NetworkSource | None, observer: Observer) -> bool:
-    """Whether the model of a finished run is undamaged; a note names the damage."""
+    """Whether the model of a finished run is undamaged. The observer gets a note of the damage."""
     try:
         load_model(run.model, network)
     except CorruptError as error:

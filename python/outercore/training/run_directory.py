@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class TrainDirectory(RunDirectory):
     """The directory of a training run.
 
-    Besides `checkpoints/`, `model/` the best model, `scratch/` removed when the run ends.
+    In addition to `checkpoints/`, `model/` holds the best model, and `scratch/` has layer states
+    until the run ends. `links/` holds the prepared edges of a run that learns to predict edges.
     """
 
     verb = "train"
@@ -31,34 +32,34 @@ class TrainDirectory(RunDirectory):
 
     @property
     def scratch(self) -> Path:
-        """Where layer states lie during inference."""
+        """The directory of layer states during inference."""
         return self.path / "scratch"
 
     @property
     def links(self) -> Path:
-        """Where a run that learns edges keeps those to train on and those to score."""
+        """The directory of prepared edges, for a run that learns to predict edges."""
         return self.path / "links"
 
     @property
     def model(self) -> Path:
-        """Where the best model is."""
+        """The directory of the best model."""
         return self.path / "model"
 
     @property
     def result(self) -> Path:
-        """The description of the best model."""
+        """The file that describes the best model."""
         return self.model / "model.json"
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """Epochs of a finished run, and how many of them came after the best one."""
+        """The number of epochs of a finished run, and the number of epochs after the best epoch."""
         record = self.record()
         done, best = len(record["epochs"]), record["result"]["best_epoch"]
         return done, done if best is None else done - 1 - best
 
     @staticmethod
     def identity_of(graph: Graph, config: Configuration) -> Identity:
-        """The topology, and the features, labels, splits and times that `config` names."""
+        """Identity of the topology, and of the features, labels, splits and times in `config`."""
         assert isinstance(config, TrainConfig)
         schema, sampling = graph.schema, config.sampling
         splits = (sampling.train, sampling.valid, sampling.test)
@@ -90,7 +91,7 @@ class TrainDirectory(RunDirectory):
         return Identity.of(graph.arrays, keys.__contains__, **facts)
 
     def remove_scratch(self) -> None:
-        """Deletes layer states, also those that a killed run left."""
+        """Deletes layer states, including files that a killed run left."""
         with device_errors(f"layer states `{self.scratch}`"):
             self._storage.remove_tree(self.scratch)
 
@@ -100,7 +101,7 @@ class TrainDirectory(RunDirectory):
 
 
 def _times(graph: Graph, attribute: str | None) -> list[str]:
-    """Arrays of all types with the times of `--time`."""
+    """The keys of the arrays of times, of all types."""
     if attribute is None:
         return []
     names = (attribute, attribute.removeprefix("edge_"))

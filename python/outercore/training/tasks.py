@@ -1,4 +1,4 @@
-"""Prediction tasks: labels and splits of nodes or graphs, and edges."""
+"""Prediction tasks: kinds of labels with losses and metrics; splits of nodes and graphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TASKS: dict[Kind, TaskName] = {
     "values": "regression",
     "links": "link",
 }
-"""The names of the kinds for users."""
+"""The names that users see for the kinds of labels."""
 
 _METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": ("accuracy", "roc_auc", "f1_micro", "f1_macro"),
@@ -39,32 +39,35 @@ _METRICS: dict[Kind, tuple[str, ...]] = {
     "values": ("r2", "mse", "rmse", "mae"),
     "links": get_args(LinkMetric),
 }
-"""The metrics of each kind."""
+"""The metrics of each kind of labels. The default is the first one, or `roc_auc` for two classes.
+"""
 
 _ERRORS = ("mse", "rmse", "mae")
-"""Metrics of which less is better."""
+"""Metrics for which smaller is better."""
 
 _MANY = 1 << 16
-"""Classes that even a small data set may have."""
+"""Number of classes that any data set may have. Large data sets may have as many as nodes."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Loss and metric of a node prediction task."""
+    """The loss and the metric of a prediction task, for the labels of N nodes or graphs."""
 
     kind: Kind
-    """`classes`: integers [N], negative for none. `labels`: [N, outputs] of 0, 1, and NaN or -1 for
-    none. `values`: numbers [N] or [N, outputs], NaN for none."""
+    """The kind of labels. `classes`: integers [N], negative for unlabelled. `labels`: 0 and 1 [N,
+    outputs], NaN or -1 for unlabelled. `values`: numbers [N] or [N, outputs], NaN for unlabelled.
+    `links`: edges, without labels."""
     outputs: int
     metric_name: str
     means: tuple[float, ...] = ()
-    """Means of the numbers of the training split, by column. The network learns numbers minus their
-    mean, divided by their deviation, so their unit does not matter."""
+    """For `values`: the mean of each column over the training split. The network learns values
+    minus their mean, divided by their deviation. So the unit of the values does not matter."""
     deviations: tuple[float, ...] = ()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy over what is labelled; of numbers the mean squared error, by their
-        variance. Never below 0, and 0 (with a gradient) where nothing is labelled.
+        """The mean cross entropy of known labels, or the mean squared error of standardised values.
+
+        It is never below 0. Without known labels it is 0, with a gradient.
 
         Errors: `CorruptError` for a class beyond the last, or a label that is neither 0 nor 1.
         """
@@ -76,7 +79,7 @@ class Task:
             labels = ((wide - means) / deviations).to(logits.dtype)
             known = ~torch.isnan(labels)
         else:
-            # False for NaN, too.
+            # The comparison is also false for NaN.
             known = labels >= 0
         if not bool(known.any()):
             return logits.sum() * 0.0
@@ -103,11 +106,11 @@ class Task:
             )
 
     def metric(self) -> Metric:
-        """A fresh accumulator of the task's metric."""
+        """A new, empty metric of the task."""
         return build_metric(self.metric_name)
 
     def update(self, metric: Metric, logits: NDArray[np.float32], labels: NDArray) -> None:
-        """Takes a batch into a metric.
+        """Adds a batch to a metric.
 
         Errors: as `loss`.
         """
@@ -123,35 +126,35 @@ class Task:
         metric.update(logits, labels)
 
     def scores(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The outputs of the network; numbers in the unit of the labels."""
+        """The scores for a metric: the network's outputs; `values` in the unit of the labels."""
         if self.kind != "values":
             return logits
         means, deviations = (np.asarray(of) for of in self._units)
         return (logits * deviations + means).astype(np.float32)
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Probabilities of classes or labels, float32 [rows, outputs]."""
+        """The probabilities of classes or labels, float32 [rows, outputs]."""
         wide = torch.from_numpy(logits)
         return (wide.softmax(dim=1) if self.kind == "classes" else wide.sigmoid()).numpy()
 
     @property
     def name(self) -> TaskName:
-        """The name for users."""
+        """The name that users see for the task."""
         return TASKS[self.kind]
 
     @property
     def _units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Means and deviations, by default 0 and 1."""
+        """The means and deviations of `values`; 0 and 1 if they are not set."""
         return self.means or (0.0,) * self.outputs, self.deviations or (1.0,) * self.outputs
 
     def better(self, score: float | None, best: float | None) -> bool:
-        """Whether a validation score is better than the best one before it."""
+        """Whether a validation score is better than the best earlier score."""
         if best is None or score is None:
             return best is None
         return score < best if self.metric_name in _ERRORS else score > best
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """The shape of the predictions for this number of nodes."""
+        """The shape of the predictions for this number of rows."""
         single = self.kind == "classes" or (self.kind == "values" and self.outputs == 1)
         return (rows,) if single else (rows, self.outputs)
 
@@ -162,7 +165,7 @@ class Task:
         return kinds.get(self.kind, np.float32)
 
     def predictions(self, logits: NDArray[np.float32]) -> NDArray:
-        """Class numbers int64 [rows], 0/1 uint8 [rows, outputs], or numbers float32."""
+        """Predicted classes int64 [rows], 0/1 labels uint8 [rows, outputs], or values float32."""
         if self.kind == "classes":
             return logits.argmax(axis=1)
         if self.kind == "labels":
@@ -171,7 +174,7 @@ class Task:
 
 
 def array_key(graph: Labelled, name: str) -> str:
-    """The key of the array that users call `name`, of nodes of the labelled type."""
+    """The manifest key of an array of the labelled type. `x` means its features, `y` its labels."""
     schema = graph.schema
     prefix = f"nodes/{schema.labelled_type or NODE}/"
     key = {"x": schema.features, "y": schema.labels}.get(name) or prefix + name
@@ -189,9 +192,9 @@ def array_key(graph: Labelled, name: str) -> str:
 
 
 def link_task(metric: str, width: int) -> Task:
-    """The task of predicting edges by embeddings of `width` dimensions.
+    """The task to predict edges by embeddings with `width` dimensions.
 
-    Errors: `InvalidError` for a metric of other tasks.
+    Errors: `InvalidError` for a metric of another task.
     """
     names = _METRICS["links"]
     chosen = names[0] if metric == "auto" else metric
@@ -210,15 +213,16 @@ def detect_task(
     task: Literal["auto", "graph", TaskName] = "auto",
     nodes: NDArray[np.int64] | None = None,
 ) -> Task:
-    """The task that the type, shape and values of the label array imply, or the chosen `task`.
+    """The task for an array of labels: the chosen `task`, or the task that the array implies.
 
-    Integers [N] are classes; so are floats [N] if all are whole numbers, -1 or NaN, and else they
-    are numbers to predict. Several columns of 0, 1, -1 and NaN are labels; of other values, only
-    numbers if `task` says so. Means and deviations of numbers are computed over `nodes`.
+    Integers [N] imply classes. Floats [N] imply classes if all of them are whole numbers from -1 on
+    or NaN, else numbers to predict. Several columns imply labels of 0, 1, -1 and NaN; numbers to
+    predict in several columns need a chosen `task`, unless they were imported as such. Means and
+    deviations of numbers are computed over `nodes`.
 
     Cost: one pass over the array, except for imported classes.
-    Errors: `NotFoundError` without labels; `InvalidError` for labels of another task, with the
-    first wrong value.
+    Errors: `NotFoundError` without labels; `InvalidError` with the first wrong value if the array
+    does not fit the task.
     """
     array = _Labels(graph, labels)
     kind = next((kind for kind, name in TASKS.items() if name == task), None)
@@ -239,7 +243,7 @@ def detect_task(
 
 
 class _Labels:
-    """A label array, looked at piece by piece."""
+    """Inspects an array of labels, block by block."""
 
     def __init__(self, graph: Labelled, name: str) -> None:
         self._graph = graph
@@ -262,9 +266,9 @@ class _Labels:
         return "float" in self._dtype
 
     def guess(self) -> Kind:
-        """The kind that type, shape and values imply."""
+        """The kind of labels that type, shape and values of the array imply."""
         if len(self._shape) == 2:
-            # The importer stores numbers to predict, and nothing else, in double precision.
+            # The importer uses double precision only for numbers to predict.
             return "values" if self._imported and self._dtype == "float64" else "labels"
         if not self._is_float:
             return "classes"
@@ -304,9 +308,9 @@ class _Labels:
         return int(count)
 
     def columns(self) -> int:
-        """The number of labels a node.
+        """The number of labels of a node.
 
-        Errors: `InvalidError` for a value other than 0, 1, and none.
+        Errors: `InvalidError` for a value other than 0, 1, -1 and NaN.
         """
         if len(self._shape) == 1:
             raise self._not("multi-label", "one column", "[nodes, labels]", "classification")
@@ -319,9 +323,9 @@ class _Labels:
         return int(self._shape[1])
 
     def numbers(self) -> int:
-        """The number of columns of a node.
+        """The number of columns of numbers to predict.
 
-        Errors: `InvalidError` for an infinite one.
+        Errors: `InvalidError` for an infinite number.
         """
         for first, block in self._blocks() if self._is_float else ():
             if (wide := np.isinf(block.astype(np.float64))).any():
@@ -332,14 +336,14 @@ class _Labels:
         return int(self._shape[1]) if len(self._shape) == 2 else 1
 
     def units(self, nodes: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Means and deviations of the numbers of `nodes`; the deviation of equal ones is 1."""
+        """The means and deviations of columns over `nodes`; a column of equal numbers gets 1."""
         values = np.asarray(self._array()[nodes], np.float64).reshape(len(nodes), -1)
         known = ~np.isnan(values)
         count = np.maximum(known.sum(axis=0), 1)
         means = np.where(known, values, 0.0).sum(axis=0) / count
         spread = np.where(known, values - means, 0.0)
         deviations = np.sqrt((spread**2).sum(axis=0) / count)
-        # Rounding leaves a little of equal ones.
+        # Due to rounding, the deviation of equal numbers may be slightly above 0.
         deviations[deviations <= 1e-12 * np.abs(means)] = 1.0
         return tuple(means.tolist()), tuple(deviations.tolist())
 
@@ -361,7 +365,7 @@ class _Labels:
 
 
 def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which are class numbers or none."""
+    """Whether each value is a class number, or -1 or NaN for unlabelled."""
     if values.dtype.kind != "f":
         found: NDArray[np.bool_] = np.asarray(values >= -1)
         return found
@@ -372,11 +376,11 @@ def _are_classes(values: NDArray[Any]) -> NDArray[np.bool_]:
 def with_splits(
     graph: Labelled, sampling: SamplingConfig, note: Callable[[str], None] = lambda _: None
 ) -> SamplingConfig:
-    """The configuration with the names that the splits have in the data set.
+    """Replaces the splits in a configuration by their names in the data set.
 
     `note` is called with missing splits, and with splits that a training does not use.
 
-    Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty one.
+    Errors: `NotFoundError` without a split to train on, `InvalidError` for an empty split.
     """
     wanted = (sampling.train, sampling.valid, sampling.test)
     train, valid, test = (find_split(name, graph.splits) for name in wanted)
@@ -399,7 +403,7 @@ def with_splits(
 def nodes_of(graph: Labelled, name: str) -> NDArray[np.int64]:
     """The nodes of a split.
 
-    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty one.
+    Errors: `NotFoundError` for an unknown split, `InvalidError` for an empty split.
     """
     split = find_split(name, graph.splits)
     if split is None:

@@ -1,4 +1,4 @@
-"""A trained model over a data set: scores on a split, and predictions as a table."""
+"""Use of a trained model on a data set: scores on a split, and predictions as a table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from outercore.training.tasks import Task, nodes_of
 from outercore.training.work import PredictingWork, Work, samples_only
 
 _GROUP = 1 << 16
-"""Least rows of a row group, but for the last one."""
+"""Minimum number of rows in a row group of a table, except for the last group."""
 
 Columns: TypeAlias = dict[str, Any]
 
@@ -71,12 +71,20 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score a trained model on a split, by exact inference or with sampled neighbours.
 
-    `model` is a run or its `model` directory; `data_set` by default the run's own; split `all`
-    stands for every node, in order. `network` is the code of a custom network. `validation` says
-    whether all neighbours count, or those sampled with the training fan-outs. `predictions` and
-    `logits` name files to write, a row for each node of the split, in its order: `.npy`, or
-    `.parquet` and `.csv` with the node's id or name. `overwrite` lets them replace files. `far` is
-    used if it holds the data set permanently.
+    Args:
+        model: a run of `oc.train`, or its `model` directory.
+        data_set: directory of the data set, or an opened graph; by default the run's data set.
+        split: name of the split; `all` stands for every node, in order.
+        memory: budget, by default the budget of the training.
+        far: memory server. It is used if it holds the data set permanently.
+        network: the code of a custom network: a module, a class, or `FILE.py:NAME`.
+        validation: `"full"` takes all neighbours if the model allows it; `"sampled"` samples
+            neighbours with the training fan-outs.
+        predictions, logits: files to write, with a row for each node of the split, in its order:
+            `.npy`, or `.parquet` and `.csv` with ids or names of the nodes.
+        overwrite: whether these files may replace existing files.
+        observer: receives the progress.
+        open_graph, open_loader: functions to call instead of `oc.open` and `oc.NeighborLoader`.
 
     Errors: `NotFoundError` for a missing model, split or directory; `InvalidError` for a data set
     or a run of `outercore embed` instead of a model, for a file that exists already, and for a data
@@ -144,9 +152,9 @@ def _scores_of_links(
     split: str,
     neighbours: str,
 ) -> dict[str, Any]:
-    """All metrics of the held-out edges `valid` or `test`.
+    """All metrics of the held-out edges of a split, `valid` or `test`.
 
-    Errors: `NotFoundError` for a part that the run does not have.
+    Errors: `NotFoundError` if the run did not hold out such edges.
     """
     part, links = normal_split(split), work.links
     if part not in links.parts:
@@ -169,7 +177,7 @@ def _scores_of_links(
 
 
 def _data_set_of(model: Path) -> Path:
-    """The data set that a run's model was trained on."""
+    """The data set on which a run's model was trained."""
     if not (model.parent / "config.json").exists():
         raise InvalidError(f"model `{model}` names no data set\nhint: add `--data DATASET`")
     return TrainDirectory.open(model.parent).data_set
@@ -196,37 +204,39 @@ def predict(
 ) -> dict[str, Any]:
     """Write the predictions of a trained model for all nodes, all graphs, or a list of edges.
 
-    Exact: all neighbours count; of a model of nodes with times, those sampled of the past. Rows are
-    written as they are computed, and the file appears under its name once it is complete.
+    Predictions are exact: they use all neighbours. Only models with times, and custom networks, use
+    sampled neighbours. Rows are written as they are computed. The file gets its name when it is
+    complete.
 
-    **Shapes** of the table, in the order of ids: `id` int64 as the imported files have it, or the
-    name where the nodes have names; `prediction` int64 the class, or its name, or float32 the
-    number, or uint8 `prediction_0` ... of several labels; `probability_0` ... float32 of each class
-    or label. With `edges`, in the order of the list: `source`, `target`, and `score` float32, more
-    for likelier edges.
+    **Shapes** of the table. Rows are in the order of node ids. `id`: int64 id in the imported
+    files, or the name of the node. `prediction`: the class as int64 or by name, or a number as
+    float32; several labels or numbers are in `prediction_0` and so on, labels as uint8.
+    `probability_0` and so on: float32 for each class or label. With `edges`, rows are in the order
+    of the list: `source`, `target`, and `score` float32, higher for likelier edges.
 
     Args:
-        data_set: its directory; labels are not needed there.
+        data_set: directory of the data set, or an opened graph. Labels are not needed.
         model: a run of `oc.train`, or its `model` directory.
-        out: the `.parquet`, `.csv` or `.tsv` to write.
-        edges: of a model of edges, the pairs to score: a text, Parquet, or `.npy` of ids or names;
-            `FILE:SOURCE,TARGET` chooses columns.
+        out: the `.parquet`, `.csv` or `.tsv` file to write.
+        edges: the pairs to score, for a model of edges: a text file, Parquet, or `.npy` with ids or
+            names. `FILE:SOURCE,TARGET` chooses columns.
         memory: budget, by default the budget of the training.
         network: the code of a custom network: a module, a class, or `FILE.py:NAME`.
-        overwrite: replace a file.
-        observer: is called with the progress.
-        open_graph, open_loader: replace `oc.open` and `oc.NeighborLoader`.
+        overwrite: whether `out` may replace an existing file.
+        observer: receives the progress.
+        open_graph, open_loader: functions to call instead of `oc.open` and `oc.NeighborLoader`.
 
     Returns:
-        `model`, `data_set`, `out`, `task`, `neighbours` (`all` or `sampled`), and the number of
-        `nodes`, `graphs` or `edges`.
+        A dictionary: `model`, `data_set`, `out`, `task`, `neighbours` (`all` or `sampled`), and the
+        number of `nodes`, `graphs` or `edges`.
 
     Raises:
         InvalidError: the model does not fit the data set; `edges` for a model of nodes; a wrong
-            pair of the list, with its row; a file that exists already.
-        UnsupportedError: a model of edges by time.
-        NotFoundError: no such model, data set or list; a name that no node has, with its row.
-        InterruptError: after Ctrl-C, SIGTERM or SIGHUP; nothing is left.
+            pair in the list (the message has its row); `out` exists already.
+        UnsupportedError: a model of edges with times.
+        NotFoundError: an unknown model, data set or list; an unknown name (the message has its
+            row).
+        InterruptError: after Ctrl-C, SIGTERM or SIGHUP. No file is left behind.
 
     Example:
         >>> import outercore as oc
@@ -283,7 +293,7 @@ def _about_edges(model: Path, of_links: bool) -> str:
 
 
 def _write_rows(out: Path, work: PredictingWork, context: Context) -> int:
-    """Writes the predictions of all nodes, or graphs; returns how many."""
+    """Writes the predictions of all nodes or graphs, and returns their number."""
     table = _NodeTable(work.labelled, work.task)
     with _table(out, table.columns) as append:
         for prediction in work.predictor(context).exact(None):
@@ -292,8 +302,8 @@ def _write_rows(out: Path, work: PredictingWork, context: Context) -> int:
 
 
 def _write_pairs(out: Path, work: LinkWork, context: Context, pairs: PairList) -> int:
-    """Writes the scores of a list of pairs; returns how many."""
-    # The whole list is checked before the work.
+    """Writes the scores of a list of pairs, and returns their number."""
+    # Read the whole list first, so that a wrong pair is found before any work.
     ends = np.zeros(work.labelled.num_nodes, np.bool_)
     count = 0
     for some in pairs.chunks():
@@ -312,7 +322,7 @@ def _write_pairs(out: Path, work: LinkWork, context: Context, pairs: PairList) -
 
 
 class _NodeTable:
-    """The columns of the predictions of nodes, or graphs."""
+    """Converts predictions of nodes or graphs to the columns of a table."""
 
     def __init__(self, labelled: Labelled, task: Task) -> None:
         self._task = task
@@ -330,7 +340,7 @@ class _NodeTable:
         }
 
     def rows(self, prediction: Prediction) -> Columns:
-        """The columns of some nodes."""
+        """The columns for some nodes or graphs."""
         predicted: Any = self._task.predictions(prediction.logits)
         if self._classes is not None:
             predicted = [arrow_names_of(self._classes, predicted)]
@@ -345,7 +355,7 @@ class _NodeTable:
 
 
 def _class_names(labelled: Labelled, task: Task) -> Names | None:
-    """The names of the classes, if the data set has a name for each."""
+    """The names of the classes, if the data set has a name for each class."""
     if task.kind != "classes":
         return None
     try:
@@ -357,7 +367,10 @@ def _class_names(labelled: Labelled, task: Task) -> Names | None:
 
 @contextmanager
 def _table(path: Path, columns: dict[str, pa.DataType]) -> Iterator[Callable[[Columns], None]]:
-    """A function that adds rows, as columns, to a table; an error in the block leaves no file."""
+    """Context with a function that adds rows to a table file, given as columns.
+
+    After an error in the block, there is no file.
+    """
     waiting: list[pa.RecordBatch] = []
 
     def write() -> None:
@@ -387,12 +400,12 @@ def opened_work(
     observer: Observer | None,
     open_loader: LoaderFactory,
 ) -> Iterator[tuple[Work, Context]]:
-    """The work of the model in `directory`, and where it runs; ready to score.
+    """Context with the work of a trained model in `directory`, which is ready to score.
 
-    Scores have the whole budget: `memory`, or the budget of the training. A signal stops them.
+    Scoring has the whole budget: `memory`, or the budget of the training. A signal stops it.
 
-    Errors: as `require_model_fits` and `open_work`; for a model of edges `InvalidError` where the
-    data set is another one or changed since.
+    Errors: as `require_model_fits` and `open_work`; for a model of edges, `InvalidError` if the
+    data set is another one or has changed.
     """
     observer = observer or Observer()
     # The memory server of the training does not belong to the model.
@@ -425,7 +438,7 @@ def opened_work(
 
 
 def _run_of(model: Path, graph: Graph) -> TrainDirectory:
-    """The run of a model of edges.
+    """The run of a model of edges. It has the edges to score.
 
     Errors: `InvalidError` for a model outside of a run, and for another data set.
     """
@@ -444,7 +457,7 @@ def _run_of(model: Path, graph: Graph) -> TrainDirectory:
 
 
 def _remove_empty(directory: Path) -> None:
-    """Removes an unused directory."""
-    # Another evaluation of the same model may be using it.
+    """Removes a directory if it is empty."""
+    # It is not empty if another evaluation of the same model is running.
     with suppress(OSError):
         directory.rmdir()

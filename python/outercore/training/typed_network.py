@@ -1,6 +1,7 @@
-"""Networks of typed graphs: an encoder for each node type, and layers that run a hop at a time.
+"""Networks of typed graphs: an encoder for each node type, and layers that run one hop at a time.
 
-Training on sampled batches and exact inference call the same `TypedNetwork.layer`.
+Batches of training run `TypedNetwork.layer`. Exact inference uses the same weights, but runs the
+layers in the steps of `outercore.training.streamed.network`.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ if TYPE_CHECKING:
 
 
 _SHARE = 4
-"""Tables take one part in so many of the budget."""
+"""All tables together get the budget divided by this number."""
 _ROWS, _BLOCKS = 1 << 16, 64
-"""At most so many rows are read, in so many blocks."""
+"""Maximum number of rows that are read to scale features, and the number of blocks of these rows.
+"""
 _PIECE = 1 << 17
-"""Values that are looked at together."""
+"""Number of values that are read together."""
 _CONSTANT = 1e-6
-"""A column that deviates by less than this part of its mean has one value."""
+"""A column counts as constant if its deviation divided by its mean is not above this number."""
 _SMALL = 1e-3
-"""The deviation where no node has features: long rows would be noise that hides what is learnt."""
+"""Deviation of initial embeddings if no node has features. Larger embeddings would be noise that
+hides what the network learns."""
 
 
 @dataclass(frozen=True)
 class NodeInput:
     """The input of the nodes of a type.
 
-    With `features`, a row of so many values. With `rows`, an embedding for each node in a table of
-    so many rows. With neither, one learnt vector for the whole type.
+    If `features` is above 0, it is a row with this number of values. If `rows` is above 0, it is an
+    embedding of each node, in a table with this number of rows. Otherwise it is one learnt vector
+    for all nodes of the type.
     """
 
     features: int = 0
@@ -54,13 +58,13 @@ class NodeInput:
 
 @dataclass(frozen=True)
 class TypedSchema:
-    """The types that a network sees, in the order of the data set."""
+    """The types that a network uses, in the order of the data set."""
 
     seeds: tuple[str, ...]
-    """The node types that batches begin with: the labelled one, or those at the ends of links."""
+    """The node types of seeds: the labelled type, or the types at the ends of links."""
     edge_types: tuple[EdgeType, ...]
     inputs: Mapping[str, NodeInput]
-    """By node type; only of types that reach the seeds within the layers."""
+    """Inputs by node type. Types that cannot reach the seeds within the layers are left out."""
     layers: int
 
     @property
@@ -73,11 +77,11 @@ class TypedSchema:
         return [edge_type for edge_type in self.edge_types if edge_type[2] == node_type]
 
     def targets(self, layer: int) -> list[str]:
-        """The node types that `layer` computes; the last layer computes only types of seeds."""
+        """The node types whose states `layer` computes; in the last layer, only types of seeds."""
         return self._after(layer + 1)
 
     def sources(self, layer: int) -> list[str]:
-        """The node types whose states `layer` reads; its targets are among them."""
+        """The node types whose states `layer` reads. They include its targets."""
         return self._after(layer)
 
     def _after(self, layer: int) -> list[str]:
@@ -86,11 +90,14 @@ class TypedSchema:
 
     @property
     def table_rows(self) -> int:
-        """Number of embeddings of nodes, of all types."""
+        """The number of embeddings of nodes, over all types."""
         return sum(node_input.rows for node_input in self.inputs.values())
 
     def features(self, keys: Mapping[str, str]) -> dict[str, str] | None:
-        """The arrays of features that the network takes, by node type; `None` for none."""
+        """The keys of the feature arrays that the network uses, by node type; `None` without any.
+
+        `keys` are the feature arrays of the data set.
+        """
         arrays = {
             name: keys[name] for name, node_input in self.inputs.items() if node_input.features
         }
@@ -119,7 +126,7 @@ class TypedSchema:
 
 
 def table_bytes(rows: int, hidden: int, *, is_saved: bool = False) -> int:
-    """Memory for learned rows of nodes, with the copies of training unless the model is saved."""
+    """The bytes of a table of learned rows, including the copies for training unless `is_saved`."""
     return 4 * hidden * rows * (1 if is_saved else TABLE_COPIES)
 
 
@@ -138,11 +145,12 @@ def reach(seeds: Iterable[str], edge_types: tuple[EdgeType, ...], hops: int) -> 
 
 
 def feature_keys(graph: Graph, name: str) -> dict[str, str]:
-    """The key of the feature array of each node type that has one.
+    """The key of the feature array of each node type with features.
 
-    `x` stands for the features of each type; another name for the arrays of this name.
+    The name `x` stands for the features of each type. Any other name stands for the arrays with
+    this name.
 
-    Errors: `NotFoundError` where no type has an array of this name.
+    Errors: `NotFoundError` if no type has an array with this name.
     """
     if name == "x":
         features = {node_type: graph.features_of(node_type) for node_type in graph.node_types}
@@ -164,10 +172,11 @@ def schema_of(
     keys: Mapping[str, str],
     note: Callable[[str], None],
 ) -> TypedSchema:
-    """The schema of a freshly built network whose batches begin with nodes of the types `seeds`.
+    """The schema of a new network whose batches have seeds of the types `seeds`.
 
-    Types without features get a table of embeddings where the budget has room for it, those with
-    fewest nodes first; `note` is called with types that get only one vector.
+    `keys` are the feature arrays by node type. Types without features get a table of embeddings if
+    it fits in the budget; types with the fewest nodes come first. `note` is called for each type
+    that gets only one vector.
     """
     edge_types = tuple(graph.edge_types)
     reached = reach(seeds, edge_types, config.layers)
@@ -232,9 +241,9 @@ def _other(graph: Graph, expected: str, found: object) -> InvalidError:
 def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The centre and the scale of each column of features: x becomes (x - centre) / scale.
 
-    These are its mean and deviation. A column of which more than half is 0, as in a bag of words,
-    keeps its zeros: its centre is 0, and its scale the root mean square of its other values,
-    but at least 1.
+    They are the mean and the deviation of the column. If more than half of a column is 0, as in a
+    bag of words, its zeros stay 0: the centre is 0, and the scale is the root mean square of the
+    other values, but at least 1.
 
     Shapes: float32 [columns] each.
     Cost: reads at most 65,536 rows in 64 blocks.
@@ -247,7 +256,7 @@ def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[
         values = graph.rows(key, ids).reshape(len(ids), width).astype(np.float64)
         own = values.mean(axis=0)
         total, step = seen + len(ids), own - mean
-        # Chan et al., 1979: exact even if the mean is much larger than the deviation.
+        # The update of Chan et al., 1979, is exact even if the mean is far above the deviation.
         squares += np.square(values - own).sum(axis=0) + np.square(step) * (seen * len(ids) / total)
         mean += step * (len(ids) / total)
         seen = total
@@ -266,7 +275,7 @@ def column_scales(graph: Graph, key: str) -> tuple[NDArray[np.float32], NDArray[
 
 
 def _pieces(rows: int, width: int) -> Iterator[NDArray[np.int64]]:
-    """Ids of successive rows: of all, or of blocks that are evenly spaced."""
+    """The ids of all rows, or of 64 evenly spaced blocks of rows, in pieces of consecutive ids."""
     starts, length = [0], rows
     if rows > _ROWS:
         length = _ROWS // _BLOCKS
@@ -279,10 +288,10 @@ def _pieces(rows: int, width: int) -> Iterator[NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class TypedHop:
-    """The arcs into some target nodes of some types, among the nodes of a batch.
+    """The arcs into the first nodes of some types in a batch.
 
-    Shapes: `edges` int64 [2, arcs] of local source and target, by edge type; `targets` how many
-    nodes of each type, the first ones in the batch.
+    Shapes: `edges` int64 [2, arcs] of local source and target, by edge type. `targets` is the
+    number of target nodes of each type; they are the first nodes of their type in the batch.
     """
 
     edges: Mapping[EdgeType, Tensor]
@@ -290,11 +299,12 @@ class TypedHop:
 
 
 class RelationSum(nn.Module):
-    """The sum of a convolution for each edge type, and of a map of the target's own state.
+    """A layer that adds a convolution for each edge type and a linear map of the target's state.
 
-    `rgcn` maps the mean of the neighbours through each edge type, and the own state by a map for
-    each node type. `sage` is a `SAGEConv` for each edge type, which has a map of the own state in
-    it. `gat` is a `GATConv` for each edge type, and the map of the own state is as in `rgcn`.
+    `rgcn` maps the mean of the neighbours, with a map for each edge type; the map of the target's
+    state depends on its node type. `sage` is a `SAGEConv` for each edge type, which includes a map
+    of the target's state. `gat` is a `GATConv` for each edge type; the map of the target's state is
+    the same as in `rgcn`.
 
     **Source** Schlichtkrull et al., 2018, for `rgcn`; PyG's `to_hetero` for `sage`.
     """
@@ -314,7 +324,7 @@ class RelationSum(nn.Module):
         )
 
     def forward(self, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
-        """The new states of the targets.
+        """Computes the new states of the targets.
 
         Shapes: `x` float32 [sources, width] by node type; result [targets, width].
         """
@@ -340,9 +350,9 @@ class RelationSum(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """The Heterogeneous Graph Transformer: one softmax over the neighbours of all edge types.
+    """A layer of the Heterogeneous Graph Transformer: a softmax over neighbours of all edge types.
 
-    The same as PyG's `HGTConv`, but it computes queries and outputs only for the targets. A node
+    It computes the same as PyG's `HGTConv`, but queries and outputs only for the targets. A node
     type without incoming edge types keeps its state.
 
     **Source** Hu et al., 2020.
@@ -362,7 +372,7 @@ class TransformerLayer(nn.Module):
         self.targets = by_type({name: _Target(hidden) for name, into in self._into.items() if into})
 
     def forward(self, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
-        """The new states of the targets; shapes as `RelationSum.forward`."""
+        """Computes the new states of the targets; shapes as `RelationSum.forward`."""
         sources = dict.fromkeys(
             edge_type[0] for name in hop.targets for edge_type in self._into[name]
         )
@@ -402,7 +412,7 @@ class TransformerLayer(nn.Module):
 
 
 class _Relation(nn.Module):
-    """Maps of keys and values for an edge type, by head, and its weight."""
+    """The maps of keys and values for an edge type, and its weight, each by head."""
 
     def __init__(self, heads: int, size: int) -> None:
         super().__init__()
@@ -422,9 +432,10 @@ class _Target(nn.Module):
 
 
 def map_by_head(x: Tensor, maps: Tensor) -> Tensor:
-    """Applies the map of each head to its share of a row.
+    """Applies a separate linear map to the columns of each head.
 
-    Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`."""
+    Shapes: `x` [nodes, heads, size], `maps` [heads, size, size]; result as `x`.
+    """
     return torch.einsum("nhd,hde->nhe", x, maps)
 
 
@@ -440,7 +451,7 @@ def _convolution(config: ModelConfig) -> nn.Module:
     match config.kind:
         case "gat":
             size = width // config.heads
-            # The state of a target has another map, so no self-loops are added.
+            # The target's state has a separate map, so no self-loops are added.
             convolution = GATConv((width, width), size, config.heads, add_self_loops=False)
         case "sage":
             convolution = SAGEConv(width, width)
@@ -451,14 +462,14 @@ def _convolution(config: ModelConfig) -> nn.Module:
 
 
 def by_type(modules: Mapping[Any, nn.Module]) -> Any:
-    """Modules by node type or edge type; PyG's dictionary takes any name, and triples."""
+    """Modules by node type or edge type. PyG's dictionary allows any name, and triples as keys."""
     from torch_geometric.nn.module_dict import ModuleDict
 
     return ModuleDict(modules)
 
 
 class FeatureMap(nn.Module):
-    """A linear map of features that are standardised column by column."""
+    """Standardises each column of features, then applies a linear map."""
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
@@ -469,30 +480,30 @@ class FeatureMap(nn.Module):
         self.linear = nn.Linear(features, hidden)
 
     def standardise(self, centre: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        """Sets the scale of a column: its values less `centre`, divided by `scale`."""
+        """Sets the standardisation: `centre` is subtracted, then values are divided by `scale`."""
         self.centre.copy_(torch.from_numpy(centre))
         self.scale.copy_(torch.from_numpy(scale))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shapes: `x` [nodes, features]; result float32 [nodes, hidden]."""
+        """Maps features. Shapes: `x` [nodes, features]; result float32 [nodes, hidden]."""
         mapped: Tensor = self.linear((x.float() - self.centre) / self.scale)
         return mapped
 
 
 def feature_deviation(hidden: int) -> float:
-    """The deviation of rows of length 1, as long as mapped rows of features are on average."""
+    """The deviation of initial embeddings of length 1, the mean length of mapped feature rows."""
     return hidden**-0.5
 
 
 class Encoder(nn.Module):
-    """Brings the nodes of every type to the same width.
+    """Maps the nodes of every type to states of the same width.
 
-    Features by a `FeatureMap` for each type, other nodes by their embedding, or by one learnt
-    vector for the type.
+    Features are mapped by a `FeatureMap` for each type. Other nodes have an embedding, or one
+    learnt vector for the whole type.
     """
 
     def __init__(self, hidden: int, schema: TypedSchema, deviation: float) -> None:
-        """`deviation` of the initial embeddings and vectors."""
+        """Makes the maps and tables. Initial embeddings and vectors have this `deviation`."""
         super().__init__()
         self.hidden = hidden
         inputs = schema.inputs
@@ -513,7 +524,7 @@ class Encoder(nn.Module):
             nn.init.normal_(table.weight, std=deviation)
 
     def standardise(self, graph: Graph, keys: Mapping[str, str]) -> None:
-        """Measures the features of each node type, the arrays `keys`; sets their scales.
+        """Computes and sets the scales of the features, whose arrays are `keys` by node type.
 
         Cost: reads at most 65,536 rows of each type.
         """
@@ -521,10 +532,10 @@ class Encoder(nn.Module):
             features.standardise(*column_scales(graph, keys[name]))
 
     def forward(self, node_type: str, nodes: Any) -> Tensor:
-        """The states of a batch's nodes of a type.
+        """Computes the first states of a batch's nodes of one type.
 
-        Shapes: `nodes` with `x` float32 [nodes, features] or `n_id` int64 [nodes]; result
-        [nodes, hidden].
+        Shapes: `nodes` has `x` float32 [nodes, features] or `n_id` int64 [nodes]; result [nodes,
+        hidden].
         """
         if node_type in self.maps:
             encoded: Tensor = self.maps[node_type](nodes.x)
@@ -537,7 +548,7 @@ class Encoder(nn.Module):
 
 
 class TypedParts:
-    """A batch by types; a batch of a graph with one type has the same parts for each."""
+    """The nodes and edges of a batch by type. If the graph has one type, every type gives all."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -552,23 +563,24 @@ class TypedParts:
         return self._batch[edge_type] if self._is_typed else self._batch
 
     def until(self, node_type: str, hops: int) -> int:
-        """The nodes of a type that were sampled in fewer hops; seeds are hop 0."""
+        """The number of nodes of a type that were sampled in fewer hops than this. Seeds: hop 0."""
         return sum(map(int, self.nodes(node_type).num_sampled_nodes[:hops]))
 
     def index(self, edge_type: EdgeType, hops: int) -> Tensor:
-        """The ends of the edges of a type that were sampled in so many hops, int64 [2, edges]."""
+        """The ends of the edges of a type in the first `hops` hops, int64 [2, edges]."""
         store = self.edges(edge_type)
         ends: Tensor = store.edge_index[:, : sum(map(int, store.num_sampled_edges[:hops]))]
         return ends
 
 
 class TypedNetwork(Model):
-    """A classifier of the nodes of one type of a typed graph, of one layer a hop.
+    """A classifier for the nodes of one type of a typed graph, with one layer per hop.
 
-    All layers are `hidden` wide; a linear map makes the outputs. Each layer computes only the node
-    types that later layers need.
+    All layers have the width `hidden`; a linear map computes the outputs. Each layer computes only
+    the node types that later layers need.
 
-    `rgcn`, `sage`, `gat` and `hgt` average: over the sampled neighbours as over all of them.
+    `rgcn`, `sage`, `gat` and `hgt` average over neighbours. So they need no scaling for sampled
+    neighbours.
     """
 
     def __init__(self, config: ModelConfig, schema: TypedSchema, outputs: int) -> None:
@@ -601,7 +613,7 @@ class TypedNetwork(Model):
         self.classifier = nn.Linear(joined * config.hidden, outputs)
 
     def layer(self, index: int, x: Mapping[str, Tensor], hop: TypedHop) -> dict[str, Tensor]:
-        """The states of the targets after layer `index`, activation and dropout included.
+        """Computes the states of the targets after layer `index`, with activation and dropout.
 
         Shapes: `x` float32 [sources, hidden] by node type, targets first; result [targets, hidden].
         """
@@ -614,22 +626,22 @@ class TypedNetwork(Model):
         return {name: self.finished(index, name, state) for name, state in states.items()}
 
     def finished(self, index: int, name: str, state: Tensor) -> Tensor:
-        """Norm, activation and dropout of layer `index` for a node type."""
+        """Applies norm, activation and dropout of layer `index` to the states of type `name`."""
         norms: Any = self.norms[index]
         state = norms[name](state)
         if self.config.kind != "hgt":
-            # A layer of `hgt` has its activation within, before its own skip connection.
+            # A layer of `hgt` has its activation inside, before its skip connection.
             state = functional.relu(state)
         return functional.dropout(state, self.config.dropout, self.training)
 
     def head(self, states: list[Tensor]) -> Tensor:
-        """Logits from the states of the same labelled nodes after each layer."""
+        """Computes logits from the states of the same labelled nodes after each layer."""
         state = states[-1] if self.join is None else self.join(states)
         logits: Tensor = self.classifier(state)
         return logits
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
-        """Logits of a batch's seeds; no layer weighs by `degrees`.
+        """Computes the logits of a batch's seeds. `degrees` are not used.
 
         Shapes: result [seeds, outputs].
         Cost: a layer computes only the nodes that later layers need.
@@ -659,6 +671,6 @@ def norm_of_type(config: ModelConfig) -> nn.Module:
         return norm_of(config)
     from torch_geometric.nn import BatchNorm
 
-    # A batch may have only one node of a type: it is normalised by running statistics.
+    # A batch may have only one node of a type. It is then normalised by running statistics.
     norm: nn.Module = BatchNorm(config.hidden, allow_single_element=True)
     return norm

@@ -1,6 +1,6 @@
-"""The work of a run: task, network, batches and scores, of nodes and of whole graphs.
+"""The work of a run: task, network, batches and scores, for nodes and for whole graphs.
 
-Edges are in `links/work.py`.
+`links/work.py` has the work for edges.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _CHUNK = 1 << 20
 
 
 def in_degrees(graph: Graph, *, count_loops: bool) -> NDArray[np.float32]:
-    """The number of arcs into each node, self-loops among them or not.
+    """The number of arcs into each node, with or without self-loops.
 
     Shapes: float32 [nodes].
-    Cost: one sequential read of the offsets, and one of the edges where self-loops have to be
-    found; 4 bytes of memory a node.
+    Cost: reads the offsets once in order, and the edges once if self-loops must be found; 4 bytes
+    of memory per node.
     """
     degrees = np.empty(graph.num_nodes, np.float32)
     offsets = topology(graph, "offsets")
@@ -94,10 +94,10 @@ class SplitScoring(Scoring):
         return next(iter(self._score(run(nodes), {name: nodes}).values()))
 
     def final(self) -> dict[str, Metric]:
-        """Exact scores on the splits `valid` and `test` under their normal names, in one pass.
+        """Computes exact scores in one pass, by the normal split names `valid` and `test`.
 
-        With sampled neighbours each split has a pass: samples depend on the other nodes of a batch,
-        and in `outercore evaluate` these are from the same split.
+        With sampled neighbours, each split has a separate pass. Samples depend on the other nodes
+        of a batch, and `outercore evaluate` also makes batches from one split.
         """
         sampling = self._config.sampling
         splits = {
@@ -132,26 +132,26 @@ class Work(ABC):
     """The task, the network and the batches of a run."""
 
     rows: ClassVar[str]
-    """Rows of predictions: `nodes`, `graphs` or `edges`."""
+    """The name of the rows of predictions: `nodes`, `graphs` or `edges`."""
     labelled: Labelled
-    """The owner of labels and splits."""
+    """The graph, or the set of graphs, that has labels and splits."""
     task: Task
     model: Any
     loaders: Loaders | GraphLoaders
     _config: TrainConfig
     _graph: Graph
-    """The graph along whose edges messages pass."""
+    """The graph whose edges pass messages."""
     _keys: Mapping[str, str] = MappingProxyType({})
-    """The features of each node type, for a network with an `Encoder`."""
+    """The feature array of each node type, for a network with an `Encoder`."""
     _is_saved: bool
     _degrees: Tensor | None = None
 
     def prepare(self, timeline: Timeline) -> None:
-        """Reads the in-degrees if the network weighs by them; measures the scales of features.
+        """Reads the in-degrees if the network uses them, and computes the scales of features.
 
-        A saved network has its scales.
+        A saved network has its scales already.
 
-        Cost: at most 65,536 rows of each node type with features are read for its scales.
+        Cost: for the scales, reads at most 65,536 rows of each node type with features.
         """
         if self.model.needs_degrees:
             with timeline.span("in-degrees"):
@@ -162,42 +162,42 @@ class Work(ABC):
                 self.model.encoder.standardise(self._graph, self._keys)
 
     def _degrees_of(self, batch: Any, device: torch.device) -> Tensor | None:
-        """The in-degrees of the nodes of a batch, if the network weighs by them."""
+        """The in-degrees of the nodes of a batch; `None` if the network does not use them."""
         return None if self._degrees is None else self._degrees[batch.n_id].to(device)
 
     @abstractmethod
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """The mean loss of a batch of training, and of how many seeds it is the mean."""
+        """The mean loss of a training batch, and the number of seeds in this mean."""
 
     @abstractmethod
     def scoring(self, context: Context) -> Scoring:
-        """Scores the network after each epoch, and in the end."""
+        """The object that scores the network after each epoch and at the end."""
 
     def facts(self) -> dict[str, Any]:
-        """Entries of the run record about the data set."""
+        """Facts about the data set for the run record."""
         return {}
 
 
 class PredictingWork(Work):
-    """A work whose network predicts a value for each row, and is scored on splits of these."""
+    """A work whose network predicts outputs of nodes or graphs, and is scored on their splits."""
 
     @abstractmethod
     def predictor(self, context: Context) -> Predictor:
-        """Runs the network with its present weights."""
+        """The object that runs the network with its current weights."""
 
     def scoring(self, context: Context) -> Scoring:
-        """Scores the network on the splits."""
+        """The object that scores the network on the splits."""
         return SplitScoring(self.labelled, self._config, self.task, self.predictor(context))
 
 
 class NodeWork(PredictingWork):
-    """Nodes of the labelled type, each by its sampled neighbours of all types.
+    """Predicts nodes of the labelled type from their sampled neighbours of all types.
 
-    A freshly initialised network is a function of the configuration and PyTorch's seed; `saved` is
-    one to score instead.
+    `saved` is a trained model to score; without it, a new network is made. Its weights depend only
+    on the configuration and PyTorch's random state.
 
-    Errors: `NotFoundError` without labels; `InvalidError` where features, types or labels do not
-    fit; `BudgetError` if in-degrees or embeddings take all of the budget.
+    Errors: `NotFoundError` without labels; `InvalidError` if features, types or labels do not fit;
+    `BudgetError` if in-degrees or embeddings take the whole budget.
     """
 
     rows = "nodes"
@@ -213,7 +213,7 @@ class NodeWork(PredictingWork):
         saved: SavedModel | None = None,
         code: CustomCode | None = None,
     ) -> None:
-        """`code` makes the network in place of the configuration."""
+        """Makes the network and the loaders. `code` is custom code that makes the network."""
         self._graph, self._config, self._is_saved = graph, config, saved is not None
         self.labelled = graph
         self._type = graph.labelled_type if graph.is_typed else None
@@ -256,7 +256,7 @@ class NodeWork(PredictingWork):
             )
 
     def _loader_arguments(self) -> dict[str, Any]:
-        """Arguments of the loaders: features, and the memory that the network takes for nodes."""
+        """Arguments for `Loaders`: the features, and the memory of the network for all nodes."""
         if self._type is None:
             degrees = 4 * self._graph.num_nodes if self.model.needs_degrees else 0
             advice = "give more memory by `--memory`, or use `--model sage` or `gat`"
@@ -266,14 +266,14 @@ class NodeWork(PredictingWork):
         return {"reserved": {"embeddings": embeddings}, "features": schema.features(self._keys)}
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """The loss of the task over the seeds, and their number."""
+        """The loss of the seeds, and their number."""
         degrees, batch = self._degrees_of(batch, device), batch.to(device)
         labelled = batch if self._type is None else batch[self._type]
         count = int(labelled.batch_size)
         return self.task.loss(self.model(batch, degrees), labelled.y[:count]), count
 
     def predictor(self, context: Context) -> Predictor:
-        """Runs the network over nodes."""
+        """The object that runs the network over nodes."""
         return Inference(
             self._graph,
             self.model,
@@ -285,7 +285,7 @@ class NodeWork(PredictingWork):
         )
 
     def facts(self) -> dict[str, Any]:
-        """With several types: the types, and the inputs of their nodes."""
+        """The types and the inputs of their nodes; empty for a graph with one type."""
         if self._type is None:
             return {}
         described = self.model.schema.to_dict()
@@ -298,21 +298,22 @@ class NodeWork(PredictingWork):
 
 
 def samples_only(config: TrainConfig, model: Any) -> bool:
-    """Whether a model is scored with sampled neighbours in any case."""
+    """Whether a model can only be scored with sampled neighbours."""
     return config.sampling.time is not None or isinstance(model, CustomNetwork)
 
 
 def with_inputs(graph: Graph, config: TrainConfig) -> TrainConfig:
-    """The configuration with the name of the node array that the network uses."""
+    """Sets the features in a configuration to the node array that the network will use."""
     name = input_name(graph, config.sampling.features)
     return replace(config, sampling=replace(config.sampling, features=name))
 
 
 class GraphWork(PredictingWork):
-    """Whole graphs, each with all its nodes and arcs.
+    """Predicts labels of whole graphs, each from all its nodes and arcs.
 
-    Arguments and errors as `NodeWork`; `NotFoundError` for a data set of one graph, `BudgetError`
-    where a batch needs more than the budget, `InvalidError` for far memory.
+    Arguments and errors are the same as for `NodeWork`. In addition: `NotFoundError` for a data set
+    of one graph, `BudgetError` if a batch needs more than the budget, `InvalidError` for far
+    memory.
     """
 
     rows = "graphs"
@@ -349,21 +350,21 @@ class GraphWork(PredictingWork):
         self.loaders = GraphLoaders(self._many, self._inputs, config)
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """The loss of the task over the graphs, and their number."""
+        """The loss of the graphs, and their number."""
         batch = batch.to(device)
         return self.task.loss(self.model(batch), batch.y), int(batch.batch_size)
 
     def predictor(self, context: Context) -> Predictor:
-        """Runs the network, which always takes all neighbours."""
+        """The object that runs the network, always with all neighbours."""
         return _GraphPredictor(self.loaders, self.model, context)
 
     def facts(self) -> dict[str, Any]:
-        """The number of graphs, and the node array that is used."""
+        """The number of graphs, and the name of the used node array."""
         return {"graphs": self._many.num_nodes, "inputs": self._config.sampling.features}
 
 
 def graph_network(config: TrainConfig, inputs: NodeInputs, outputs: int) -> GraphNetwork:
-    """A freshly initialised network; a function of the arguments and PyTorch's seed."""
+    """A new network. Its weights depend only on the arguments and PyTorch's random state."""
     return GraphNetwork(
         config.model,
         config.layers,
@@ -386,15 +387,15 @@ class _GraphPredictor:
     def sampled(
         self, nodes: NDArray[np.int64] | None, what: str = "validation"
     ) -> Iterator[Prediction]:
-        """As `exact`: no neighbours are sampled."""
+        """The same as `exact`, because no neighbours are sampled."""
         return self.exact(nodes)
 
     def exact(self, nodes: NDArray[np.int64] | None) -> Iterator[Prediction]:
-        """Predictions of the graphs `nodes`, in this order; of all without them."""
+        """Predicts the graphs `nodes`, in this order; `None` stands for all graphs."""
         batches = evaluation_batches(self._loaders, self._context, "scores", graphs=nodes)
         with evaluating(self._model):
             for batch in batches:
-                # Not around the loop: it would hold in the caller's code, too.
+                # Not around the loop: there it would also apply to the code of the caller.
                 with torch.no_grad():
                     outputs = self._model(batch)
                 yield prediction_of(batch, outputs)

@@ -2,5 +2,5 @@
 
 `decide` is pure. The other modules measure, inspect the machine, and start and end processes.
 
-**Source**: Fargraph+ 7.
+**Source**: the Fargraph+ paper, section 7.
 """

@@ -147,7 +147,7 @@ def _interrupts_blocked() -> Iterator[None]:
 def _main() -> None:
     """Entry point of the child: binds it to its cores before any thread starts, then runs it."""
     parent, cores, *arguments = sys.argv[1:]
-    # The kernel ends the child with its parent: a killed parent cannot do so.
+    # Let the kernel end the child with its parent, because a killed parent cannot end the child.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):
         sys.exit("the parent has ended")

@@ -1,9 +1,9 @@
 """Deciding how graph algorithms share a machine: threads, cores and far ratio from a table.
 
-Pure functions: from measured runs and free resources to launches. `outercore tune` measures the
-table; `outercore jobs` inspects the machine and executes the launches.
+All functions are pure: from measured runs and free resources they compute the launches. `outercore
+tune` measures the table; `outercore jobs` inspects the machine and executes the launches.
 
-**Source**: Fargraph+ 3.1 (turning point) and 7 (controller).
+**Source**: the Fargraph+ paper, sections 3.1 (turning point) and 7 (controller).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ SLACK = 0.1
 """A far ratio is beyond the turning point if the time rises by more than this share."""
 
 ASSUMED_TURNING_POINT = 0.6
-"""Turning point without measurements; Fargraph+ 3.1 found it for BFS and betweenness."""
+"""Turning point without measurements. The Fargraph+ paper (3.1) found it for BFS and betweenness.
+"""
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,12 @@ class Profile:
 
     @cached_property
     def turning_point(self) -> float:
-        """The smallest turning point of all numbers of threads, so that it holds for each."""
+        """The smallest of the turning points by number of threads, so that it holds for all."""
         return min(turning_point(curve) for curve in self.curves.values())
 
     @property
     def overhead(self) -> int:
-        """Most bytes of a process above its budget."""
+        """The largest number of bytes that a measured process took above its budget."""
         return max(max(run.peak_memory - run.memory, 0) for run in self.measured)
 
     def times(self, far_ratio: float) -> tuple[float, ...]:
@@ -157,7 +158,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Table:
-    """The offline table (Fargraph+ 7): measured runs by algorithm and graph.
+    """The table of measured runs, by algorithm and graph ("offline table" of Fargraph+, 7).
 
     Example:
         >>> graph = GraphShape(nodes=1000, arcs=8000, skew=0.5)
@@ -206,7 +207,7 @@ def turning_point(curve: Sequence[tuple[float, float]], slack: float = SLACK) ->
         >>> turning_point([(0.0, 10.0), (0.6, 10.0), (0.8, 20.0), (1.0, 40.0)])
         0.62
 
-    **Source**: Fargraph+ 3.1, figure 4.
+    **Source**: the Fargraph+ paper, section 3.1 and figure 4.
     """
     if not curve:
         raise ValueError("turning point of no measurements")
@@ -264,7 +265,7 @@ class Launch:
 def allocate(
     jobs: Sequence[Job], free_cores: Sequence[Sequence[int]], free_memory: int
 ) -> list[Launch]:
-    """The waiting jobs that start now, with their cores.
+    """Chooses the waiting jobs that start now, and their cores.
 
     In the order of `jobs`, each job gets its least number of threads if enough cores and its memory
     at the turning point are free. A job that does not fit waits, and later jobs may start before
@@ -274,7 +275,7 @@ def allocate(
 
     Shapes: `free_cores` holds the free cores of each NUMA node.
 
-    **Source**: Fargraph+ 7, thread allocation.
+    **Source**: the Fargraph+ paper, section 7, thread allocation.
     """
     cores = sum(len(node) for node in free_cores)
     memory = free_memory
@@ -288,7 +289,7 @@ def allocate(
         growths = (
             (_best_growth(jobs[place], at, cores, memory), place) for place, at in threads.items()
         )
-        # If several save equally much, the job that has waited longest.
+        # If several jobs save equally much, choose the job that has waited longest.
         (saved, more), place = max(
             growths, key=lambda growth: (growth[0][0], -growth[1]), default=((0.0, 0), 0)
         )
@@ -306,9 +307,9 @@ def allocate(
 
 
 def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float, int]:
-    """Seconds saved per core by the best number of further threads, and that number.
+    """The most seconds that further threads save per thread, and the number of these threads.
 
-    Looks beyond the next thread: even if two threads save nothing, four may.
+    It tries more than one further thread: even if two threads save nothing, four may.
     """
     most = min(threads + cores, job.most_threads or len(job.times), len(job.times))
     best = (0.0, 0)
@@ -316,7 +317,7 @@ def _best_growth(job: Job, threads: int, cores: int, memory: int) -> tuple[float
         if job.memory_with(threads + more) - job.memory_with(threads) > memory:
             break
         saved = (job.seconds(threads) - job.seconds(threads + more)) / more
-        # If several save equally much, the fewest threads, so that other jobs get cores first.
+        # If several numbers save equally much, choose the smallest: other jobs get cores first.
         if saved > best[0]:
             best = (saved, more)
     return best
@@ -340,7 +341,7 @@ def _deal(
 
 
 def _never_falling(values: Sequence[float]) -> list[float]:
-    """The nearest values in the least-squares sense that never fall.
+    """The non-decreasing values that are nearest to `values`, by least squares.
 
     **Source**: pool-adjacent-violators algorithm.
     """

@@ -24,7 +24,7 @@ def table_path() -> Path:
 
 
 def load_table(path: Path) -> Table:
-    """The table in a file; empty if the file does not exist. Errors: as `load`."""
+    """Reads the table from a file; empty if the file does not exist. Errors: as `load`."""
     return load(Table, path, "measure again with `outercore tune`")
 
 

@@ -33,7 +33,7 @@ _LOOK_S = 1.0
 
 @dataclass
 class JobState:
-    """State of a job; the state file holds the list of all."""
+    """The state of a job. The state file has the states of all jobs in a list."""
 
     name: str
     words: tuple[str, ...]
@@ -63,7 +63,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class _States:
-    """Content of the state file."""
+    """The content of the state file."""
 
     jobs: tuple[JobState, ...] = ()
 
@@ -92,8 +92,8 @@ def run_jobs(
 ) -> Sequence[JobState]:
     """Runs all requests, as many at once as cores and memory allow; returns their states.
 
-    Jobs that are done by the state file in `directory` are skipped, and stopped jobs resume from
-    their checkpoint. If a job fails, or needs more than the machine has, the others still run.
+    Jobs that are done according to the state file in `directory` are skipped. Stopped jobs resume
+    from their checkpoint. If a job fails, or needs more than the machine has, the others still run.
 
     Errors: `InterruptError` after Ctrl-C, SIGTERM or SIGHUP. All processes have then ended, and the
     state file is written.
@@ -211,7 +211,7 @@ class _Running:
             self._write_states()
 
     def _startable(self) -> list[JobState]:
-        """The waiting jobs; of several that write to one data set only the first."""
+        """The waiting jobs that may start: of all that write to one data set, only the first."""
         writing = {
             self.requests[name].data_set.resolve()
             for name in self._children
@@ -229,9 +229,9 @@ class _Running:
         return startable
 
     def _free_memory(self) -> int:
-        """Bytes for new jobs: free memory without the memory that running jobs may still allocate.
+        """Bytes for new jobs: free memory minus the memory that running jobs may still allocate.
 
-        Never more than the memory limit of this call minus the memory assigned to running jobs.
+        It is at most the memory limit of this call minus the memory assigned to running jobs.
         """
         promised = sum(launch.memory for _, launch in self._children.values())
         still = sum(

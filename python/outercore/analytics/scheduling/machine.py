@@ -15,12 +15,12 @@ _NODES = Path("/sys/devices/system/node")
 _GROUPS = Path("/sys/fs/cgroup")
 _SAMPLE_S = 0.2
 _UNLIMITED = 1 << 60
-"""A larger limit of a control group means no limit: version 1 writes a huge number for it."""
+"""A control group with a larger limit has no limit: version 1 writes a huge number for it."""
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """Clock ticks of a core since the machine started: busy ticks, and all ticks."""
+    """The clock ticks of a core since the machine started: busy ticks, and all ticks."""
 
     busy: int
     total: int
@@ -30,7 +30,7 @@ class Machine:
     """The cores and memory of this machine, and how much of them other programs leave free."""
 
     def __init__(self, memory: int | None = None) -> None:
-        """Use at most `memory` bytes; by default all that the control groups allow."""
+        """Lets jobs use at most `memory` bytes; by default as many as the control groups allow."""
         installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         limits = [limit for limit, _ in _group_memory()]
         self.memory = min(memory or installed, installed, *limits)
@@ -77,7 +77,7 @@ def described() -> dict[str, Any]:
 def busy_shares(
     before: Mapping[int, Ticks], after: Mapping[int, Ticks], without: set[int]
 ) -> dict[int, float]:
-    """The share of time that each core was busy; leaves out the cores in `without`."""
+    """The share of time that each core was busy, for all cores that are not in `without`."""
     shares = {}
     for core, now in after.items():
         then = before.get(core)
@@ -90,9 +90,9 @@ def busy_shares(
 def idlest_cores(
     nodes: Sequence[Sequence[int]], held: set[int], shares: Mapping[int, float]
 ) -> list[list[int]]:
-    """The idlest of the cores that are not `held`; as many as the sum of their idle time.
+    """The idlest of the cores that are not `held`. Their number is the sum of the idle shares.
 
-    Threads of other programs move from core to core, so the sum over all cores counts.
+    Threads of other programs move from core to core, so only the sum over all cores is reliable.
     """
     open_ = sorted((shares.get(core, 0.0), core) for node in nodes for core in node)
     open_ = [(share, core) for share, core in open_ if core not in held]

@@ -91,7 +91,7 @@ class TuneConfig(Configuration):
         parse_size(self.memory, "memory")
 
     def points(self, graph: GraphShape) -> list[Point]:
-        """Every combination, for one graph."""
+        """Every combination as a point to measure, for one graph."""
         cores = len(os.sched_getaffinity(0))
         chosen = itertools.product(
             self.algorithms,
@@ -108,8 +108,8 @@ class TuneConfig(Configuration):
 def tune(data_set: Path, config: TuneConfig, out: Path, progress: Progress | None = None) -> Tuning:
     """Measures the points that are missing in the table `out`, and writes the table after each.
 
-    Every run is a separate process with the least budget of its far ratio, bound to as many cores
-    as it has threads. Points in the table are skipped, so a stopped call continues.
+    Every run is a separate process. It has the smallest budget for its far ratio, and is bound to
+    as many cores as it has threads. Points in the table are skipped, so a stopped call continues.
 
     Errors: `InvalidError` for a table of another machine; `InterruptError` after Ctrl-C, with
     every finished point in the table.
@@ -208,7 +208,7 @@ class Tuning:
         return RunConfig(
             threads=point.threads,
             backend=self.config.backend,
-            # Without a fallback: after a loss of the server, the run would measure the disk.
+            # No fallback: if the server were lost, the run would measure the disk.
             far=replace(far, fallback=False),
             far_ratio=point.far_ratio,
         )

@@ -82,8 +82,8 @@ class Estimate:
     far_ratio: float
     """Requested far ratio of the run."""
     reached: float
-    """Far ratio of its budget. May be smaller, because edges use the memory of the result until the
-    result is written."""
+    """Far ratio with the chosen budget. It may be smaller than `far_ratio`, because edges use the
+    memory of the result until the result is written."""
     overhead: int
     """Bytes of the process above its budget."""
     measured: bool
@@ -98,7 +98,7 @@ def estimate(
 
     Builds the grid that the run reads if it does not exist.
 
-    Errors: `InvalidError` if all the memory is not enough; errors of the memory plan.
+    Errors: `InvalidError` if `most_memory` bytes are not enough; errors of the memory plan.
     """
     shape = graph_shape(Graph(request.data_set))
     try:
@@ -168,7 +168,10 @@ def _wanted_ratio(request: Request, profile: Profile | None) -> tuple[float, tup
 
 
 def _assumed_times(graph: GraphShape) -> tuple[float, ...]:
-    """Times of an algorithm without measurements: proportional to arcs, divided by threads."""
+    """The assumed times of an algorithm without measurements, for 1, 2, … threads.
+
+    They are proportional to the arcs, and inversely proportional to the threads.
+    """
     return tuple(max(graph.arcs, 1) * 1e-8 / threads for threads in range(1, 65))
 
 

@@ -26,9 +26,10 @@ def write_report(runs: Sequence[str | Path], out: str | Path) -> None:
 
 
 def _output_file(out: str | Path) -> Path:
-    """The file of the page, checked; creates its directory.
+    """Checks the path of the page, and creates its directory.
 
-    Errors: `InvalidError` for another ending; `DeviceError` if the file cannot be written.
+    Errors: `InvalidError` for an ending other than `.html` or `.htm`; `DeviceError` if the file
+    cannot be written.
     """
     path = Path(out)
     with device_errors(f"report `{path}`"):

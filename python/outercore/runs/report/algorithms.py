@@ -31,7 +31,7 @@ _TIERS = (
     ("disk", "disk", "#ff725c"),
 )
 _MOST_POINTS = 400
-"""Most points of a line: a search on a road network makes thousands of passes."""
+"""Maximum number of points of a line: a search on a road network makes thousands of passes."""
 
 
 def sections(runs: Sequence[AlgorithmRun]) -> list[str]:
@@ -122,7 +122,7 @@ def _bars(
     parts: Mapping[tuple[str, str], Sequence[float]],
     unit_of: Callable[[Iterable[float]], Unit] | None = None,
 ) -> go.Figure:
-    """Bars for each run; shares are next to each other."""
+    """A bar chart with a group of bars for each run. Shares are side by side, sums are stacked."""
     names = [run.name for run in runs]
     figure = bars(title, names, parts, unit_of, axis="", grouped=unit_of is None)
     figure.update_layout(hovermode="closest")
@@ -140,7 +140,7 @@ def bytes_by_pass(runs: Sequence[AlgorithmRun]) -> go.Figure:
 
 
 def memory(run: AlgorithmRun) -> go.Figure:
-    """How the budget was divided."""
+    """A bar with the parts of the memory budget."""
     plan = RunPlan(run.record["plan"])
     title = f"Memory plan of {run.name}"
     if plan.get("far_bytes"):
@@ -165,7 +165,10 @@ def _lines(
 
 
 def _thinned(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Numbers of passes from 1, and their values; means of neighbours for many passes."""
+    """The numbers of the passes from 1, and their values.
+
+    If there are more than `_MOST_POINTS` passes, each point is the mean of consecutive passes.
+    """
     width = -(-len(values) // _MOST_POINTS) or 1
     numbers, means = [], []
     for first in range(0, len(values), width):

@@ -33,7 +33,7 @@ def colour(place: int) -> str:
 
 
 def line(figure: go.Figure, name: str, x: list[Any], y: list[Any], place: int) -> None:
-    """Adds a line; a line of few points has markers."""
+    """Adds a line in the colour of run `place`. A line of few points has markers."""
     mode = "lines+markers" if len(x) < 40 else "lines"
     figure.add_scatter(x=x, y=y, name=name, mode=mode, line={"color": colour(place), "width": 2.5})
 
@@ -98,7 +98,10 @@ def byte_unit(values: Iterable[float]) -> Unit:
 
 
 def time_unit(values: Iterable[float]) -> Unit:
-    """The same for seconds; hours only above three hours."""
+    """The largest unit in which the largest of these seconds is above one.
+
+    Hours are used only above three hours.
+    """
     units = [Unit("microseconds", 1e-6), Unit("milliseconds", 1e-3), Unit("seconds", 1.0)]
     most = max(values, default=0.0)
     return Unit("hours", 3600.0) if most > 3 * 3600 else _unit(units, [most])
@@ -118,9 +121,10 @@ def bars(
     axis: str = "epoch",
     grouped: bool = False,
 ) -> go.Figure:
-    """A chart of bars: at each `x` the values of all parts, stacked, or `grouped` side by side.
+    """A bar chart. At each `x`, the bars of all parts are stacked, or side by side if `grouped`.
 
-    `parts` holds values by the name and the colour of the part. Without `unit_of` they are shares.
+    `parts` holds the values by name and colour of a part. `unit_of` chooses the unit of the values;
+    without it they are shares.
     """
     heights = map(max if grouped else sum, zip(*parts.values(), strict=True))
     unit = Unit("share", 1.0) if unit_of is None else unit_of(heights)
@@ -136,7 +140,7 @@ def bars(
 
 
 def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figure:
-    """Parts of a memory budget in bytes, side by side; the rest is free."""
+    """A bar with the parts of a memory budget, in bytes. The rest of the budget is free."""
     unit = byte_unit([budget])
     figure = empty(title, unit.name, "")
     whole = {**parts, "free": max(budget - sum(parts.values()), 0)}
@@ -156,7 +160,7 @@ def budget_bar(title: str, parts: Mapping[str, float], budget: float) -> go.Figu
 def row(
     figure: go.Figure, name: str, y: list[str], x: list[float], chosen: str, text: str, **more: Any
 ) -> None:
-    """Adds horizontal bars, with a `text` behind their name under the pointer."""
+    """Adds horizontal bars of the colour `chosen`. Under the pointer, `text` follows the `name`."""
     figure.add_bar(
         y=y,
         x=x,
@@ -241,7 +245,7 @@ def gantt(
     key: str,
     colours: Mapping[str, str],
 ) -> None:
-    """Adds spans as horizontal bars, one line for each name under `key`."""
+    """Adds spans as horizontal bars. Spans with the same value of `key` share a line."""
     unit = time_unit(span["end_s"] for span in spans)
     figure.update_xaxes(title=unit.name)
     names = dict.fromkeys(span[key] for span in spans)

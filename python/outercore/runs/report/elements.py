@@ -56,7 +56,7 @@ footer { color: var(--soft); font-size: 13px; margin-top: 40px; }
 
 
 def summary(run: Recorded, place: int, tiles: Sequence[tuple[str, str]]) -> str:
-    """The name and command of a run, its tiles of titles and HTML values, and its findings."""
+    """The name and command of a run, its `tiles` (titles and HTML values), and its findings."""
     record = run.record
     findings = [("limit", bottleneck(run)), *(("warning", text) for text in warnings(run))]
     sentences = "".join(f"<p class='{kind}'>{_prose(text)}</p>" for kind, text in findings if text)
@@ -81,7 +81,7 @@ def _prose(text: str) -> str:
 
 
 def grid(*figures: go.Figure, wide: tuple[int, ...] = ()) -> str:
-    """Charts as cards, without empty charts. A position in `wide` takes a whole row."""
+    """Charts as cards, without empty charts. Charts at the positions in `wide` take a whole row."""
     cards = []
     for place, figure in enumerate(figures):
         if not any(_has_data(trace) for trace in figure.data):
@@ -130,7 +130,8 @@ def comparison(
 ) -> str:
     """A table with a row for each key and a column for each run; equal values share a cell.
 
-    With a title `what`, equal rows are folded under this title.
+    `columns` has the values of each run by key. With a title `what`, rows in which all runs are
+    equal are folded under this title.
     """
     keys = list(dict.fromkeys(key for column in columns for key in column))
     differing, shared = [], []
@@ -153,7 +154,7 @@ def comparison(
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts; the first of each row is its head."""
+    """A table of texts. The first text of each row is its head."""
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     lines = []
     for first, *values in rows:

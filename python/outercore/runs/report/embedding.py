@@ -159,7 +159,7 @@ def order(run: EmbeddingRun) -> go.Figure:
 
 
 def memory(run: EmbeddingRun) -> go.Figure:
-    """How the budget was divided."""
+    """A bar with the parts of the memory budget."""
     plan = run.record["plan"]
     return budget_bar(f"Memory plan of {run.name}", plan["parts"], plan["budget"])
 

@@ -24,7 +24,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class EpochRun(Recorded):
-    """A run in epochs."""
+    """The record of a run that has epochs."""
 
     seen: ClassVar[str]
     """Name of the counter of an epoch: `seeds` or `triples`."""
@@ -139,12 +139,12 @@ class AlgorithmRun(Recorded):
 
     @property
     def seconds(self) -> float:
-        """From the first pass to the result."""
+        """Seconds from the first pass to the result."""
         return self.counters.get("seconds", 0.0)
 
     @property
     def prepare_seconds(self) -> float:
-        """Filling far memory and reading pins, before the first pass."""
+        """Seconds before the first pass, to fill far memory and to read pinned segments."""
         return self.counters.get("prepare_seconds", 0.0)
 
     @property
@@ -186,7 +186,7 @@ class EmbeddingRun(EpochRun):
         return moved / max(len(self.epochs), 1)
 
     def mrr(self, part: str) -> float | None:
-        """The MRR of a part by the first protocol, or `None`."""
+        """The MRR on the split `part` by the first protocol, or `None`."""
         return next((metric["mrr"] for metric in self.metrics if metric["part"] == part), None)
 
 
@@ -211,7 +211,7 @@ def _run(name: str, record: Mapping[str, Any]) -> Recorded:
 
 
 def _runs_in(path: Path) -> list[Path]:
-    """The run itself, or the runs one level below, as `outercore jobs` writes them."""
+    """`path` if it is a run; else the runs in its subdirectories, as after `outercore jobs`."""
     if (path / records.FILE).exists():
         return [path]
     return sorted(file.parent for file in path.glob(f"*/{records.FILE}")) or [path]
@@ -228,7 +228,7 @@ def _record(path: Path) -> Mapping[str, Any]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of the paths: the least number that makes them unique."""
+    """The last names of each path, as few as make all paths different."""
     resolved = [path.resolve() for path in paths]
     for count in range(1, 32):
         names = ["/".join(path.parts[-count:]) for path in resolved]

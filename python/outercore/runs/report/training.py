@@ -178,7 +178,7 @@ def pipeline(run: Run) -> go.Figure:
 
 
 def memory(run: Run) -> go.Figure:
-    """How the budget was divided for the training loader."""
+    """A bar with the parts of the memory budget of the training loader."""
     plan = run.record.get("plan") or {}
     split, topology = plan.get("split") or {}, plan.get("topology") or {}
     slots = plan.get("slots", 0)

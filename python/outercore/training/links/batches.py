@@ -1,6 +1,6 @@
 """Batches of edges with their negatives, and neighbourhoods of all their ends.
 
-Which edges and negatives a batch has is a function of the run's seed, the epoch and the batch.
+The edges and negatives of a batch depend only on the run's seed, the epoch and the batch.
 """
 
 from __future__ import annotations
@@ -31,54 +31,56 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 _BLOCK = 1 << 10
-"""Consecutive edges that stay in one pool: reads of the file are this long, or longer."""
+"""Number of consecutive edges that are shuffled as one block, so that reads of the file are large.
+"""
 _POOL_ENDS = 1 << 20
-"""Ends of edges and negatives in one pool, about."""
+"""Approximate number of ends of edges and negatives in one pool."""
 _SCORED_BYTES = 96
-"""For each pair of a held-out part while it is scored: ends, their places, score and rank."""
+"""Bytes for each pair of a held-out split while it is scored: ends, positions, score and rank."""
 
 OpenPool = Callable[[NDArray[np.int64], int], Any]
-"""Opens a loader over seeds, so many a batch, in order."""
+"""Opens a loader over the given seeds, in order, with the given batch size."""
 
 
 @dataclass(frozen=True)
 class EpochOrder:
-    """The order in which an epoch visits the edges: in pools, and in batches of a pool.
+    """The order in which an epoch visits the edges.
 
-    Blocks of consecutive edges are shuffled, then the edges within each pool of several hundred
-    blocks. A graph that fits one pool is shuffled perfectly. A batch lies within one pool.
+    Blocks of consecutive edges are shuffled. Several hundred consecutive blocks of this order form
+    a pool, and the edges of a pool are shuffled. A graph that fits in one pool is shuffled
+    perfectly. All edges of a batch are from one pool.
     """
 
     edges: int
     batch_size: int
-    """Edges of a batch."""
+    """Number of edges in a batch."""
     ends: int
-    """Nodes for each edge of a batch: its two ends and the nodes of its negatives."""
+    """Number of nodes for each edge of a batch: its two ends, and the drawn ends of negatives."""
     seed: int
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches in an epoch."""
         return -(-self.edges // self.batch_size)
 
     @property
     def pool_batches(self) -> int:
-        """Batches of a pool, the last one of an epoch excepted."""
+        """Number of batches in a pool. The last pool of an epoch may have fewer."""
         return max(1, _POOL_ENDS // (self.ends * self.batch_size))
 
     @property
     def pools(self) -> int:
-        """Pools of an epoch."""
+        """Number of pools in an epoch."""
         return -(-self.batches // self.pool_batches)
 
     @property
     def pool_bytes(self) -> int:
-        """Memory for the ends of a pool: as edges, as seeds, and where they are among the seeds."""
+        """Bytes for the ends of a pool: as edges, as seeds, and as positions among the seeds."""
         edges = min(self.edges, self.pool_batches * self.batch_size)
         return 4 * 8 * self.ends * edges
 
     def pool(self, epoch: int, number: int) -> NDArray[np.int64]:
-        """Places of the edges of a pool, int64 [edges], in the order in which they are visited."""
+        """The positions of the edges of a pool in the order of the epoch, int64 [edges]."""
         first = number * self.pool_batches * self.batch_size
         last = min(first + self.pool_batches * self.batch_size, self.edges)
         blocks = -(-self.edges // _BLOCK)
@@ -102,15 +104,16 @@ class Negatives:
 
     @property
     def ends(self) -> int:
-        """Nodes drawn for each edge of a batch."""
+        """Number of nodes that are drawn for each edge of a batch."""
         both = 2 if self._config.loss == "binary" else 1
         return both * self._config.negatives
 
     def draw(self, epoch: int, batch: int, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Negatives int64 [n x negatives, 2] for the edges `pairs` [n, 2] of a batch.
+        """Draws negatives int64 [n x negatives, 2] for the edges `pairs` [n, 2] of a batch.
 
-        `binary` draws both ends; `triplet` keeps the source of the edge. One node twice counts as
-        an edge. In a dense graph a few edges may remain: see `draw_negatives`.
+        The loss `binary` draws both ends; `triplet` keeps the source of the edge. A pair of equal
+        nodes counts as an edge. In a dense graph, a few negatives may be edges; see
+        `draw_negatives`.
         """
         random = generator(self._seed, Purpose.NEGATIVES, epoch, batch)
         drawn = np.repeat(pairs, self._config.negatives, axis=0)
@@ -136,20 +139,20 @@ class Negatives:
 @dataclass(frozen=True)
 class _Pool:
     place: tuple[int, int]
-    """Epoch, and number in it."""
+    """The epoch, and the number of the pool in it."""
     batches: list[LinkBatch]
     loader: Any
 
 
 class LinkLoader:
-    """An epoch of link batches, as the training loop takes them.
+    """Loads the batches of edges of an epoch, in the form that the training loop takes.
 
     A batch is a `Data` of a neighbour loader whose seeds are the ends of the edges and negatives.
-    It also has `edges` and `negatives`, int64 [2, pairs], places among the seeds. Arcs between the
-    two nodes of an edge of the batch are left out, see `leave_out_links`. `kept` float32 [nodes] is
-    the share of its sampled arcs that each node still has.
+    It also has `edges` and `negatives`, int64 [2, pairs], positions among the seeds. Arcs between
+    the two nodes of an edge of the batch are left out; see `leave_out_links`. `kept` float32
+    [nodes] is the share of a node's sampled arcs that stay.
 
-    The loader of the seeds is opened anew for each pool of the order, with the pool's seeds.
+    For each pool, a new neighbour loader is opened with the seeds of the pool.
     """
 
     def __init__(
@@ -160,7 +163,10 @@ class LinkLoader:
         open_pool: OpenPool,
         start: tuple[int, int] = (0, 0),
     ) -> None:
-        """`edges` [edges, 2] may be mapped; `start` is the epoch and batch to begin with."""
+        """Binds the edges [edges, 2], which may be a mapped file.
+
+        `start` are the epoch and batch of the first iteration.
+        """
         self._edges, self._order, self._negatives = edges, order, negatives
         self._open_pool = open_pool
         self._epoch, self._batch = start
@@ -172,15 +178,15 @@ class LinkLoader:
         return self._order.batches
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is epoch `epoch`."""
+        """Makes `epoch` the epoch of the next iteration."""
         self._epoch = epoch
 
     def seek(self, batch: int) -> None:
-        """The next iteration begins with batch `batch`."""
+        """Makes the next iteration begin with batch `batch`."""
         self._batch = batch
 
     def plan(self) -> dict[str, Any]:
-        """The plan of the loader of the pool that is next.
+        """The memory plan of the loader for the next pool.
 
         Errors: `BudgetError`.
         """
@@ -197,28 +203,28 @@ class LinkLoader:
         for number in range(first // per_pool, self._order.pools):
             pool = self._enter(epoch, number)
             skipped = max(first - number * per_pool, 0)
-            # Samples are a function of the loader's epoch and of the batch in the pool.
+            # Samples depend on the loader's epoch and on the number of the batch in the pool.
             pool.loader.set_epoch(epoch * self._order.pools + number)
             pool.loader.seek(skipped)
             for links, batch in zip(pool.batches[skipped:], pool.loader, strict=True):
                 yield _with_links(batch, links)
 
     def counters(self) -> dict[str, Any]:
-        """Counters of the neighbour loaders of all pools since the last call."""
+        """The counters of the neighbour loaders of all pools since the last call."""
         self._count()
         taken = {"counters": self._counters, "timeline": self._spans}
         self._counters, self._spans = {}, []
         return taken
 
     def close(self) -> None:
-        """Closes the loader of the pool."""
+        """Closes the loader of the current pool."""
         if self._pool is not None:
             self._count()
             self._pool.loader.close()
             self._pool = None
 
     def _enter(self, epoch: int, number: int) -> _Pool:
-        """The pool, with its loader open; there is one at a time."""
+        """Opens the loader of a pool, after it has closed the loader of any other pool."""
         if self._pool is None or self._pool.place != (epoch, number):
             self.close()
             batches = list(self._batches_of(epoch, number))
@@ -247,16 +253,17 @@ class LinkLoader:
 
 
 def padded(seeds: list[NDArray[np.int64]], width: int) -> NDArray[np.int64]:
-    """The seeds of batches one after the other, `width` of each batch but the last.
+    """Joins the seeds of batches, with exactly `width` seeds for each batch except the last.
 
-    A loader has as many seeds in every batch: the first seed of a batch with fewer is repeated.
+    A loader has equally many seeds in every batch. So in a batch with fewer seeds, the first seed
+    is repeated.
     """
     filled = [np.concatenate([some, np.full(width - len(some), some[0])]) for some in seeds[:-1]]
     return np.concatenate([*filled, seeds[-1]])
 
 
 def _with_links(batch: Any, links: LinkBatch) -> Any:
-    """The batch of a neighbour loader with its links, and without the arcs that are its edges."""
+    """Adds the links to the batch of a neighbour loader, and removes the arcs of its edges."""
     count = len(links.links)
     pairs = torch.from_numpy(np.stack([links.source_places, links.target_places]))
     batch.edges, batch.negatives = pairs[:, :count], pairs[:, count:]
@@ -268,7 +275,7 @@ def _with_links(batch: Any, links: LinkBatch) -> Any:
 
 
 class LinkLoaders(Loaders):
-    """`Loaders` over the training edges of a run; a training batch is one of `LinkLoader`."""
+    """`Loaders` over the training edges of a run. `LinkLoader` makes the training batches."""
 
     def __init__(
         self,
@@ -280,9 +287,12 @@ class LinkLoaders(Loaders):
         open_loader: LoaderFactory,
         note: Callable[[str], None],
     ) -> None:
-        """`position` says where training stands; `degrees` whether the network needs in-degrees.
+        """Divides the budget into in-degrees, pools, table, held-out edges and loaders.
 
-        Errors: `BudgetError` if in-degrees, pools, table and held-out edges take the whole budget.
+        `position` returns the progress of the training. `degrees` tells whether the network needs
+        in-degrees.
+
+        Errors: `BudgetError` if nothing is left for the loaders.
         """
         self._data, self._position = data, position
         self._negatives = Negatives(config.link, config.run.seed, data.graph)
@@ -326,7 +336,7 @@ class LinkLoaders(Loaders):
 
 
 def require_fits(graph: Graph, config: TrainConfig) -> None:
-    """Errors: `BudgetError` where nodes without features need a larger table than the budget."""
+    """Checks that the table of nodes without features fits in the budget. Errors: `BudgetError`."""
     if config.sampling.features != "x" or graph.schema.features:
         return
     needed = table_bytes(graph.num_nodes, config.model.hidden)

@@ -1,7 +1,7 @@
 """The edges of a run: a graph of training edges, and pairs to score.
 
 Message passing reads only `graph`, a data set without the held-out edges in either direction. So no
-way of sampling can show them to a network.
+sampling method can show these edges to a network.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from outercore.training.tasks import array_key
 HELD_OUT: tuple[Part, ...] = ("valid", "test")
 _OWN = "_target_neg"
 _KINDS = ("_neg", _OWN)
-"""Endings of the names of negatives: for all edges of a part, and for each edge."""
+"""Endings of the names of negatives: shared by all edges of a split, and separate for each edge."""
 _DESCRIBED = "links.json"
-"""Written last: without it, the directory is not complete."""
+"""The last file that is written. Without it, the directory is not complete."""
 _VERSION = 2
 _WIDENED = "x.npy"
 _WIDENED_ROWS = 1 << 12
-"""Rows of features that are widened together."""
+"""Number of rows of features that are converted to float32 together."""
 PAIRS = 1 << 16
-"""Pairs that are looked up together. Smaller pieces take less memory, but more time."""
+"""Number of pairs that are looked up together. A smaller number takes less memory but more time."""
 _HELD_OUT_ROUNDS = 200
-"""Largest number of draws until enough pairs have no edge."""
+"""Maximum number of draws until enough pairs have no edge."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Edges of a part and the negatives they are scored against.
+    """The edges of a held-out split, and the negatives that they are scored against.
 
-    Shapes: `edges` and `negatives` int64 [n, 2]; `targets` int64 [edges, k], mapped.
+    Shapes: `edges` and `negatives` int64 [n, 2]; `targets` int64 [edges, k], a mapped file.
     """
 
     edges: NDArray[np.int64]
     negatives: NDArray[np.int64]
-    """For all edges together; empty if each edge has its own."""
+    """Negatives that all edges share; empty if each edge has separate negatives."""
     targets: NDArray[np.int64] | None = None
-    """For each edge other targets of its source, if they are given."""
+    """Separate negatives of each edge, if given: other targets for its source."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class LinkData:
 
     root: Path
     graph: Graph
-    """Its training edges, for message passing, with all self-loops; no features."""
+    """The training edges and all self-loops, for message passing. It has no features."""
     features: str | None
-    """The `.npy` with the features of the nodes; `None` for nodes without features."""
+    """The path of the `.npy` with the features of the nodes; `None` without features."""
 
     @property
     def parts(self) -> list[str]:
-        """The held-out parts of the run."""
+        """The names of the held-out splits of the run."""
         return [part for part in HELD_OUT if (self.root / f"{part}.npy").exists()]
 
     def train(self) -> NDArray[Any]:
@@ -82,13 +82,13 @@ class LinkData:
         return map_npy(self.root / "train.npy", "edges")
 
     def sizes(self, name: str) -> tuple[int, int]:
-        """Edges and negatives of a held-out part."""
+        """The numbers of edges and negatives of a held-out split."""
         pairs = self.part(name)
         own = 0 if pairs.targets is None else pairs.targets.size
         return len(pairs.edges), len(pairs.negatives) + own
 
     def part(self, name: str) -> Pairs:
-        """The edges and negatives of a held-out part."""
+        """The edges and negatives of a held-out split."""
         edges, own = read_npy(self.root / f"{name}.npy", "edges"), self.root / f"{name}{_OWN}.npy"
         if own.exists():
             return Pairs(edges, np.empty((0, 2), np.int64), map_npy(own, "negatives"))
@@ -102,21 +102,22 @@ def open_links(
     check: Callable[[], None] = lambda: None,
     storage: Storage | None = None,
 ) -> LinkData:
-    """The edges of a run, prepared in the directory `root` where they are not yet.
+    """Opens the edges of a run; prepares them in the directory `root` at the first call.
 
-    `check` is called between steps and raises an error to stop.
+    `check` is called between steps. It raises an error to stop.
 
-    Cost: five passes over the edges; an import of those to train on, within the run's budget. The
-    disk holds them twice. Prepared files are read once to compare their checksums.
+    Cost: five passes over the edges, and an import of the training edges within the run's budget.
+    The disk holds the training edges twice. Later calls read the prepared files once to compare
+    their checksums.
     Errors: `InvalidError` if no edge is left to train on; `CorruptError` for damage in the data set
-    or in prepared files; as `EdgesFile` and `Importer`.
+    or in prepared files; errors of `EdgesFile` and `Importer`.
     """
     storage = storage or Storage()
     with device_errors(f"edges `{root}`"):
         if (root / _DESCRIBED).exists():
             _require_whole(root, check)
         else:
-            # Half of it may be there.
+            # Remove the files of an interrupted preparation.
             storage.remove_tree(root)
             storage.make_directory(root)
             _prepare(root, graph, config, check, storage)
@@ -156,7 +157,7 @@ def _prepare(
 
 
 def _verify(graph: Graph, config: TrainConfig) -> None:
-    """Copies get new checksums, so damage must be found before they are made.
+    """Checks the arrays that are copied: a copy gets a new checksum, which would hide damage.
 
     Errors: `CorruptError`.
     """
@@ -173,7 +174,7 @@ def _sizes(root: Path) -> dict[str, int]:
 
 
 def _require_whole(root: Path, check: Callable[[], None]) -> None:
-    """Errors: `CorruptError` names the file that is not as it was prepared."""
+    """Checks that prepared files have not changed. Errors: `CorruptError` names the file."""
     what, hint = f"`{root / _DESCRIBED}`", f"hint: remove `{root}`, and the run prepares it again"
     try:
         described = parse_checked_json((root / _DESCRIBED).read_bytes(), what)
@@ -198,21 +199,21 @@ def _require_whole(root: Path, check: Callable[[], None]) -> None:
 
 @dataclass(frozen=True)
 class Divided:
-    """The edges of a data set by their use, without self-loops."""
+    """The edges of a data set, divided into training edges and held-out edges; no self-loops."""
 
     train: Callable[[], Iterator[NDArray[np.int64]]]
-    """The edges to learn from, int64 [n, 2], some at a time."""
+    """A function that iterates over blocks int64 [n, 2] of the training edges."""
     held_out: dict[Part, NDArray[np.int64]]
     file: EdgesFile | None
-    """The file of held-out edges, if a run has one."""
+    """The user's file of held-out edges; `None` if edges are held out at random."""
     keys: NDArray[np.int64]
-    """Keys of the held-out edges of this file, ascending."""
+    """Keys of the held-out edges of this file, ascending; see `pair_keys`."""
 
 
 def divide(graph: Graph, config: TrainConfig) -> Divided:
-    """The edges to learn from, and the held-out edges.
+    """Divides the edges into training edges and held-out edges.
 
-    Cost: one pass over the edges; held-out edges are in memory.
+    Cost: one pass over the edges. Held-out edges stay in memory.
     """
     nodes, share = graph.num_nodes, config.link.held_out / 2
     file, keys = None, np.empty(0, np.int64)
@@ -260,7 +261,7 @@ def _stopper(check: Callable[[], None]) -> Callable[[str, int, int, str], None]:
 
 
 def _write_train(root: Path, graph: Graph, divided: Divided, count: int) -> None:
-    """The edges to learn: all edges of message passing, or the edges `train` of the given file."""
+    """Writes the edges to train on: all edges of message passing, or `train` of the user's file."""
     kind = np.dtype(np.uint32 if graph.num_nodes <= 1 << 32 else np.int64)
     train = None if divided.file is None else divided.file.arrays.get("train")
     if divided.file is not None and train is not None:
@@ -300,7 +301,7 @@ def _write_held_out(
 
 
 def _features_file(root: Path, graph: Graph, config: TrainConfig) -> str | None:
-    """The file with the features of the nodes; `None` for nodes without features."""
+    """The path of the file with the features of the nodes; `None` for nodes without features."""
     name = config.sampling.features
     if name == "x" and not graph.schema.features:
         return None
@@ -311,9 +312,9 @@ def _features_file(root: Path, graph: Graph, config: TrainConfig) -> str | None:
 
 
 def _widen_features(root: Path, graph: Graph, config: TrainConfig) -> None:
-    """Copies features of the type bfloat16 as float32.
+    """Copies features of the type bfloat16 to a float32 file.
 
-    A `.npy` does not say that its 16 bits are bfloat16, and it is read by its path.
+    Loaders get only the path of the `.npy`, whose header cannot express bfloat16.
     """
     if _features_file(root, graph, config) != str((root / _WIDENED).resolve()):
         return
@@ -331,7 +332,7 @@ def held_out_negatives(
     edges: Edges,
     held_out: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Pairs int64 [count, 2], uniform among the pairs of different nodes without an edge.
+    """Draws pairs int64 [count, 2], uniformly among the pairs of different nodes without an edge.
 
     `edges` are the edges of the whole data set; `held_out` are keys of edges from another file.
 
@@ -354,9 +355,9 @@ def held_out_negatives(
 
 @dataclass(frozen=True)
 class EdgesFile:
-    """Edges and negatives of a file by the names of the arrays, int64 [n, 2] each.
+    """The edges and negatives in a user's file, by the names of the arrays, int64 [n, 2] each.
 
-    `valid_target_neg` and `test_target_neg` are [n, k]: for each edge other targets of its source.
+    `valid_target_neg` and `test_target_neg` are [n, k]: other targets for the source of each edge.
     """
 
     path: Path
@@ -364,10 +365,10 @@ class EdgesFile:
 
     @classmethod
     def read(cls, path: Path, nodes: int) -> EdgesFile:
-        """Reads and checks an `.npz`, or a folder of OGB's, for a graph of so many nodes.
+        """Reads and checks an `.npz`, or a folder of OGB, for a graph with `nodes` nodes.
 
         Errors: `NotFoundError`; `CorruptError` for a file that cannot be read; `InvalidError` for
-        an array of another name, type or shape, a node out of range, an edge in two parts.
+        an unknown array, a wrong type or shape, a node out of range, or an edge in two splits.
         """
         read = _of_folder(path) if path.is_dir() else _members(path)
         arrays = {name: _checked(path, name, array, nodes) for name, array in read}
@@ -395,7 +396,7 @@ class EdgesFile:
         return file
 
     def held_out_keys(self, nodes: int) -> NDArray[np.int64]:
-        """Keys of all held-out edges, ascending, each once."""
+        """The distinct keys of all held-out edges, ascending; see `pair_keys`."""
         held = [self.arrays[part] for part in HELD_OUT if part in self.arrays]
         return np.unique(pair_keys(np.concatenate(held), nodes))
 
@@ -414,7 +415,7 @@ class EdgesFile:
 
 
 def require_topology(graph: Graph) -> None:
-    """Errors: `InvalidError` for a knowledge graph, whose triples have many relations."""
+    """Refuses knowledge graphs, whose triples have many relations. Errors: `InvalidError`."""
     if "edges/edge/offsets" not in graph.arrays:
         raise InvalidError(
             f"data set `{graph.root}`: expected a graph with edges, found triples\n"
@@ -448,7 +449,7 @@ def _members(path: Path) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _of_folder(path: Path) -> list[tuple[str, NDArray[Any]]]:
-    """The arrays of `train.pt`, `valid.pt` and `test.pt`, as OGB has them in `split/NAME`."""
+    """Reads `train.pt`, `valid.pt` and `test.pt`, the files of OGB's folder `split/NAME`."""
     arrays: list[tuple[str, NDArray[Any]]] = []
     for part in PARTS:
         if not (file := path / f"{part}.pt").exists():

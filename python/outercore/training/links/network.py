@@ -1,4 +1,4 @@
-"""Networks that embed the ends of links, and heads that score pairs of them."""
+"""Networks that embed the ends of links, and heads that score pairs of embeddings."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ if TYPE_CHECKING:
 
 _WAVES = 32
 _FINEST = 1e6
-"""The fastest wave has so many periods in the span of the training times."""
+"""Number of periods of the fastest wave in the span of the training times."""
 
 
 class LinkModel(Model):
-    """Embeddings of nodes by a graph network, scores of pairs by a head.
+    """A graph network that embeds nodes, and a head that scores pairs of nodes.
 
     Nodes without features have rows in a learned table of width `hidden`.
     """
 
     def __init__(self, config: TrainConfig, features: int, table_rows: int = 0) -> None:
-        """`features` of a node, or the width of the table, which has `table_rows` rows."""
+        """Makes the layers. `features` is the number of inputs of a node.
+
+        With `table_rows`, the inputs are rows of a learned table with this number of rows.
+        """
         super().__init__(config.layers, features, config.model.hidden)
         self.table_rows = table_rows
         self.encoder = build_model(config.model, config.layers, features, config.model.hidden)
@@ -52,9 +55,9 @@ class LinkModel(Model):
             nn.init.xavier_uniform_(self.table.weight)
 
     def forward(self, batch: Any, degrees: Tensor | None = None) -> Tensor:
-        """Embeddings of a batch's seeds, float32 [seeds, outputs]; `degrees` as `Network` has them.
+        """Computes the embeddings of a batch's seeds, float32 [seeds, outputs].
 
-        Sets `batch.x` to rows of the table where there is one.
+        `degrees` is as for `Network.forward`. If there is a table, `batch.x` is set to its rows.
         """
         if self.table is not None:
             batch.x = self.table(batch.n_id)
@@ -63,10 +66,10 @@ class LinkModel(Model):
 
 
 class PairHead(nn.Module):
-    """One score of two embeddings.
+    """Computes a score from two embeddings.
 
-    It is the same in either order, except for a directed `mlp`, which takes both embeddings and
-    their product.
+    The score does not depend on their order, except for a directed `mlp`: it takes both embeddings
+    and their product.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class PairHead(nn.Module):
         )
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Scores float32 [pairs] of embeddings [pairs, width]."""
+        """Computes the scores float32 [pairs] of two arrays of embeddings [pairs, width]."""
         product = first * second
         if self.kind == "mlp":
             seen = torch.cat([first, second, product], dim=1) if self._is_directed else product
@@ -97,12 +100,12 @@ class PairHead(nn.Module):
 
 
 def link_loss(kind: LinkLoss, positive: Tensor, negative: Tensor) -> Tensor:
-    """The loss of edges that should score higher than negatives; never below 0.
+    """The loss of the scores of edges and of their negatives; never below 0.
 
-    `binary`: cross entropy, in which all edges weigh as much as all negatives. `triplet`: the loss
-    of Bayesian personalised ranking, whose slope needs no margin to be chosen.
+    `binary` is cross entropy; all edges together have the same weight as all negatives together.
+    `triplet` is the loss of Bayesian personalised ranking (BPR), which has no margin to choose.
 
-    Shapes: scores [edges] and [edges, negatives of each].
+    Shapes: `positive` [edges]. `negative` [edges, negatives of each edge].
     Source: Rendle et al., BPR, 2009, for `triplet`.
     """
     if kind == "binary":
@@ -115,12 +118,12 @@ class TimedSchema:
     """The graph of a temporal network: its types, the edges with times, and their span."""
 
     types: TypedSchema
-    """Its seeds are the types of source and target of the links."""
+    """The types of nodes and edges. Its seeds are the node types at both ends of the links."""
     timed: frozenset[EdgeType]
     array: str
-    """The name of their times."""
+    """Name of the arrays with the times of edges."""
     span: int
-    """From the first to the last time of the training, in the unit of the times."""
+    """Difference between the last and the first training time, in the unit of the times."""
 
     def to_dict(self) -> dict[str, Any]:
         """The schema as plain JSON values."""
@@ -138,10 +141,10 @@ class TimedSchema:
 
 
 class TimeEncoding(nn.Module):
-    """The age of an edge as cosines of fixed frequencies, and its logarithm.
+    """Encodes the age of an edge as cosines with fixed frequencies, and as its logarithm.
 
-    The frequencies are a geometric sequence; the slowest has one period in the span of the
-    training.
+    The frequencies are a geometric sequence. The slowest wave has one period in the span of the
+    training times.
 
     **Source** Cong et al., "Do We Really Need Complicated Model Architectures for Temporal
     Networks?", ICLR 2023, section 3.1, with frequencies that fit the unit of the times.
@@ -159,8 +162,8 @@ class TimeEncoding(nn.Module):
         )
 
     def forward(self, ages: Tensor) -> Tensor:
-        """Shapes: `ages` int64 [edges], 0 or more; result float32 [edges, width]."""
-        # Single precision would lose the fast waves of old edges.
+        """Encodes ages. Shapes: `ages` int64 [edges], 0 or more; result float32 [edges, width]."""
+        # In single precision, the fast waves of old edges would be lost.
         ages = ages.double()
         waves = torch.cos(ages.unsqueeze(1) * self._frequencies)
         decades = torch.log1p(ages * (_FINEST / self._span)) / math.log1p(_FINEST)
@@ -168,10 +171,11 @@ class TimeEncoding(nn.Module):
 
 
 class TimedRelation(nn.Module):
-    """The messages to some targets along the edges of one type.
+    """Sends messages along the edges of one type, and combines them for each target.
 
-    A message is a perceptron's layer over the source's state and the age of the edge. `sage` takes
-    their mean and number; `gat` a weighted mean, with attention as in GATv2, and the number.
+    A message is a linear layer with ReLU over the source's state and the age of the edge. The
+    result for a target is computed from the number of its messages and their mean. `sage` takes the
+    plain mean, `gat` a mean weighted by attention as in GATv2.
 
     **Source** Brody et al., "How Attentive are Graph Attention Networks?", ICLR 2022, for `gat`.
     """
@@ -189,8 +193,11 @@ class TimedRelation(nn.Module):
         self.out = nn.Linear(hidden + 1, hidden)
 
     def forward(self, x: Tensor, own: Tensor, edge_index: Tensor, ages: Tensor | None) -> Tensor:
-        """Shapes: `x` [sources, hidden]; `own` [targets, hidden]; `ages` [edges, width of ages];
-        result [targets, hidden]."""
+        """Computes the combined messages of each target.
+
+        Shapes: `x` [sources, hidden]; `own` [targets, hidden], the states of the targets; `ages`
+        [edges, width of ages]; result [targets, hidden].
+        """
         sources, targets = edge_index
         messages = self.source(x).index_select(0, sources)
         if self.age is not None:
@@ -217,7 +224,7 @@ class TimedRelation(nn.Module):
 
 
 class TimedLayer(nn.Module):
-    """New states of the targets: a map of their states, plus the messages of each edge type."""
+    """Computes new states of the targets: a map of their states, plus messages by edge type."""
 
     def __init__(self, config: TrainConfig, schema: TimedSchema, layer: int) -> None:
         super().__init__()
@@ -238,7 +245,10 @@ class TimedLayer(nn.Module):
     def forward(
         self, x: Mapping[str, Tensor], targets: Mapping[str, int], edges: Mapping[EdgeType, _Edges]
     ) -> dict[str, Tensor]:
-        """Shapes: `x` [nodes, hidden] by node type; result [targets, hidden]."""
+        """Computes the new states of the first `targets` nodes of each type.
+
+        Shapes: `x` [nodes, hidden] by node type; result [targets, hidden].
+        """
         return {name: self._state(name, x, count, edges) for name, count in targets.items()}
 
     def _state(
@@ -257,16 +267,19 @@ class TimedLayer(nn.Module):
 
 @dataclass(frozen=True)
 class _Edges:
-    """Shapes: `index` int64 [2, edges]; `ages` float32 [edges, width of ages]."""
+    """The edges of one type in a batch.
+
+    Shapes: `index` int64 [2, edges]; `ages` float32 [edges, width of ages].
+    """
 
     index: Tensor
     ages: Tensor | None
 
 
 class TemporalLinkModel(Model):
-    """Scores links from the neighbourhoods that their ends had before them.
+    """Scores links from the neighbourhoods that their ends had before the time of the link.
 
-    Takes batches of `LinkNeighborLoader` with triplets, of graphs with one type or several.
+    It takes batches of `LinkNeighborLoader` with triplets. The graph may have one or several types.
     """
 
     def __init__(self, config: TrainConfig, schema: TimedSchema) -> None:
@@ -282,9 +295,9 @@ class TemporalLinkModel(Model):
         self.head = PairHead(config.link.head, hidden, dropout, is_directed=True)
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Scores of the links of a batch and of their negatives.
+        """Computes the scores of the links of a batch and of their negatives.
 
-        Shapes: float32 [links] and [links, negatives of each].
+        Shapes: float32 [links] and [links, negatives of each link].
         """
         types, parts = self.schema.types, TypedParts(batch)
         source_type, target_type = types.seeds[0], types.seeds[-1]
@@ -298,7 +311,7 @@ class TemporalLinkModel(Model):
         return positive, negative.view(negatives.shape)
 
     def _embedded(self, parts: TypedParts, seed_time: Tensor) -> dict[str, Tensor]:
-        """The states of the seeds, by node type; `seed_time` int64 [links]."""
+        """The states of the seeds, by node type. `seed_time` int64 [links] are their times."""
         types = self.schema.types
         x = {name: self.encoder(name, parts.nodes(name)) for name in types.sources(0)}
         for index, layer in enumerate(self.stack):

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _TIME_BYTES = 8
 _SORTING_BYTES = 24
-"""For each edge while they are sorted: the order, what the sort takes, and times in both orders."""
+"""Bytes per edge during sorting: the order, memory of the sort, and a second array of times."""
 NEGATIVES = 1
-"""Negatives of a held-out edge: its source with another target at its time, as in publications."""
+"""Negatives of a held-out edge, as in publications: its source with another target, at its time."""
 
 
 @dataclass(frozen=True)
 class TimedLinks:
-    """The edges of a type in the order of their times, in parts that follow each other in time.
+    """The edges of a type, sorted by time. The splits are consecutive ranges of this order.
 
     Shapes: `index` [2, edges], ids within the types of the ends; `times` int64 [edges].
     """
@@ -39,46 +39,47 @@ class TimedLinks:
     index: NDArray[Any]
     times: NDArray[np.int64]
     bounds: tuple[int, int, int]
-    """Where the parts `train`, `valid` and `test` end."""
+    """The ends of the splits `train`, `valid` and `test` in this order."""
 
     def part(self, name: str) -> slice:
-        """Places of the edges of a part."""
+        """The range of the edges of a split."""
         number = PARTS.index(name)
         return slice((0, *self.bounds)[number], self.bounds[number])
 
     def count(self, name: str) -> int:
-        """Edges of a part."""
+        """The number of edges of a split."""
         part = self.part(name)
         return part.stop - part.start
 
     def sizes(self, name: str) -> tuple[int, int]:
-        """Edges and negatives of a held-out part."""
+        """The numbers of edges and negatives of a held-out split."""
         return self.count(name), NEGATIVES * self.count(name)
 
     @property
     def parts(self) -> list[str]:
-        """The held-out parts with edges."""
+        """The names of the held-out splits that have edges."""
         return [name for name in PARTS[1:] if self.count(name)]
 
     @property
     def memory(self) -> int:
-        """Bytes that the edges and their times take."""
+        """The bytes of the edges and their times."""
         return self.index.nbytes + self.times.nbytes
 
     @property
     def span(self) -> int:
-        """From the first to the last time of the training edges; at least 1."""
+        """The difference between the last and the first time of the training edges; at least 1."""
         times = self.times[self.part("train")]
         return max(int(times[-1]) - int(times[0]), 1)
 
 
 def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
-    """The edges that a run predicts; the latest ones are held out, half to validate, half to test.
+    """Reads the edges that a run predicts, and holds out the latest of them.
 
-    Edges of one time are in one part. An undirected edge is there once.
+    The first half of the held-out edges is for validation, the second half for the test. Edges with
+    equal times are in one split. An undirected edge is listed once.
 
-    Cost: 16 bytes for each edge in memory, 24 in a graph of more than 2^31 nodes; 24 more while
-    they are sorted by time. Reads the edges once.
+    Cost: 16 bytes of memory for each edge, or 24 in a graph of more than 2^31 nodes; 24 bytes more
+    during the sorting by time. Reads the edges once.
     Errors: `NotFoundError` without the edge type or its times; `InvalidError` if several edge types
     have times, the edge type is empty, or too few times differ; `BudgetError` before any read.
     """
@@ -107,9 +108,9 @@ def timed_links(graph: Graph, config: TrainConfig) -> TimedLinks:
 
 
 def _by_row(graph: Graph, edge_type: EdgeType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The ends [2, rows] of the edge in each row of the import, and whether the row is one.
+    """The ends [2, rows] of each imported row, and whether the row is an edge of the graph.
 
-    Of the two directions of an undirected edge, that with the lower target counts.
+    An undirected edge has two arcs. The arc with the lower target is taken.
     """
     rows_of_type = num_rows(graph, edge_type)
     index = np.empty((2, rows_of_type), id_type(graph, edge_type))
@@ -139,10 +140,10 @@ def _require_room(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> Non
 
 
 def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
-    """The edge type whose edges are predicted: the one chosen, or the only one with times.
+    """The edge type whose edges are predicted: the chosen type, or the only type with times.
 
-    Errors: `NotFoundError` for a type that is not there, or where none has times; `InvalidError`
-    where several have.
+    Errors: `NotFoundError` for an unknown type, or if no type has times; `InvalidError` if several
+    types have times.
     """
     chosen, attribute = config.link.relation, config.sampling.time
     if chosen is not None:
@@ -167,7 +168,8 @@ def predicted_type(graph: Graph, config: TrainConfig) -> EdgeType:
 def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
     """The manifest key of the times of a type's edges.
 
-    Errors: `NotFoundError` for edges without times, `InvalidError` for other than whole numbers.
+    Errors: `NotFoundError` for edges without times, `InvalidError` for times that are not whole
+    numbers.
     """
     attribute, key = config.sampling.time, times_by_type(graph, config).get(edge_type)
     if key is None:
@@ -186,14 +188,14 @@ def time_key(graph: Graph, edge_type: EdgeType, config: TrainConfig) -> str:
 
 
 def times_by_type(graph: Graph, config: TrainConfig) -> dict[EdgeType, str]:
-    """The key of the times of each edge type that has some."""
+    """The manifest key of the times of each edge type with times."""
     assert config.sampling.time is not None
     times = edge_times(graph, config.sampling.time)
     return {edge_type: edge_array_key(graph, edge_type, name) for edge_type, name in times.items()}
 
 
 def edge_times(graph: Graph, attribute: str) -> dict[EdgeType, str]:
-    """The name of the array of times of each edge type that has one."""
+    """The name of the array of times, for each edge type with times."""
     name = edge_name(graph, attribute) or attribute
     return {
         edge_type: name
@@ -203,6 +205,9 @@ def edge_times(graph: Graph, attribute: str) -> dict[EdgeType, str]:
 
 
 def _time_at(times: NDArray[np.int64], share: float) -> int:
-    """The time before which about this share of the edges come; beyond all of them for 1."""
+    """The time before which about this share of the edges come.
+
+    For a share of 1, it is a time after all edges.
+    """
     place = int(share * len(times))
     return int(times[place]) if place < len(times) else int(times[-1]) + 1

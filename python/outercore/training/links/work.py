@@ -1,4 +1,4 @@
-"""Learning edges: the task `link`, with times and without, and scores of held-out edges."""
+"""Learning to predict edges, with and without times: the work of training, and its scores."""
 
 from __future__ import annotations
 
@@ -51,22 +51,26 @@ if TYPE_CHECKING:
 
 
 OF_EDGES_BY_TIME = ("sage", "gat")
-"""Models that learn edges by time."""
+"""Models that can learn edges with times."""
 _PAIRS = 1 << 14
-"""Pairs that are scored together."""
+"""Number of pairs that are scored together."""
 
 PairScores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""Scores float32 [n] of pairs of nodes int64 [n, 2]."""
+"""A function from pairs of nodes int64 [n, 2] to their scores float32 [n]."""
 
 
 class EdgeScoring(Scoring):
-    """Evaluates a model on the held-out edges of a run, part by part.
+    """Evaluates a model on the held-out edges of a run, split by split.
 
-    Errors: `InvalidError` for a metric that the negatives of a part do not allow.
+    Errors: `InvalidError` for a metric that the negatives of a split do not allow.
     """
 
     def __init__(self, task: Task, negatives: Mapping[str, int | None]) -> None:
-        """`negatives` of each part; `None` if each edge has its own."""
+        """Checks that the metric is defined for each split.
+
+        `negatives` are the numbers of shared negatives by split; `None` if each edge has separate
+        negatives.
+        """
         self._parts, self._metric = list(negatives), cast("LinkMetric", task.metric_name)
         metric = self._metric
         self.has_validation = "valid" in negatives
@@ -85,21 +89,21 @@ class EdgeScoring(Scoring):
 
     @abstractmethod
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
-        """The scores of a held-out part, from all neighbours or from sampled ones."""
+        """Computes the scores of a held-out split, from all neighbours or from `sampled` ones."""
 
     def _validation(self) -> LinkScores:
         return self.scores("valid", sampled=not self.validates_fully)
 
     def final(self) -> dict[str, LinkScores]:
-        """Scores on all held-out parts."""
+        """Computes the scores of all held-out splits."""
         return {part: self.scores(part) for part in self._parts}
 
 
 class LinkScoring(EdgeScoring):
-    """Scores by embeddings over the graph of training edges."""
+    """Scores held-out edges by embeddings from the graph of training edges."""
 
     def __init__(self, work: LinkWork, inference: Inference, context: Context) -> None:
-        """`inference` runs the model over the graph of training edges."""
+        """Binds `inference`, which runs the model over the graph of training edges."""
         self._data, self._model, self._inference = work.links, work.model, inference
         parts = {part: work.links.part(part) for part in work.links.parts}
         negatives = {
@@ -111,9 +115,9 @@ class LinkScoring(EdgeScoring):
         self.validates_fully = work.validates_fully
 
     def scores(self, part: str, *, sampled: bool = False) -> LinkScores:
-        """The scores of a held-out part, from all neighbours or from sampled ones.
+        """Computes the scores of a held-out split, from all neighbours or from `sampled` ones.
 
-        Cost: as `Inference`. The embeddings of all ends are on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all ends are on disk during the call.
         """
         pairs = self._data.part(part)
         nodes = np.unique(np.concatenate([pairs.edges.ravel(), pairs.negatives.ravel()]))
@@ -135,9 +139,9 @@ class LinkScoring(EdgeScoring):
 
     @contextmanager
     def embedded(self, nodes: NDArray[np.int64], *, sampled: bool = False) -> Iterator[PairScores]:
-        """A function that scores pairs of `nodes`, which ascend, within the block.
+        """Context with a function that scores pairs of `nodes`. The nodes must be ascending.
 
-        Cost: as `Inference`. The embeddings of all nodes are on disk meanwhile.
+        Cost: as `Inference`. The embeddings of all nodes are on disk during the block.
         """
         with device_errors(f"embeddings `{self._scratch}`"):
             self._scratch.mkdir(parents=True, exist_ok=True)
@@ -181,11 +185,12 @@ class LinkPlace:
 
 
 class LinkWork(Work):
-    """Edges, against pairs of nodes without an edge; messages pass along the training edges.
+    """Learns to score edges above pairs of nodes without an edge.
 
-    Prepares the edges of the run if needed; `saved` is a model to score.
+    Messages pass along the training edges only. The constructor prepares the edges of the run if
+    needed. `saved` is a trained model to score; without it, a new model is made.
 
-    Errors: `BudgetError` if a learned table does not fit; as `open_links`.
+    Errors: `BudgetError` if a learned table does not fit; errors of `open_links`.
     """
 
     rows = "edges"
@@ -229,10 +234,10 @@ class LinkWork(Work):
         )
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """The loss of a batch's edges against its negatives."""
+        """The loss of a batch's edges and negatives, and the number of edges."""
         degrees, batch = self._degrees_of(batch, device), batch.to(device)
         if degrees is not None:
-            # Arcs that are edges of the batch were left out: degrees are without them.
+            # The batch lacks the arcs of its edges, so the in-degrees are reduced accordingly.
             degrees = degrees * batch.kept
         embeddings = self.model(batch, degrees)
         positive, negative = (
@@ -243,7 +248,7 @@ class LinkWork(Work):
         return link_loss(self._config.link.loss, positive, negative.view(count, -1)), count
 
     def scoring(self, context: Context) -> LinkScoring:
-        """Scores on the held-out edges of the run."""
+        """The scoring on the held-out edges of the run."""
         inference = Inference(
             self.links.graph,
             self.model,
@@ -256,7 +261,7 @@ class LinkWork(Work):
         return LinkScoring(self, inference, context)
 
     def facts(self) -> dict[str, Any]:
-        """The number of edges for training, for messages, and in each held-out part."""
+        """The numbers of training edges, arcs for messages, and edges of each held-out split."""
         sizes = {part: self.links.sizes(part) for part in self.links.parts}
         links = {
             "train": len(self.links.train()),
@@ -268,10 +273,10 @@ class LinkWork(Work):
 
 
 class TemporalLinkWork(Work):
-    """The edges of one type, against other targets at the same time.
+    """Learns to score the edges of one type above other targets of the source at the same time.
 
     All edges of the data set pass messages, but only to later links. So held-out edges need not be
-    left out. `saved` is a model to score.
+    left out. `saved` is a trained model to score; without it, a new model is made.
 
     Errors: as `timed_links`; `BudgetError` if the edges or embeddings take all memory.
     """
@@ -318,16 +323,16 @@ class TemporalLinkWork(Work):
         )
 
     def loss(self, batch: Any, device: torch.device) -> tuple[Tensor, int]:
-        """The loss of a batch's edges against their negatives."""
+        """The loss of a batch's edges and their negatives, and the number of edges."""
         positive, negative = self.model(batch.to(device))
         return link_loss(self._config.link.loss, positive, negative), len(positive)
 
     def scoring(self, context: Context) -> TemporalScoring:
-        """Scores on the edges that come after the training."""
+        """The scoring on the edges that are later than the training edges."""
         return TemporalScoring(self, context)
 
     def links_of(self, part: str, negatives: int) -> dict[str, Any]:
-        """The arguments of a loader of the links of a part, with negatives for each."""
+        """The arguments of a loader of the links of a split. `negatives`: number for each link."""
         links, chosen, graph = self.links, self._config.link, self._graph
         places = links.part(part)
         index = links.index[:, places]
@@ -335,7 +340,7 @@ class TemporalLinkWork(Work):
         if chosen.negative_ends == "degree":
             trained = links.index[1, links.part("train")]
             count = graph.node_types[links.edge_type[2]]
-            # Those of the training: how often a target comes later is not known yet.
+            # Count training edges only: the later degrees of targets are not known yet.
             negative["dst_weight"] = np.bincount(trained, minlength=count).astype(np.float64)
         sampling = self._config.sampling
         return {
@@ -343,7 +348,7 @@ class TemporalLinkWork(Work):
             "num_neighbors": list(sampling.fanout),
             "edge_label_index": (links.edge_type, index) if graph.is_typed else index,
             "edge_label_time": links.times[places],
-            # An edge does not see itself, nor what comes at the same time.
+            # An edge must not see itself, nor other edges of the same time.
             "equal_times": "hidden",
             "neg_sampling": negative,
             "batch_size": sampling.batch_size,
@@ -354,12 +359,12 @@ class TemporalLinkWork(Work):
         }
 
     def _features(self) -> Any:
-        """The array of each node type that has features; of one type its name."""
+        """The feature array of each node type; in a graph with one type, the name of its array."""
         features = self.model.schema.types.features(self._keys)
         return features if features is None or self._graph.is_typed else features["node"]
 
     def facts(self) -> dict[str, Any]:
-        """The predicted edge type, the edges of each part, and the times at which these begin."""
+        """The predicted edge type, the size of each split, and the first time of held-out edges."""
         links = self.links
         return {
             "links": {
@@ -375,7 +380,7 @@ class TemporalLinkWork(Work):
 
 
 class TemporalScoring(EdgeScoring):
-    """Scores of the edges that come after the training, from sampled neighbours.
+    """Scores the edges that are later than the training edges, from sampled neighbours.
 
     Each end is embedded from the neighbourhood that it has at the time of its edge.
     """
@@ -388,8 +393,8 @@ class TemporalScoring(EdgeScoring):
         self._work, self._context = work, context
 
     def scores(self, part: str, *, sampled: bool = True) -> LinkScores:
-        """The scores of a held-out part, the same at every call."""
-        del sampled  # Each link sees another past, so links share no states.
+        """Computes the scores of a held-out split. Every call gives the same scores."""
+        del sampled  # Each link sees a different past, so links cannot share states.
         model = self._work.model
         positive: list[NDArray[np.float32]] = []
         negative: list[NDArray[np.float32]] = []
@@ -405,7 +410,7 @@ class TemporalScoring(EdgeScoring):
 
 
 def _require_fits(graph: Graph, config: TrainConfig) -> None:
-    """Errors: `UnsupportedError` for options that edges with times do not have."""
+    """Checks that edges with times support the options. Errors: `UnsupportedError`."""
     if config.model.kind not in OF_EDGES_BY_TIME:
         raise UnsupportedError(
             f"model `{config.model.kind}`: edges with times are learnt by `sage` or `gat`\n"

@@ -1,1 +1,1 @@
-"""Layers of networks for all nodes, which read their input once and in order."""
+"""Exact inference: layers that run for all nodes, and read their input once and in order."""

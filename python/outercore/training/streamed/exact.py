@@ -1,6 +1,6 @@
-"""Exact outputs of a network: each layer for all nodes, its input read once and in order.
+"""Exact outputs of a network: each layer runs for all nodes, and reads its input once, in order.
 
-The states of one layer are the input of the next as they come: they are never stored.
+The next layer takes states as soon as they are computed, so they are never stored as a whole.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ if TYPE_CHECKING:
     from outercore.data.graph import Graph
 
 _STEP_NUMBERS = 1 << 20
-"""In a step there are at most so many numbers: 4 MiB."""
+"""Maximum number of float32 values in a step (4 MiB)."""
 _STEP_SHARE = 512
-"""In a step there is at most one of so many nodes, so that a step takes a small share of memory."""
+"""A step has at most this fraction (1/512) of the nodes, so that it takes little memory."""
 _LEAST_STEP = 64
 _STEPS_AT_ONCE = 6
-"""Memory for the input, states and temporary values of a step, in steps."""
+"""Memory for input, states and temporary values, as a multiple of the memory of one step."""
 
 Chunks: TypeAlias = Generator[tuple[str, NDArray[np.int64], Tensor], None, None]
-"""Node type, ids int64 [rows], ascending from chunk to chunk of a type, and their rows float32
-[rows, width]."""
+"""Chunks of (node type, ids int64 [rows], rows float32 [rows, width]). Within a type, ids ascend
+from chunk to chunk."""
 Outputs: TypeAlias = Generator[tuple[NDArray[np.int64], Tensor], None, None]
-"""Nodes int64 [rows], ascending from chunk to chunk, and their outputs float32 [rows, outputs]."""
+"""Chunks of (nodes int64 [rows], outputs float32 [rows, outputs]). Nodes ascend from chunk to
+chunk."""
 
 
 class Exact:
-    """The outputs of a network for some nodes.
+    """Computes the outputs of a network for some nodes.
 
     The number of nodes that are computed together depends only on the network and the graph.
-    Messages are added in the order of their sources. So every budget gives the same bits.
+    Messages are added in the order of their sources. So outputs are bit-identical for all budgets.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class Exact:
         observer: Observer,
         stop: StopRequest,
     ) -> None:
-        """`nodes` ascend; `None` stands for all of their type."""
+        """Binds the nodes. They must be ascending; `None` stands for all nodes of the type."""
         self._graph, self._computation = graph, computation
         self._device, self._observer, self._stop = device, observer, stop
         self.moved = Moved()
         layers, counts = computation.layers, graph.node_types
         self._widest = widest = max(steps.widest for steps in layers)
         most = max(min(_STEP_NUMBERS // widest, graph.num_nodes // _STEP_SHARE), _LEAST_STEP)
-        # A power of two: bits of nodes are cut at bytes.
+        # A power of two of at least 64, so that the bits of a step's nodes fill whole bytes.
         self._step = 1 << most.bit_length() - 1
         (self._labelled,) = layers[-1].targets
         everyone = {name: Targets(count) for name, count in counts.items()}
@@ -90,14 +91,14 @@ class Exact:
         self._plans: list[LayerPlan] = []
 
     def plan(self, memory: int) -> None:
-        """Divides `memory` bytes; has to be called before `outputs`.
+        """Divides `memory` bytes. Must be called before `outputs`.
 
-        Errors: `BudgetError` with the least that would do.
+        Errors: `BudgetError` with a sufficient number of bytes.
         """
         try:
             self._plans = self._planned(memory)
         except BudgetError:
-            # Less memory is never enough.
+            # Even less memory than this is never sufficient, so the search starts here.
             least = max(memory, _STEPS_AT_ONCE * 4 * self._widest * self._step + self._nodes_bytes)
             while True:
                 least += least // 8
@@ -114,7 +115,7 @@ class Exact:
     def _planned(self, memory: int) -> list[LayerPlan]:
         left = memory - _STEPS_AT_ONCE * 4 * self._widest * self._step - self._nodes_bytes
         plans = [plan_layer(layer, max(left, 0)) for layer in self._layers]
-        # A layer gives its states while the next one takes them.
+        # While a layer computes its states, the next layer takes them. So both are in memory.
         for plan, after in itertools.zip_longest(plans, plans[1:]):
             used = plan.held + plan.working + (0 if after is None else after.held)
             if used > left:
@@ -122,11 +123,11 @@ class Exact:
         return plans
 
     def outputs(self, directory: Path) -> Outputs:
-        """The nodes with their outputs float32 [rows, outputs], a step at a time.
+        """Computes the outputs of the nodes, step by step.
 
-        Cost: reads the features once. The topology is read once a layer, and twice where messages
+        Cost: reads the features once. Each layer reads the topology once, or twice if its messages
         wait on disk in `directory`.
-        Errors: `NoSpaceError` where they do not fit there.
+        Errors: `NoSpaceError` if the messages do not fit on the disk.
         """
         computation = self._computation
         last = len(self._layers) - 1
@@ -141,7 +142,7 @@ class Exact:
                     store = stack.enter_context(closing(OwnOnDisk(path, width, self.moved)))
                     earlier.append(store)
                 chunks = self._through(index, chunks, directory, store)
-                # What fails within a chain of generators is closed in their order.
+                # After an error in the chain of generators, close them from the last to the first.
                 stack.callback(chunks.close)
             done = 0
             for _, nodes, state in chunks:
@@ -155,7 +156,7 @@ class Exact:
                 yield nodes, outputs
 
     def _input(self) -> Chunks:
-        """The states before the first layer, type by type."""
+        """Computes the states before the first layer, type by type."""
         inputs, counts = self._computation.inputs, self._graph.node_types
         self._started("features", [counts[name] for name in inputs])
         for name, features in inputs.items():
@@ -179,7 +180,10 @@ class Exact:
     def _through(
         self, index: int, chunks: Chunks, directory: Path, store: OwnOnDisk | None
     ) -> Chunks:
-        """The states after layer `index`, whose input are `chunks` of all nodes."""
+        """Computes the states after layer `index`. Its input are the `chunks` of all nodes.
+
+        The states of the nodes with outputs are also stored in `store`, if it is not `None`.
+        """
         arcs, plan = self._layers[index], self._plans[index]
         targets = arcs.steps.targets
         path = directory / f"layer-{index + 1}"

@@ -1,4 +1,8 @@
-"""One layer for all its targets: it takes its input in order and gives the new states in order."""
+"""One layer for all its targets. It takes its input and returns the new states in order.
+
+The targets of a layer are numbered from 0 (their *position*) and divided into parts: ranges of
+positions whose sums of messages fit in memory together.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ class Incoming:
     """The arcs into some targets.
 
     Shapes: `sources` uint32 or uint64 [arcs], ascending for each target; `starts` and `ends`
-    uint64 [targets], places in `sources`.
+    uint64 [targets], the range of each target in `sources`.
     """
 
     sources: NDArray[Any]
@@ -56,22 +60,22 @@ class Incoming:
 
 
 class Targets:
-    """Nodes of a type whose new states are computed: all, or `chosen`, which ascend.
-
-    A place is a number of a target from 0.
-    """
+    """The nodes of a type whose new states are computed: all nodes, or the ascending `chosen`."""
 
     def __init__(self, count: int, chosen: NDArray[np.int64] | None = None) -> None:
-        """`count` nodes of the type."""
+        """Binds the targets. The type has `count` nodes."""
         self.chosen = None if chosen is None or len(chosen) == count else chosen
         self.count = count if self.chosen is None else len(self.chosen)
 
     def nodes(self, first: int, last: int) -> NDArray[np.int64]:
-        """The targets at the places `first` to `last`, int64."""
+        """The ids of the targets at positions from `first` to below `last`, int64."""
         return np.arange(first, last) if self.chosen is None else self.chosen[first:last]
 
     def among(self, first: int, last: int) -> NDArray[np.int64] | None:
-        """Which of the nodes `first` to `last` are targets, as numbers from 0; `None` for all."""
+        """The targets among the nodes from `first` to below `last`, counted from `first`.
+
+        `None` stands for all of these nodes.
+        """
         if self.chosen is None:
             return None
         start, stop = np.searchsorted(self.chosen, (first, last))
@@ -79,7 +83,7 @@ class Targets:
 
 
 class Columns:
-    """The arcs of an edge type into the targets of a layer; ids are those within the types."""
+    """Reads the arcs of an edge type into the targets of a layer. Ids count within node types."""
 
     def __init__(self, graph: Graph, edge_type: EdgeType, targets: Targets, moved: Moved) -> None:
         self._edge_type = edge_type
@@ -92,19 +96,19 @@ class Columns:
         self.id_bytes = self._sources.dtype.itemsize
 
     def beyond(self, count: int) -> CorruptError:
-        """The error of a source with an id of `count` or more."""
+        """The error for a source whose id is not below `count`."""
         return CorruptError(
             f"edges `{','.join(self._edge_type)}`: a source is beyond the last of {count:,} nodes\n"
             "hint: run `outercore check` on the data set"
         )
 
     def counts(self, first: int, last: int) -> NDArray[np.int64]:
-        """The number of arcs into each of the targets at the places `first` to `last`."""
+        """The number of arcs into each target at positions from `first` to below `last`."""
         starts, ends = self._bounds(first, last)
         return ends - starts
 
     def incoming(self, first: int, last: int) -> Incoming:
-        """The arcs into the targets at the places `first` to `last`."""
+        """Reads the arcs into the targets at positions from `first` to below `last`."""
         starts, ends = self._bounds(first, last)
         if self._chosen is None:
             sources = np.array(self._sources[starts[0] : ends[-1]] if last > first else [])
@@ -123,12 +127,12 @@ class Columns:
         )
 
     def _of_spans(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-        """The sources of targets that do not follow each other."""
+        """Reads the sources for targets that are not consecutive nodes."""
         until = np.cumsum(ends - starts)
         sources = np.empty(int(until[-1]) if len(until) else 0, self._sources.dtype)
         first = at = 0
         while first < len(starts):
-            # The places of arcs take more memory than their sources: a part of them at a time.
+            # Indices of arcs take more memory than their sources, so read some arcs at a time.
             stop = max(int(np.searchsorted(until, at + _ARCS_AT_ONCE, side="right")), first + 1)
             places = (
                 slice(int(starts[first]), int(ends[first]))
@@ -149,7 +153,7 @@ class Columns:
         forget(self._offsets)
         self._moved.topology_read += 8 * (last - first)
         arcs = len(self._sources)
-        # Nothing may be allocated or read by damaged bounds.
+        # Check first: damaged bounds must not decide how much is allocated or read.
         if ((starts < 0) | (starts > ends) | (ends > arcs)).any():
             raise CorruptError(
                 f"array `edges/edge/offsets`: bounds that fall, or are beyond the {arcs:,} arcs\n"
@@ -161,10 +165,10 @@ class Columns:
 def parts_of(
     count: int, step: int, most: int, columns: Sequence[Columns], target_bytes: int
 ) -> tuple[list[tuple[int, int]], int]:
-    """Consecutive places of `count` targets, cut at multiples of `step`, and the largest part.
+    """Divides `count` targets into parts, and returns them with the bytes of the largest part.
 
-    A part takes at most `most` bytes, or has one step. A target takes `target_bytes`, and an id for
-    each of its arcs in `columns`.
+    A part ends at a multiple of `step`. It takes at most `most` bytes, or has only one step. A
+    target takes `target_bytes`, and an id for each of its arcs in `columns`.
     """
     parts, first, size, largest = [], 0, 0, 0
     at_once = max(_NODES_AT_ONCE // step, 1) * step
@@ -187,9 +191,11 @@ def parts_of(
 def needed_sources(
     columns: Columns, targets: Targets, parts: list[tuple[int, int]], nodes: int, *, loops: bool
 ) -> Any:
-    """Which of `nodes` sources the arcs of each part come from.
+    """Marks the sources of the arcs into each part, among all `nodes` of the source type.
 
-    Shapes: uint8 [parts, nodes / 8], a bit for each node, the first one highest.
+    With `loops`, each target is also a source.
+
+    Shapes: uint8 [parts, nodes / 8], a bit for each node, the first node in the highest bit.
     Cost: reads the arcs once; also a byte of memory for each node.
     """
     bits = np.empty((len(parts), -(-nodes // 8)), np.uint8)
@@ -207,7 +213,7 @@ def needed_sources(
 
 
 _LEAST_BLOCK = 1 << 18
-"""Bytes of messages that are read at once, at least."""
+"""Minimum number of bytes of messages that are read together."""
 _LARGE_PART = 32 << 20
 
 
@@ -217,15 +223,15 @@ class LayerArcs:
 
     steps: LayerSteps
     counts: Mapping[str, int]
-    """Nodes by type."""
+    """Number of nodes by type."""
     targets: Mapping[str, Targets]
     columns: list[Columns]
-    """By relation."""
+    """The arcs of each relation of the layer."""
     step: int
-    """Nodes that come at a time."""
+    """Number of nodes that are computed together."""
 
     def target_bytes(self, target: str) -> int:
-        """Memory for a target of a type: sums, where arcs begin, end and continue, attention."""
+        """Bytes for a target: sums; the start, end and next arc of its arcs; and attention."""
         size = 16
         into = [self.steps.relations[place] for place in self.steps.into(target)]
         for relation in into:
@@ -236,7 +242,7 @@ class LayerArcs:
         return size
 
     def query_width(self, target: str) -> int:
-        """Columns of the queries of a type's nodes; 0 for none."""
+        """The number of columns of the queries of a type's nodes; 0 without queries."""
         into = self.steps.into(target) if self.steps.query_heads else []
         return self.steps.relations[into[0]].width // 2 if into else 0
 
@@ -246,21 +252,21 @@ class LayerPlan:
     """The use of memory by a layer, in bytes."""
 
     in_memory: bool
-    """Messages and what targets keep of themselves; else they wait on disk."""
+    """Whether messages and stored rows of targets are in memory. Otherwise they wait on disk."""
     parts: Mapping[str, list[tuple[int, int]]]
-    """Places of targets of each type whose sums are in memory together."""
+    """The parts of the targets of each type: first position and end of each part."""
     block_bytes: int
     held: int
-    """From the first input to the last state."""
+    """Bytes from the first input to the last state."""
     working: int
-    """Besides, while states are computed."""
+    """Further bytes while states are computed."""
 
 
 def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
-    """Divides memory for a layer.
+    """Divides `memory` bytes for a layer.
 
-    Two consecutive layers are in memory together. So a layer holds at most 3/8 of `memory` if
-    possible, and works with at most a half.
+    Two consecutive layers are in memory together. So if possible, a layer holds at most 3/8 of
+    `memory`, and takes at most half of `memory` while states are computed.
     """
     steps, counts = arcs.steps, arcs.counts
     scores = sum(4 * relation.heads * counts[relation.source] for relation in steps.relations)
@@ -276,7 +282,8 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
     )
     whole = sum(messages.values()) + rows + scores
     in_memory = 8 * whole <= 3 * memory
-    # More in a part would only leave the processor's caches where messages are in memory.
+    # If messages are in memory, larger parts have no use: they would only exceed the processor's
+    # caches.
     part_bytes = min(memory // 8, _LARGE_PART) if in_memory else memory // 3
     parts, largest = {}, 0
     for name in steps.targets:
@@ -295,7 +302,7 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
         len(parts[relation.target]) * -(-counts[relation.source] // 8)
         for relation in steps.relations
     )
-    # There is a byte for each node while the sources of a part are looked up.
+    # `needed_sources` takes a byte for each node.
     bits += max((counts[relation.source] for relation in steps.relations), default=0)
     return LayerPlan(
         in_memory,
@@ -307,7 +314,7 @@ def plan_layer(arcs: LayerArcs, memory: int) -> LayerPlan:
 
 
 class Layer:
-    """A layer in progress: `feed` takes all inputs, then `states` gives the results."""
+    """A layer in progress. `feed` takes all inputs, then `states` returns the results."""
 
     def __init__(
         self,
@@ -318,14 +325,14 @@ class Layer:
         moved: Moved,
         stack: ExitStack,
     ) -> None:
-        """Files begin with `path`; the end of `stack` removes them."""
+        """Opens the files of the layer. Their names begin with `path`; `stack` removes them."""
         self._arcs, self._steps, self._plan = arcs, arcs.steps, plan
         self._device, self._stack = device, stack
         self._threads = torch.get_num_threads()
         self._path, self._moved = path, moved
         self._relations = list(enumerate(self._steps.relations))
         self._first_part: list[int] = []
-        """The first part of each relation among the parts of its messages on disk."""
+        """For each relation, the index of its first part in the file of its messages."""
         self._messages = self._open_messages()
         self._source_scores = [
             np.empty((arcs.counts[relation.source], relation.heads), np.float32)
@@ -352,7 +359,7 @@ class Layer:
         return self._stack.enter_context(closing(OwnOnDisk(path, width, self._moved)))
 
     def _open_messages(self) -> dict[Hashable, MessagesInMemory | MessagesOnDisk]:
-        """The messages by their name; sets the first part of each relation."""
+        """Opens the messages, by their name, and sets `_first_part`."""
         relations = {relation.sends: relation for _, relation in self._relations}
         if self._plan.in_memory:
             self._first_part = [0] * len(self._relations)
@@ -387,7 +394,10 @@ class Layer:
 
     @torch.no_grad()
     def feed(self, node_type: str, first: int, x: Tensor) -> None:
-        """Takes the input [rows, width before] of a type's nodes from `first` on, all in order."""
+        """Takes the input [rows, width before] of the nodes from `first` on.
+
+        All nodes of a type must be passed in order.
+        """
         last = first + len(x)
         x, nodes = x.to(self._device), torch.arange(first, last)
         sent: dict[Hashable, Tensor] = {}
@@ -416,7 +426,7 @@ class Layer:
             self._queries[node_type].append(queries.cpu().numpy())
 
     def states(self, target: str) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Targets of a type, and their new states [rows, width after]."""
+        """Computes the new states [rows, width after] of a type's targets, with their ids."""
         for part, (first, last) in enumerate(self._plan.parts[target]):
             sums, counts = self._gathered(target, part, first, last)
             for start in range(first, last, self._arcs.step):
@@ -439,7 +449,7 @@ class Layer:
     def _gathered(
         self, target: str, part: int, first: int, last: int
     ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
-        """The sums of the messages into a part's targets, and how many these are."""
+        """The sums and the numbers of the messages into a part's targets, for each relation."""
         into = self._steps.into(target)
         if self._steps.query_heads:
             return self._alike(target, into, part, first, last), []
@@ -487,7 +497,7 @@ class Layer:
     def _alike(
         self, target: str, into: list[int], part: int, first: int, last: int
     ) -> list[NDArray[np.float32]]:
-        """The sums of values, weighed by how alike keys and queries are."""
+        """The sums of values, weighted by a softmax of the products of keys and queries."""
         if not into:
             return []
         heads = self._steps.query_heads
@@ -514,7 +524,7 @@ class Layer:
                 )
             self._require_all(place, incoming, continues)
         by_head = sums.reshape(last - first, heads, -1)
-        # A node without an arc has sums of 0.
+        # For a node without arcs, sums and totals are 0; the result is 0, too.
         by_head /= np.maximum(totals, np.finfo(np.float32).tiny)[:, :, None]
         return [sums]
 
@@ -523,7 +533,10 @@ class Layer:
         return messages.blocks(self._first_part[place] + part)
 
     def _require_all(self, place: int, incoming: Incoming, continues: NDArray[np.uint64]) -> None:
-        """Errors: `CorruptError` where a source is beyond the last node."""
+        """Checks that all arcs were used, because sources beyond the last node never are.
+
+        Errors: `CorruptError`.
+        """
         if (continues != incoming.ends).any():
             count = self._arcs.counts[self._steps.relations[place].source]
             raise self._arcs.columns[place].beyond(count)

@@ -1,8 +1,8 @@
-"""The layers of networks in steps, so that no step needs all rows of its input.
+"""The layers of networks as steps. No step needs all rows of its input at once.
 
-A node sends a `message` along each arc and stores a row of its `own`. For each edge type the
-messages into a node are summed. `combine` makes the new state from the sums and the stored row.
-A linear map comes before the sum where that makes the messages narrower.
+A node sends a `message` along each arc, and stores a row of its `own` values. For each edge type,
+the messages into a node are summed. `combine` computes the new state from the sums and the stored
+row. A linear map is applied before the sum if this makes the messages narrower.
 """
 
 from __future__ import annotations
@@ -30,56 +30,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Attention:
-    """Weights of arcs: a softmax over a score of the source and a score of the target.
+    """Weights of arcs: a softmax over the sum of a source's score and a target's score.
 
-    Shapes: scores [rows, heads], of messages [rows, width] and of inputs [rows, width before].
+    Shapes: `of_source` maps messages [rows, width] to scores [rows, heads]; `of_target` maps inputs
+    [rows, width before] to scores [rows, heads].
     """
 
     heads: int
     slope: float
-    """Factor of a score below 0."""
+    """Factor for a sum below 0, as in a leaky ReLU."""
     of_source: Callable[[Tensor], Tensor]
     of_target: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The messages along the arcs of an edge type in a layer."""
+    """The messages of a layer along the arcs of one edge type."""
 
     edge_type: EdgeType
     sends: Hashable
-    """The name of the messages; relations that send the same messages have the same name."""
+    """Name of the messages. Relations that send equal messages have the same name."""
     width: int
-    """Columns of a message."""
+    """Number of columns of a message."""
     message: Callable[[Tensor, Tensor], Tensor]
-    """Messages [rows, width] of inputs float32 [rows, width before] and ids int64 [rows]."""
+    """Computes messages [rows, width] from inputs float32 [rows, width before] and ids int64
+    [rows]."""
     loops: bool = False
-    """Whether each node has exactly one arc from itself, instead of self-loops of the data."""
+    """Whether each node has exactly one self-loop, instead of the self-loops of the data."""
     attention: Attention | None = None
-    """Without it, each arc has weight 1."""
+    """Weights of arcs. Without attention, each arc has weight 1."""
 
     @property
     def source(self) -> str:
-        """The node type that sends."""
+        """The node type that sends messages."""
         return self.edge_type[0]
 
     @property
     def target(self) -> str:
-        """The node type that receives."""
+        """The node type that receives messages."""
         return self.edge_type[2]
 
     @property
     def heads(self) -> int:
-        """Heads of the attention; 0 without."""
+        """The number of heads of the attention; 0 without attention."""
         return 0 if self.attention is None else self.attention.heads
 
 
 Combine = Callable[[str, list[Tensor], list[Tensor], Tensor, Tensor], Tensor]
-"""New states [rows, after], with norm and activation, of the nodes of a type.
+"""Computes new states [rows, after], with norm and activation, of some nodes of a type.
 
-Arguments: the type; for each relation into it the sums [rows, width] of messages, and their number
-[rows]; the stored rows [rows, own width]; ids int64 [rows]. With queries there is one sum for all
-relations, half as wide, and no number.
+The arguments are the type; a list of the sums of messages [rows, width], one for each relation into
+the type; a list of their numbers [rows]; the stored rows [rows, own width]; and ids int64 [rows].
+With queries, all relations share one sum of half the width, and the second list is empty.
 """
 
 
@@ -88,22 +90,22 @@ class LayerSteps:
     """A layer of a network over nodes of some types."""
 
     relations: Sequence[Relation]
-    """In the order in which their sums are added."""
+    """The relations, in the order in which their sums are added."""
     before: int
-    """Columns of the input."""
+    """Number of columns of the input."""
     after: int
-    """Columns of the states."""
+    """Number of columns of the new states."""
     own_width: Mapping[str, int]
-    """Columns that a node stores of itself, for each type whose states the layer computes."""
+    """Number of columns of stored rows, for each type whose states the layer computes."""
     own: Callable[[str, Tensor], Tensor]
-    """The rows [rows, own width] that nodes of a type store, from their inputs."""
+    """Computes the rows [rows, own width] that nodes of a type store, from their inputs."""
     combine: Combine
     query_heads: int = 0
-    """Heads of one softmax over the arcs of all relations, or 0. The weight of an arc is the
-    product of its key, the first half of a message, and of its target's query. The other half of
-    the message is summed."""
+    """Number of heads of one softmax over the arcs of all relations; 0 without queries. The score
+    of an arc is the product of its key and its target's query. The first half of a message is the
+    key; the second half is the value, which is summed."""
     queries: Callable[[str, Tensor], Tensor] | None = None
-    """Queries [rows, half the width of a message] of nodes of a type."""
+    """Computes the queries [rows, half the width of a message] of nodes of a type."""
 
     @property
     def targets(self) -> list[str]:
@@ -111,7 +113,7 @@ class LayerSteps:
         return list(self.own_width)
 
     def into(self, target: str) -> list[int]:
-        """The numbers of the relations into a node type."""
+        """The indices of the relations into a node type."""
         return [place for place, relation in enumerate(self.relations) if relation.target == target]
 
     @property
@@ -126,31 +128,32 @@ class Input:
     """The states of a node type before the first layer."""
 
     encode: Callable[[Tensor, Tensor], Tensor]
-    """States [rows, width] of features float32 [rows, columns], without `key` [rows, 0], and ids
-    int64 [rows]."""
+    """Computes states [rows, width] from features float32 [rows, columns] and ids int64 [rows].
+    Without `key`, the features are [rows, 0]."""
     key: str | None = None
-    """The array of features."""
+    """The manifest key of the features, or the path of an `.npy`; `None` without features."""
     precision: Precision = "exact"
 
 
 @dataclass(frozen=True)
 class Computation:
-    """The computation of a network for all nodes, a layer at a time."""
+    """The computation of a network for all nodes, layer by layer."""
 
     inputs: Mapping[str, Input]
-    """By node type; all that a layer reads."""
+    """The inputs of all node types that the first layer reads."""
     layers: Sequence[LayerSteps]
     """The last layer has one target: the type of the nodes with outputs."""
     head: Callable[[list[Tensor]], Tensor]
-    """The outputs from the states of the same nodes after each layer, or after the last one."""
+    """Computes outputs from the states of the same nodes after each layer, or only the last layer.
+    """
     needs_all: bool
     """Whether the outputs need the states after each layer."""
 
 
 def network_steps(model: Network, rows: Input, degrees: Tensor | None) -> Computation:
-    """The computation of a network from `rows` of its nodes.
+    """The computation of a network whose nodes have the inputs `rows`.
 
-    Shapes: `degrees` float32 [nodes] where it needs them.
+    Shapes: `degrees` float32 [nodes], for networks that use in-degrees.
     """
     return Computation(
         inputs={NODE: rows},
@@ -162,14 +165,14 @@ def network_steps(model: Network, rows: Input, degrees: Tensor | None) -> Comput
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A convolution over nodes and arcs of one type."""
+    """A convolution over nodes and arcs of one type, in the steps of `LayerSteps`."""
 
     width: int
     message: Callable[[Tensor, Tensor], Tensor]
     own_width: int
     own: Callable[[Tensor], Tensor]
     combine: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    """States before norm and activation of sums, counts, stored rows and ids."""
+    """Computes states before norm and activation, from sums, counts, stored rows and ids."""
     loops: bool = False
     attention: Attention | None = None
 
@@ -217,7 +220,7 @@ def _gcn(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) 
     early = after <= before
 
     def root(nodes: Tensor) -> Tensor:
-        """1 / sqrt(degree + 1), as a column."""
+        """The factors 1 / sqrt(degree + 1) of nodes, as a column."""
         assert degrees is not None
         return (degrees[nodes] + 1).rsqrt().unsqueeze(1).to(conv.bias.device)
 
@@ -270,7 +273,7 @@ def _gat(conv: Any, before: int, after: int, skip: Any, degrees: Tensor | None) 
 
 
 def _skipped(skip: Any, x: Tensor) -> Tensor:
-    """The map of a skip connection; no columns without one."""
+    """The result of a skip connection; no columns without a connection."""
     mapped: Tensor = x[:, :0] if skip is None else skip(x)
     return mapped
 
@@ -279,14 +282,14 @@ def _attention(conv: Any, of_target: Any) -> Attention:
     """The attention of a `GATConv`; `of_target` is its linear map of targets."""
 
     def by_head(rows: Tensor, attention: Tensor) -> Tensor:
-        # [nodes, heads * channels] and [1, heads, channels] to [nodes, heads].
+        # Shapes: [nodes, heads * channels] and [1, heads, channels] give [nodes, heads].
         return (rows.view(-1, *attention.shape[1:]) * attention).sum(dim=-1)
 
     return Attention(
         conv.heads,
         float(conv.negative_slope),
         lambda message: by_head(message, conv.att_src),
-        # Folded into one map, the targets need no rows as wide as a message.
+        # Multiply both maps first: then targets need no rows that are as wide as a message.
         lambda x: x @ by_head(of_target.weight.T, conv.att_dst),
     )
 
@@ -294,7 +297,7 @@ def _attention(conv: Any, of_target: Any) -> Attention:
 def typed_network_steps(
     model: TypedNetwork, features: Mapping[str, str], precision: Precision = "exact"
 ) -> Computation:
-    """The computation of a network; `features` are arrays by node type."""
+    """The computation of a network for typed graphs. `features` are array keys by node type."""
 
     def encoded(name: str) -> Input:
         def encode(x: Tensor, nodes: Tensor) -> Tensor:
@@ -320,7 +323,7 @@ def _typed_layer(
     combine: Callable[[str, list[Tensor], list[Tensor], Tensor], Tensor],
     **queries: Any,
 ) -> LayerSteps:
-    """A layer with its skip connections, norm and activation."""
+    """Completes a layer with its skip connections, norm and activation."""
     schema, hidden = model.schema, model.config.hidden
     targets = schema.targets(index)
 
@@ -347,14 +350,14 @@ def _typed_layer(
 
 
 def _relation_sum(model: TypedNetwork, index: int) -> LayerSteps:
-    """A `RelationSum`: means or attention of each edge type, added up."""
+    """The steps of a `RelationSum`: the sum of a mean or attention for each edge type."""
     convolution: Any = model.convolutions[index]
     kind, hidden = model.config.kind, model.config.hidden
 
     def relation(edge_type: EdgeType) -> Relation:
         conv = convolution.relations[edge_type]
         if kind != "gat":
-            # Sources send their state along every edge type.
+            # Nodes send the same message along all edge types: their state.
             return Relation(edge_type, edge_type[0], hidden, lambda x, _: x)
         attention = _attention(conv, conv.lin_dst)
         return Relation(
@@ -382,7 +385,7 @@ def _relation_sum(model: TypedNetwork, index: int) -> LayerSteps:
 
 
 def _transformer_layer(model: TypedNetwork, index: int) -> LayerSteps:
-    """A `TransformerLayer`: one softmax over the arcs of all edge types into a node."""
+    """The steps of a `TransformerLayer`: a softmax over the arcs of all edge types into a node."""
     convolution: Any = model.convolutions[index]
     heads, hidden = model.config.heads, model.config.hidden
     size = hidden // heads

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _AHEAD = 4 << 20
-"""Bytes that the kernel reads ahead."""
+"""Bytes that the kernel is asked to read ahead."""
 
 
 @dataclass
@@ -40,10 +40,10 @@ class Moved:
 
 
 class Rows:
-    """Features of nodes, read a range at a time."""
+    """Reads features of nodes from a file, a range at a time."""
 
     def __init__(self, path: Path, entry: dict[str, Any]) -> None:
-        """`entry` is the description of the array at `path` in a manifest."""
+        """Opens the array at `path`. `entry` is its description in a manifest."""
         self._path = path
         self._halves = entry["dtype"] == "bfloat16"
         self._dtype = np.dtype(np.uint16 if self._halves else entry["dtype"])
@@ -58,9 +58,9 @@ class Rows:
         os.close(self._file)
 
     def read(self, first: int, last: int) -> NDArray[Any]:
-        """The rows `first` to `last`, a number or several each.
+        """Reads the rows from `first` to below `last`.
 
-        Errors: `CorruptError` where the file ends before.
+        Errors: `CorruptError` if the file ends earlier.
         """
         rows = np.empty((last - first, *self._shape[1:]), self._dtype)
         offset, size = self._start + first * self.row_bytes, rows.nbytes
@@ -72,17 +72,17 @@ class Rows:
 
 
 class RowsInMemory:
-    """`Rows` of an array that updates have changed: it is in memory."""
+    """The same as `Rows`, for an array in memory that updates have changed."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
         self.row_bytes = array.nbytes // max(len(array), 1)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because no file is open."""
 
     def read(self, first: int, last: int) -> NDArray[Any]:
-        """The rows `first` to `last`."""
+        """The rows from `first` to below `last`."""
         return self._array[first:last]
 
 
@@ -90,11 +90,13 @@ class RowsInMemory:
 def feature_rows(
     graph: Graph, key: str, precision: Precision, moved: Moved
 ) -> Iterator[Callable[[int, int], Tensor]]:
-    """Reads features of a data set, or of the `.npy` at the path `key`, a range at a time.
+    """Context with a function that reads features, a range at a time.
 
-    The function takes the first row and the end, and returns float32 [rows, columns].
+    `key` is an array of the data set, or the path of an `.npy`. The function takes the first row
+    and the end, and returns float32 [rows, columns].
 
-    Errors: `NotFoundError` for an array without an `int8` layout, `InvalidError` for a stale one.
+    Errors, for the precision `int8`: `NotFoundError` for an array without an `int8` layout,
+    `InvalidError` for an outdated layout.
     """
     rows: Rows | RowsInMemory
     if key.endswith(".npy"):
@@ -118,9 +120,9 @@ def feature_rows(
 
 
 def _int8_steps(graph: Graph, key: str) -> Callable[[Tensor], Tensor]:
-    """Rounds values to the nearest `int8` steps, as loaders deliver them.
+    """A function that rounds values to the nearest `int8` steps, as loaders do.
 
-    Both products and sums are rounded to float32, as in the core: the values have the same bits.
+    Products and sums are rounded to float32, as in the core, so the values are bit-identical.
     """
     require_int8(graph, key)
     scale, offset = (
@@ -128,7 +130,7 @@ def _int8_steps(graph: Graph, key: str) -> Callable[[Tensor], Tensor]:
     )
 
     def rounded(x: Tensor) -> Tensor:
-        # A column of one value has steps of 0.
+        # For a column of equal values, the scale is 0.
         steps = torch.where(scale > 0, (x - offset) / scale, 0.0).nan_to_num(nan=0.0)
         return offset + scale * steps.round().clamp(-128, 127)
 
@@ -136,9 +138,9 @@ def _int8_steps(graph: Graph, key: str) -> Callable[[Tensor], Tensor]:
 
 
 def read_into(file: int, path: Path, rows: NDArray[Any], offset: int) -> None:
-    """Fills `rows` from the byte `offset` on.
+    """Fills `rows` with the bytes of the file from `offset` on.
 
-    Errors: `CorruptError` where the file ends before; `OSError`.
+    Errors: `CorruptError` if the file ends earlier; `OSError`.
     """
     view, done = rows.reshape(-1).view(np.uint8).data, 0
     while done < len(view):
@@ -152,15 +154,15 @@ def read_into(file: int, path: Path, rows: NDArray[Any], offset: int) -> None:
 
 
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.uint8)
-"""Bits that are set in a byte."""
+"""The number of bits that are set, for each value of a byte."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Messages of consecutive nodes.
+    """The messages of the nodes from `first` to below `last`.
 
     Shapes: `rows` float32 [rows, width]; `places` uint32 [last - first], the row of each node, or
-    `None` where node `first + i` has row `i`.
+    `None` if node `first + i` has row `i`.
     """
 
     first: int
@@ -170,22 +172,22 @@ class Block:
 
 
 class MessagesInMemory:
-    """The messages of all nodes, in memory for all parts."""
+    """The messages of all nodes, in memory. All parts use the same rows."""
 
     def __init__(self, nodes: int, width: int) -> None:
         self._rows = np.empty((nodes, width), np.float32)
 
     def append(self, first: int, rows: NDArray[np.float32]) -> None:
-        """Adds the messages of the nodes from `first` on."""
+        """Stores the messages of the nodes from `first` on."""
         self._rows[first : first + len(rows)] = rows
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """All messages, as one block."""
+        """All messages as one block, for any part."""
         yield Block(0, len(self._rows), self._rows, None)
 
 
 class _RowsOnDisk:
-    """Rows float32 [rows, width] in a file that is there until `close`."""
+    """Rows float32 [rows, width] in a file. `close` removes the file."""
 
     def __init__(self, path: Path, width: int, moved: Moved) -> None:
         self._path, self._width, self._moved = path, width, moved
@@ -193,12 +195,12 @@ class _RowsOnDisk:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
 
     def close(self) -> None:
-        """Removes the file."""
+        """Closes and removes the file."""
         os.close(self._file)
         self._path.unlink()
 
     def _write(self, rows: NDArray[np.float32], offset: int) -> int:
-        """Writes rows from the byte `offset` on; returns where they end."""
+        """Writes rows from the byte `offset` on, and returns the end of the written bytes."""
         view = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         self._moved.scratch_written += len(view)
         with device_errors(f"layer states `{self._path}`"):
@@ -218,9 +220,9 @@ class _RowsOnDisk:
 
 
 class MessagesOnDisk(_RowsOnDisk):
-    """A message is written once for each part that needs it, and read back once.
+    """Messages in a file. A message is written and read once for each part that needs it.
 
-    Cost: of disk, the rows that the parts need together; of memory, a block.
+    Cost: space on disk for the rows of all parts together; memory for a block.
     """
 
     def __init__(
@@ -234,9 +236,10 @@ class MessagesOnDisk(_RowsOnDisk):
         block_bytes: int,
         moved: Moved,
     ) -> None:
-        """`needed` is from `needed_sources`; nodes come `step` at a time, a multiple of 8.
+        """Opens the file. `needed` is a result of `needed_sources`.
 
-        A block has at most `block_bytes`, or one step.
+        `append` gets the messages of `step` nodes at a time; `step` is a multiple of 8. A block has
+        at most `block_bytes` bytes, or the messages of one step.
         """
         super().__init__(path, width, moved)
         self._needed, self._nodes = needed, nodes
@@ -247,32 +250,32 @@ class MessagesOnDisk(_RowsOnDisk):
             axis=1,
             dtype=np.int64,
         )
-        """Rows of each part and step."""
+        """Number of rows of each part and step."""
         ends = np.cumsum(self._counts.sum(axis=1)) * width * 4
         self._starts = np.append(0, ends[:-1])
         self._written = self._starts.copy()
 
     def append(self, first: int, rows: NDArray[np.float32]) -> None:
-        """Adds the messages of the nodes from `first` on."""
+        """Writes the messages of the nodes from `first` on."""
         for part in range(len(self._needed)):
             chosen = rows[self._mask(part, first, first + len(rows))]
             if chosen.nbytes:
                 self._written[part] = self._write(chosen, int(self._written[part]))
 
     def blocks(self, part: int) -> Iterator[Block]:
-        """Messages to the targets of a part, in order; a block is valid until the next one."""
+        """Reads the messages to the targets of a part, in order."""
         offset = int(self._starts[part])
         for first, last, count in self._ranges(part):
             rows = self._read(count, offset)
             offset += rows.nbytes
             places = np.cumsum(self._mask(part, first, last), dtype=np.uint32)
-            # A node without a row comes in no arc of the part.
+            # Places of nodes without a row are never used: the part has no arcs from these nodes.
             yield Block(first, last, rows, places - np.uint32(1))
 
     def _ranges(self, part: int) -> Iterator[tuple[int, int, int]]:
-        """Nodes of a block, and its rows."""
+        """The first node, the end and the number of rows of each block."""
         first, count = 0, 0
-        # Three temporary arrays have a number for each node.
+        # A block also takes 12 bytes per node, for three temporary arrays.
         longest = max(self._block_bytes // 12, self._step)
         for place, more in enumerate(self._counts[part].tolist()):
             at = place * self._step
@@ -291,33 +294,33 @@ class MessagesOnDisk(_RowsOnDisk):
 
 
 class OwnInMemory:
-    """Own rows of the targets of a layer, in memory."""
+    """The stored rows of the targets of a layer, in memory."""
 
     def __init__(self, targets: int, width: int) -> None:
         self._rows = np.empty((targets, width), np.float32)
         self._done = 0
 
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Adds the next rows."""
+        """Stores the rows of the next targets."""
         self._rows[self._done : self._done + len(rows)] = rows
         self._done += len(rows)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """The rows of the targets at the places `first` to `last`."""
+        """Reads the rows of the targets at positions from `first` to below `last`."""
         return self._rows[first:last]
 
 
 class OwnOnDisk(_RowsOnDisk):
-    """Own rows on disk: written once, read once."""
+    """The stored rows of the targets of a layer, in a file. Each is written once and read once."""
 
     def __init__(self, path: Path, width: int, moved: Moved) -> None:
         super().__init__(path, width, moved)
         self._end = 0
 
     def append(self, rows: NDArray[np.float32]) -> None:
-        """Adds the next rows."""
+        """Stores the rows of the next targets."""
         self._end = self._write(rows, self._end)
 
     def read(self, first: int, last: int) -> NDArray[np.float32]:
-        """The rows of the targets at the places `first` to `last`."""
+        """Reads the rows of the targets at positions from `first` to below `last`."""
         return self._read(last - first, first * self._width * 4)
