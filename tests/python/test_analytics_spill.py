@@ -175,7 +175,7 @@ def test_a_scratch_disk_without_room_is_refused_before_the_run(large: Path, tmp_
                 **RANKS,
             )
         assert format_size(wanted) in str(caught.value)
-        assert "scratch=DIR" in str(caught.value)
+        assert "another directory by `scratch`" in str(caught.value)
         assert not phases
         assert not list(disk.iterdir())
     finally:

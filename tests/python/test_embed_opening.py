@@ -114,7 +114,7 @@ def test_a_table_that_was_cut_short_is_an_error(embedding: Embedding) -> None:
 
 def test_a_data_set_that_moved_can_be_named(embedding: Embedding, tmp_path: Path) -> None:
     moved = embedding.data_set.rename(tmp_path / "elsewhere")
-    with pytest.raises(NotFoundError, match=r"is gone.*\n.*--data"):
+    with pytest.raises(NotFoundError, match=r"is gone.*\n.*`data`"):
         Embedding.open(embedding.root).entity_names([0])
     assert Embedding.open(embedding.root, data_set=moved).entity_names([0]) == ["n0"]
 
@@ -138,5 +138,5 @@ def test_a_data_set_that_was_imported_anew_is_refused(tmp_path: Path) -> None:
     assert Embedding.open(embedding.root).entity_names([0]) == ["n0"]
     shutil.rmtree(graph.root)
     facts(graph.root, random_triples(1)[::-1])
-    with pytest.raises(InvalidError, match=r"other triples, links or names now\n.*--data"):
+    with pytest.raises(InvalidError, match=r"other triples, links or names now\n.*`data`"):
         embeddings.neighbours(Embedding.open(embedding.root), "n0")

@@ -136,7 +136,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
         ("rank", "expected a name that ends in", InvalidError),
         ("rank.parquet.gz", "expected a name that ends in", InvalidError),
         ("missing/rank.npy", "`.*missing` does not exist\nhint: make it first", NotFoundError),
-        ("there.npy", "exists already\nhint: .* `--overwrite`", InvalidError),
+        ("there.npy", "exists already\nhint: .* `overwrite=True`", InvalidError),
         ("folder.npy", "expected a file, found a directory", InvalidError),
         ("/proc/rank.npy", "`/proc/rank.npy`: ", DeviceError),
     ):

@@ -383,7 +383,7 @@ def test_two_columns_of_other_numbers_are_no_labels_but_may_be_learnt_as_numbers
     data_set = labelled(tmp_path / "data", labels)
     said = (
         r"a multi-label target has 0, 1, or none \(NaN, -1\); found 63 in row 9, column 1\n"
-        "hint: `--task regression`"
+        "hint: `task='regression'`"
     )
     with pytest.raises(InvalidError, match=said):
         fit(data_set, tmp_path / "run", config(epochs=1))

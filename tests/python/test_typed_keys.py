@@ -411,7 +411,7 @@ def test_arrays_of_a_type_have_short_names_and_results_are_in_no_batch(
     assert graph.array("author/age").tolist() == [5, 4, 3, 2, 1]
     assert graph.rows("author/age", np.array([1])).tolist() == [4]
     assert graph.array("author/rank").shape == (5,)
-    arrays = batch_arrays(graph, None, besides=())
+    arrays = batch_arrays(graph, None, besides=(), taken=())
     assert "nodes/author/age" in arrays
     assert not [key for key in arrays if key.endswith("rank")]
 

@@ -183,7 +183,7 @@ def test_models_of_one_type_are_refused_by_name(kind: str, data_set: Path, tmp_p
 @pytest.mark.parametrize("kind", ["rgcn", "hgt"])
 def test_models_of_several_types_refuse_a_graph_of_one(kind: str, tmp_path: Path) -> None:
     root = planted(tmp_path / "planted")
-    with pytest.raises(UnsupportedError, match=f"model `{kind}`.*\nhint: .*`--model sage`"):
+    with pytest.raises(UnsupportedError, match=f"model `{kind}`.*\nhint: .*`model='sage'`"):
         train(
             root,
             config(kind),
