@@ -376,6 +376,6 @@ fn an_offset_beyond_the_arcs_is_damage_and_not_a_node_with_too_many_arcs() {
         let error = run(root, &BuildOptions::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{bit:#x}: {error}");
         assert!(error.to_string().contains("array `edges/edge/offsets`"), "{error}");
-        assert!(error.next_step().unwrap().contains("outercore check"), "{error}");
+        assert!(error.next_step().unwrap().to_string().contains("outercore check"), "{error}");
     }
 }

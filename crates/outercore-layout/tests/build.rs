@@ -216,7 +216,7 @@ fn a_data_set_without_a_layout_is_read_as_it_is() {
     assert!(chosen.layout.is_none() && chosen.notice.is_none());
     let error = choose(&data_set, FEATURES, Precision::Int8, Bytes::mib(1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(error.next_step().unwrap().contains("outercore layout"), "{error}");
+    assert!(error.next_step().unwrap().to_string().contains("outercore layout"), "{error}");
     let error = built(&data_set, &options(Method::None, Precision::Exact)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(remove(&RealDisk, &data_set, None).unwrap(), 0);
@@ -287,5 +287,5 @@ fn a_damaged_table_of_places_names_the_command_that_mends_it() {
     let layout = Layout::open(&data_set, FEATURES, Precision::Exact).unwrap().unwrap();
     let error = layout.load_places(&data_set).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    assert!(error.next_step().unwrap().contains("`outercore layout "), "{error}");
+    assert!(error.next_step().unwrap().to_string().contains("`outercore layout "), "{error}");
 }
