@@ -1,4 +1,4 @@
-"""Memory server: lends memory to other processes."""
+"""The memory server, which lends memory to other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_LISTEN = "127.0.0.1:7411"
 
 
 def new_token(path: str | os.PathLike[str]) -> Path:
-    """Write a new token to a new file that only its owner may read; returns the file.
+    """Write a new token to a new file that only its owner may read. Returns the file.
 
     Raises:
         InvalidError: the file exists.
@@ -26,7 +26,7 @@ def new_token(path: str | os.PathLike[str]) -> Path:
 
 
 class MemoryServer:
-    """Lends memory of this process to clients, until it is stopped; a context manager.
+    """Lends memory of this process to clients, until it is stopped. It is a context manager.
 
     Example:
         >>> import tempfile
@@ -50,11 +50,12 @@ class MemoryServer:
         """Bind the addresses and start to serve.
 
         Args:
-            size: most memory to lend, such as ``32GiB`` or ``50%``.
+            size: maximum memory to lend, such as ``32GiB`` or ``50%``.
             token_file: file with the token of the clients, at least 16 bytes; only its owner may
                 have access to it.
-            listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``; port 0 picks a free one.
-            max_clients: most clients at a time.
+            listen: ``HOST:PORT``, ``unix:PATH`` or ``fabric://HOST:PORT``. Port 0 picks any free
+                port.
+            max_clients: maximum number of clients at a time.
             session_timeout_s: seconds of silence after which a client counts as dead, and its
                 regions that are not kept are freed; 30 by default.
             fabric_provider: libfabric's provider for ``fabric://``, such as ``verbs`` or ``tcp``;
