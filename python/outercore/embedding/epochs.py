@@ -193,7 +193,7 @@ class Epochs:
         training = self._started is not None
         self._lap()
         with self.timeline.span("checkpoint"):
-            # The checkpoint is written before its span ends, so the timeline lacks this span.
+            # The checkpoint is written before its span ends, so its timeline lacks only this span.
             self._store.checkpoint(replace(self.progress, timeline=list(self.timeline.spans)))
         self._started = time.perf_counter() if training else None
         self._since = time.monotonic()

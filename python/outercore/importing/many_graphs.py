@@ -36,7 +36,7 @@ class GraphLevel:
         return len(self.first)
 
     def stored(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Every array with its key. `first` comes last, because it completes the data set."""
+        """Every array with its key. `first` comes last: it marks a data set of many graphs."""
         for name, values in self.arrays.items():
             yield PREFIX + name, values
         for name, ids in self.splits.items():

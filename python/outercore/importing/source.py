@@ -55,7 +55,7 @@ class GraphTypes:
         }
 
     def arrays(self, keys: Keys, uses: int) -> tuple[list[NodeArray], list[str]]:
-        """The arrays that need keys: splits, keys of nodes, edge arrays. Notes on ignored columns.
+        """The arrays that need keys (splits, node keys, edge arrays), and notes on ignored columns.
 
         `uses`: number of columns that refer to nodes by key.
         """

@@ -223,7 +223,8 @@ def undeclared_times(
     """A note on columns of dates in types without times, if any.
 
     `timed` are the node types with times. With `described`, `tables.yaml` names the column of
-    times. Without it, columns with a time in each row are arrays already, and need no note.
+    times. Without it, columns with a time in each row need no note: they become arrays, which
+    `--time` can name.
 
     Cost: reads the first batch of rows of each column of texts.
     """

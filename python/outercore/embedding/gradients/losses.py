@@ -72,7 +72,7 @@ class SoftmaxLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss:
-    """Binary cross entropy of the positive, plus the mean of that of its negatives.
+    """Binary cross entropy of the positive, plus the mean over its negatives.
 
     It adds `margin` to every score first. A score by distance is never positive, so without a
     margin every triple would count as false.

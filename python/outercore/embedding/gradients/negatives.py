@@ -71,7 +71,7 @@ class Pairs(NamedTuple):
 
 
 def draw_counts(config: NegativesConfig) -> tuple[int, int]:
-    """Numbers of negatives of a chunk: drawn uniformly from each range, and drawn by degree."""
+    """Numbers of negatives of a chunk that are drawn by the shares of ranges, and by degree."""
     by_degree = round(config.degree_share * config.count) if config.kind == "sampled" else 0
     return config.count - by_degree, by_degree
 

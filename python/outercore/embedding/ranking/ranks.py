@@ -401,7 +401,7 @@ def rank(
     """Ranks the tail and the head of each triple among candidates.
 
     `answers` are other true answers by side; without them, ranks are not filtered. Without `loops`,
-    an entity is not a candidate for its own neighbour, because its own row often has by far the
+    an entity is not a candidate for its own neighbour, because its own row always has by far the
     highest inner product. If the triples are a sample, `of` is the number of all triples, for the
     protocol. `group` is the number of triples that are ranked in one pass. `after_block` receives
     the number of compared rows of the table, and may stop the ranking by an exception.

@@ -22,7 +22,7 @@ ORDER_KINDS: tuple[OrderName, ...] = get_args(OrderName)
 
 @dataclass(frozen=True)
 class Walks:
-    """How an epoch passes through an order. Each option mixes triples better within an epoch."""
+    """How an epoch passes through an order. Each option mixes the trained triples more."""
 
     sweeps: int = 1
     """Number of walks through the order per epoch. Each one trains another part of every bucket."""

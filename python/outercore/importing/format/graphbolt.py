@@ -99,7 +99,7 @@ def read_description(root: Path, *, outside: bool = False) -> Description:
     top = read_yaml(root / DESCRIPTION)
     graph, counts = _graph(top)
     edges = [_part(root, one, ("csv", "numpy"), outside=outside) for one in graph["edges"].items()]
-    # GraphBolt's samplers use the features under `graph`, and models use the features of the top.
+    # GraphBolt's samplers use the features under `graph`, and models use the other features.
     data: dict[str, list[Part]] = {"node": [], "edge": [], "graph": []}
     for entry in (*top["feature_data"].items(), *graph["feature_data"].items()):
         _add_feature(root, data, entry, outside=outside)

@@ -308,7 +308,7 @@ def _ends_of_type(data: Any, edge_type: EdgeType) -> NDArray[Any]:
 def _labelled(data: Any, counts: dict[str, int]) -> str | None:
     """The node type with labels.
 
-    Errors: `InvalidError` if several types have labels, and not exactly one of them has masks.
+    Errors: `InvalidError` if several types have labels or masks, and masks do not decide.
     """
     with_labels = [name for name in counts if data[name].get("y") is not None]
     masks = [mask for names in MASKS.values() for mask in names]

@@ -103,7 +103,7 @@ class RowSource:
         return self if self.mirrored is None else replace(self, chunks=self.mirrored)
 
     def changed(self, change: Callable[[NDArray, int], NDArray], **fields: Any) -> RowSource:
-        """The rows with values changed by `change`, from a chunk and the number of its first row.
+        """The rows after `change`, a function of a chunk and the number of its first row.
 
         `fields` are other fields that change.
         """
